@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).resolve().parent / "peers"
 TRANSLATION = ("soft", "prior-joint:0.99", "postr-joint:0.99", "mono-postr-joint:0.99", "acvi")
 SUMMARIES = ("soft-pointer", "postr-joint-pointer:0.99:6")
-PEER_MODELS = {"joeynmt": "joeynmt", "opennmt": "opennmt"}  # of each peer the folder of its packages
+# of each peer the folder of its packages
+PEER_MODELS = {"joeynmt": "joeynmt", "opennmt": "opennmt"}
 READY_S = 150.0  # seconds that a process has to make its model, and to record its steps
 SMALLEST_TURN = 2  # steps
 
@@ -92,7 +93,10 @@ def say(message: str) -> None:
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
     """All models in all ways."""
-    sets = [(args.models, args.data, args.units), (args.summary_models, args.summaries, args.summary_units)]
+    sets = [
+        (args.models, args.data, args.units),
+        (args.summary_models, args.summaries, args.summary_units),
+    ]
     ways = [*(["old"] if args.old else []), "plain", "graphs"]
     jobs = []
     for models, data, units in sets:
@@ -132,7 +136,13 @@ def start(job: Job, args: argparse.Namespace) -> Worker | None:
     log = args.out / f"{job.model}, {job.way}.log"
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
         )
     return Worker(job, process, log)
 
@@ -207,8 +217,12 @@ def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
         seconds = [turn["wall_s"] for turn in worker.turns]
         tokens = [turn.get("tokens") or turn["symbols"] for turn in worker.turns]
         found = {
-            "steps_per_second": round(median(n / s for n, s in zip(steps, seconds, strict=True)), 2),
-            "tokens_per_second": round(median(n / s for n, s in zip(tokens, seconds, strict=True)), 1),
+            "steps_per_second": round(
+                median(n / s for n, s in zip(steps, seconds, strict=True)), 2
+            ),
+            "tokens_per_second": round(
+                median(n / s for n, s in zip(tokens, seconds, strict=True)), 1
+            ),
             **{name: worker.turns[-1][name] for name in ("gpu_mb",) if name in worker.turns[-1]},
             **{name: value for name, value in (worker.ready or {}).items() if name != "ready"},
         }
@@ -225,9 +239,17 @@ def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
 
 def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
     """Return the rows as Markdown."""
-    ways = [way for way in ("old", "plain", "graphs", *PEER_MODELS) if any(way in row for row in rows)]
+    ways = [
+        way for way in ("old", "plain", "graphs", *PEER_MODELS) if any(way in row for row in rows)
+    ]
     head = ["model", *(f"{way}, steps/s" for way in ways)]
-    head += ["graphs / plain", "GPU busy, plain", "GPU busy, graphs", "GPU MB, graphs", "recording, s"]
+    head += [
+        "graphs / plain",
+        "GPU busy, plain",
+        "GPU busy, graphs",
+        "GPU MB, graphs",
+        "recording, s",
+    ]
     lines = [f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}", ""]
     lines += [f"| {' | '.join(head)} |", f"| --- |{' --: |' * (len(head) - 1)}"]
     for row in rows:
@@ -243,8 +265,9 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
 
 
 def worker(settings: dict[str, Any]) -> None:
-    """Make a model, and do the turns that are asked for. What a version before this file offers is all
-    that the ways `plain` and `old` use."""
+    """Make a model, and do the turns that are asked for. What a version before this file offers is
+    all that the ways `plain` and `old` use.
+    """
     channel, sys.stdout = sys.stdout, sys.stderr
     import torch
 
@@ -253,7 +276,8 @@ def worker(settings: dict[str, Any]) -> None:
     from pam.data.dataset import Prepared
     from pam.runtime import devices
 
-    # Without this an older version that lacks a module would be measured by another one that is installed.
+    # Without this an older version that lacks a module would be measured by another one that is
+    # installed.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py")
     devices.keep_heap()
@@ -266,7 +290,9 @@ def worker(settings: dict[str, Any]) -> None:
     components = benchmark.named_model(settings["model"])
     data = Prepared(Path(settings["data"]))
     model = benchmark.fresh(components, data, plan, device)
-    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))[: settings["batches"]]
+    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))[
+        : settings["batches"]
+    ]
 
     ready: dict[str, Any] = {"ready": True}
     if settings["way"] == "graphs":
@@ -304,7 +330,9 @@ def recorded_steps(
 
     recorder = CudaRecorder(device) if device.type == "cuda" else PlainRecorder()
     rate = torch.tensor(1e-3, device=device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=recorder.capturable)
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=rate, fused=True, capturable=recorder.capturable
+    )
     graphs = StepGraphs(model=model, optimizer=optimizer, clip=5.0, rows=rows, recorder=recorder)
 
     def work(batch: Any) -> None:
@@ -323,7 +351,9 @@ def recorded_steps(
     }
 
 
-def turn(work: Callable[[Any], None], batches: Sequence[Any], seconds: float, device: Any) -> dict[str, Any]:
+def turn(
+    work: Callable[[Any], None], batches: Sequence[Any], seconds: float, device: Any
+) -> dict[str, Any]:
     """Train for so many seconds."""
     from pam.runtime import devices
 
@@ -339,7 +369,11 @@ def turn(work: Callable[[Any], None], batches: Sequence[Any], seconds: float, de
         if steps % 10 == 0:
             synchronize(device)
     synchronize(device)
-    answer: dict[str, Any] = {"steps": steps, "tokens": tokens, "wall_s": time.perf_counter() - began}
+    answer: dict[str, Any] = {
+        "steps": steps,
+        "tokens": tokens,
+        "wall_s": time.perf_counter() - began,
+    }
     memory = devices.peak_gpu_memory_mb(device)
     if memory is not None:
         answer["gpu_mb"] = round(memory)
@@ -362,7 +396,9 @@ def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) ->
             work(batch)
         synchronize(device)
     kernels = [event for event in noted.events() or [] if event.device_type == DeviceType.CUDA]
-    return {"busy_s_per_step": sum(event.time_range.elapsed_us() for event in kernels) / 1e6 / count}
+    return {
+        "busy_s_per_step": sum(event.time_range.elapsed_us() for event in kernels) / 1e6 / count
+    }
 
 
 def synchronize(device: Any) -> None:
@@ -375,13 +411,21 @@ def synchronize(device: Any) -> None:
 def arguments(words: Sequence[str]) -> argparse.Namespace:
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="prepared data of translation")
     parser.add_argument("--summaries", type=Path, help="prepared data of summaries")
-    parser.add_argument("--out", type=Path, required=True, help="a folder for the record, the table and logs")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="a folder for the record, the table and logs"
+    )
     parser.add_argument("--old", type=Path, help="a checkout of an older version")
-    parser.add_argument("--peers", type=Path, help="a folder of peers, see benchmarks/peers/README.md")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument(
+        "--peers", type=Path, help="a folder of peers, see benchmarks/peers/README.md"
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu"
+    )
     parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="bf16")
     parser.add_argument("--models", nargs="+", default=list(TRANSLATION))
     parser.add_argument("--summary-models", nargs="+", default=list(SUMMARIES))
@@ -392,7 +436,9 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="timed turns of each process")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--peer-steps", type=int, default=20, help="steps of a turn of a peer")
-    parser.add_argument("--limit", type=float, default=450.0, help="seconds after which no turn begins")
+    parser.add_argument(
+        "--limit", type=float, default=450.0, help="seconds after which no turn begins"
+    )
     args = parser.parse_args(words)
     if args.device == "cpu":
         args.precision = "float32"

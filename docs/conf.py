@@ -1,7 +1,9 @@
 """How `make docs` makes a site of the texts, with Sphinx and MyST.
 
-The source is the repository itself: each page is the file that people read on GitHub, links between files included.
-What no file holds is added while they are read: the menu, which GitHub has no use for, and the figures of the gallery.
+The source is the repository itself: each page is the file that people read on GitHub, links between
+files included. What no file holds is added while they are read: the menu, which GitHub has no
+use for, and the
+figures of the gallery.
 """
 
 from __future__ import annotations
@@ -51,8 +53,11 @@ root_doc = "README"
 extensions = ["myst_parser", "sphinx_argparse_cli", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 autodoc_typehints = "none"
 napoleon_use_ivar = True
-nitpick_ignore_regex = [("py:.*", ".*")]  # Python objects, of which the site has the library's alone
-include_patterns = [f"{page}.md" for page in (root_doc, *chain.from_iterable(SECTIONS.values()), TABLES)]
+# Python objects, of which the site has the library's alone
+nitpick_ignore_regex = [("py:.*", ".*")]
+include_patterns = [
+    f"{page}.md" for page in (root_doc, *chain.from_iterable(SECTIONS.values()), TABLES)
+]
 exclude_patterns = [".*", "data", "site"]
 myst_heading_anchors = 6  # as GitHub names them
 nitpicky = True
@@ -71,7 +76,9 @@ def tree() -> str:
 
 
 def add(app: Sphinx, page: str, source: list[str]) -> None:
-    """Adds to a page that is read what its file does not hold; a table's heading becomes that of a page."""
+    """Adds to a page that is read what its file does not hold; a table's heading becomes that of a
+    page.
+    """
     if page == root_doc:
         source[0] += tree()
     elif page == "docs/gallery":

@@ -1,7 +1,7 @@
 """The figures of results/reference/ as a page, each with what its report says of it.
 
-Captions are those of the report: names of figures from `pam.reporting.catalogue`, texts from workflow/report/. Nothing
-is said here of what a figure shows.
+Captions are those of the report: names of figures from `pam.reporting.catalogue`, texts from
+workflow/report/. Nothing is said here of what a figure shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pam.reporting.catalogue import FIGURES, TABLES
 
 HEAT_MAP = re.compile(r"attention_(?P<task>.+)_seed(?P<seed>\d+)")
 TEMPLATES = {"figure": "figure.rst", "attention": "attention.rst"}
-AFTER = "\n.. include::"  # what follows in a report's caption is about that report, not about the figure
+# what follows in a report's caption is about that report, not about the figure
+AFTER = "\n.. include::"
 
 
 def experiments(root: Path) -> list[Path]:
@@ -32,7 +33,10 @@ def figures(folder: Path) -> list[Path]:
     order = list(FIGURES)
     return sorted(
         (folder / "figures").glob("*.png"),
-        key=lambda path: (order.index(path.stem) if path.stem in FIGURES else len(order), path.stem),
+        key=lambda path: (
+            order.index(path.stem) if path.stem in FIGURES else len(order),
+            path.stem,
+        ),
     )
 
 
@@ -43,14 +47,18 @@ def tables(folder: Path) -> list[Path]:
 
 def label(figure: Path) -> str:
     """A figure's name in the menu of a report."""
-    return "Heat maps of attention" if HEAT_MAP.fullmatch(figure.stem) else FIGURES[figure.stem].label
+    return (
+        "Heat maps of attention" if HEAT_MAP.fullmatch(figure.stem) else FIGURES[figure.stem].label
+    )
 
 
 def caption(root: Path, figure: Path, experiment: Experiment) -> str:
     """What the report says of a figure, in a paragraph."""
     heat_map = HEAT_MAP.fullmatch(figure.stem)
     template = root / "workflow/report" / TEMPLATES["attention" if heat_map else "figure"]
-    wildcards = SimpleNamespace(**heat_map.groupdict()) if heat_map else SimpleNamespace(figure=figure.stem)
+    wildcards = (
+        SimpleNamespace(**heat_map.groupdict()) if heat_map else SimpleNamespace(figure=figure.stem)
+    )
     context = SimpleNamespace(config=experiment.model_dump(mode="json"), wildcards=wildcards)
     # Markdown, not HTML.
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701
@@ -67,10 +75,26 @@ def text(root: Path, page: Path) -> str:
     for folder in experiments(root):
         file = folder / "experiment.yaml"
         experiment = parse(Experiment, read_yaml(file), file)
-        links = [f"[{TABLES[one.stem].label}]({os.path.relpath(one, root / page)})" for one in tables(folder)]
-        parts += ["", f"## {experiment.title} (`{folder.name}/`)", "", f"Tables: {', '.join(links)}."]
+        links = [
+            f"[{TABLES[one.stem].label}]({os.path.relpath(one, root / page)})"
+            for one in tables(folder)
+        ]
+        parts += [
+            "",
+            f"## {experiment.title} (`{folder.name}/`)",
+            "",
+            f"Tables: {', '.join(links)}.",
+        ]
         for figure in figures(folder):
             place = os.path.relpath(figure, root / page)
             said = f"**{label(figure)}.** {caption(root, figure, experiment)}"
-            parts += ["", f"```{{figure}} {place}", f":alt: {label(figure)}", ":loading: lazy", "", said, "```"]
+            parts += [
+                "",
+                f"```{{figure}} {place}",
+                f":alt: {label(figure)}",
+                ":loading: lazy",
+                "",
+                said,
+                "```",
+            ]
     return "\n".join([*parts, ""])

@@ -100,7 +100,9 @@ def with_hashes(pins: dict[str, str]) -> list[str]:
     command += ["--generate-hashes", "--no-header", "--no-annotate"]
     # For every platform, and for each Python from the oldest on.
     command += ["--universal", "--python-version", "3.11"]
-    done = subprocess.run(command, input="\n".join(lines(pins)), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, input="\n".join(lines(pins)), stdout=subprocess.PIPE, text=True, check=True
+    )
     return done.stdout.splitlines()
 
 

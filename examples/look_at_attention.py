@@ -2,9 +2,11 @@ r"""What a trained model looks at while it writes: prints and draws the attentio
 
     run=results/quick/cldr-de-en/prox-postr-joint/seed1
     python examples/look_at_attention.py $run 'In Peru leben 30 Millionen Menschen.' --out look.png
-    python examples/look_at_attention.py results/quick/de-noun/soft/seed1 $'Haus\tcase=dative,number=plural'
+    python examples/look_at_attention.py results/quick/de-noun/soft/seed1
+    $'Haus\tcase=dative,number=plural'
 
-Both runs are there after `make run`. Without `--target`, it is the model's own output that is looked at.
+Both runs are there after `make run`. Without `--target`, it is the model's own output that is
+looked at.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def look(name: str, source: str, target: str | None = None) -> pam.AttentionMap:
 
 
 def weights(attention: pam.AttentionMap, which: str) -> pd.DataFrame:
-    """Return one kind of attention as a table: a row for each target symbol, a column for each source symbol."""
+    """Return one kind of attention as a table: a row for each target symbol, a column for each
+    source symbol.
+    """
     table = pd.DataFrame(getattr(attention, which), columns=attention.source)
     table.insert(0, "target", attention.target)
     return table
@@ -50,7 +54,9 @@ def most_attended(row: pd.Series) -> str:
     """Name the source symbols with the largest weights of a row, with percent."""
     best = row.iloc[1:].astype(float).reset_index().set_axis(["symbol", "weight"], axis=1)
     largest = best.nlargest(TOP, "weight")
-    return ", ".join(f"{symbol} {100 * weight:.0f}" for symbol, weight in largest.itertuples(index=False))
+    return ", ".join(
+        f"{symbol} {100 * weight:.0f}" for symbol, weight in largest.itertuples(index=False)
+    )
 
 
 def print_table(attention: pam.AttentionMap) -> None:
@@ -68,11 +74,17 @@ def print_table(attention: pam.AttentionMap) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="folder of a trained run, an exported file, or pretrained:NAME")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "model", help="folder of a trained run, an exported file, or pretrained:NAME"
+    )
     parser.add_argument("source", help="a sentence; or a lemma, a tab and features")
     parser.add_argument("--target", help="a translation, or a form (default: the model's output)")
-    parser.add_argument("--out", type=Path, help="draw a heat map, .svg and .png, its weights as .csv")
+    parser.add_argument(
+        "--out", type=Path, help="draw a heat map, .svg and .png, its weights as .csv"
+    )
     args = parser.parse_args(arguments)
     try:
         attention = look(args.model, args.source, args.target)

@@ -2,8 +2,9 @@
 
     python examples/own_model.py [--out results/own-model] [--lemmas 400] [--epochs 10]
 
-The score is a distance instead of a product. It needs no change of the repository: this file is a plugin, as
-docs/models.md explains. There, the kind and what computes it are in two files, so that a dry run need not import torch.
+The score is a distance instead of a product. It needs no change of the repository: this file is a
+plugin, as docs/models.md explains. There, the kind and what computes it are in two files, so that a
+dry run need not import torch.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class DistanceScore(Score):
 
 
 def nouns(out: Path, lemmas: int) -> Path:
-    """Prepared data of so many German nouns, and a quarter as many each for development and test."""
+    """Prepare so many German nouns, and a quarter as many each for development and test."""
     if lemmas < 4:
         raise UserError(f"--lemmas {lemmas}", hint="use a whole number, at least 4")
     sizes = {"train": lemmas, "dev": lemmas // 4, "test": lemmas // 4}
@@ -89,18 +90,30 @@ def planned(epochs: int) -> Plan:
         "training": {"epochs": epochs, "batch_size": 32},
     }
     experiment = parse(Experiment, content)
-    return Plan(experiment, {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)}, ())
+    return Plan(
+        experiment,
+        {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)},
+        (),
+    )
 
 
 def tested(plan: Plan, model: str, out: Path) -> Scores:
-    """Trains a model, decodes the test split and scores it; all files are where the workflow would leave them."""
+    """Trains a model, decodes the test split and scores it; all files are where the workflow would
+    leave them.
+    """
     run = plan.run(TASK, model, seed=1)
     folder = RunFolder(out / TASK / model / "seed1")
     write_text(folder.config_file, dump_yaml(run))
     train(folder, folder.data(), folder.path / "state", "cpu")
     generator = Generator(load_trained(folder.model), folder.model, run.decoding)
     beam = run.decoding.beam
-    predict_split(generator, folder.data(), "test", folder.predictions("test", beam), folder.decoding("test", beam))
+    predict_split(
+        generator,
+        folder.data(),
+        "test",
+        folder.predictions("test", beam),
+        folder.decoding("test", beam),
+    )
     scores = score(files_of(folder, "test"))
     save(scores, folder.scores("test"))
     return scores
@@ -110,14 +123,23 @@ def gain(baseline: Scores, other: Scores) -> str:
     """How much more accurate the other is, with the paired bootstrap interval over lemmas."""
     metric = metric_of("accuracy")
     counts = [scores.counts() for scores in (baseline, other)]
-    first, second = metric.value(resampled_sums(np.stack([units.of(metric.columns) for units in counts])))
-    found, spread = (scores.metrics["accuracy"].value for scores in (other, baseline)), interval(second - first)
+    first, second = metric.value(
+        resampled_sums(np.stack([units.of(metric.columns) for units in counts]))
+    )
+    found, spread = (
+        (scores.metrics["accuracy"].value for scores in (other, baseline)),
+        interval(second - first),
+    )
     return f"gain {next(found) - next(found):+.2f} [{spread.low:+.2f}, {spread.high:+.2f}]"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/own-model"), help="folder (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/own-model"), help="folder (%(default)s)"
+    )
     parser.add_argument("--lemmas", type=int, default=400, help="nouns to train on (%(default)s)")
     parser.add_argument("--epochs", type=int, default=10, help="passes over them (%(default)s)")
     args = parser.parse_args(arguments)
@@ -131,12 +153,15 @@ def main(arguments: list[str] | None = None) -> int:
     for scores in found.values():
         accuracy = scores.metrics["accuracy"]
         interval_of = f"[{accuracy.low:.2f}, {accuracy.high:.2f}]"
-        print(f"{scores.label}: accuracy {accuracy.value:.2f} % {interval_of} of {accuracy.n} forms")
+        print(
+            f"{scores.label}: accuracy {accuracy.value:.2f} % {interval_of} of {accuracy.n} forms"
+        )
     print(f"{OWN['label']}: {gain(*found.values())}")
     return 0
 
 
 if __name__ == "__main__":
     sys.exit(main())
-# Imported as the plugin `own_model`, it adds its kind. The script itself is `__main__`, and adds none.
+# Imported as the plugin `own_model`, it adds its kind. The script itself is `__main__`, and adds
+# none.
 register("score", Distance)

@@ -1,6 +1,7 @@
 """Posterior attention models for sequence-to-sequence learning (Shankar & Sarawagi 2019).
 
-`pam.load` opens a trained model, `pam.pretrained` lists those that come with the package; see `pam.api`.
+`pam.load` opens a trained model, `pam.pretrained` lists those that come with the package; see
+`pam.api`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
     from pam.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
 
 LIBRARY = ("AttentionMap", "Prediction", "Score", "TrainedModel", "load", "pretrained")
-__all__ = ["AttentionMap", "Prediction", "Score", "TrainedModel", "__version__", "load", "pretrained"]
+__all__ = [
+    "AttentionMap",
+    "Prediction",
+    "Score",
+    "TrainedModel",
+    "__version__",
+    "load",
+    "pretrained",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,9 @@
     model.score(["Haus\tcase=dative,number=plural"], ["Häusern"])
     model.attention("Haus\tcase=dative,number=plural").plot()
 
-A source is what the command `predict` reads as one line: a sentence, a text to be summarized, a lemma with its
-features behind a tab, or the name of a `.npy` file with the frames of a clip. A target is a sentence or a form as
-people write it.
+A source is what the command `predict` reads as one line: a sentence, a text to be summarized, a
+lemma with its features behind a tab, or the name of a `.npy` file with the frames of a clip. A
+target is a sentence or a form as people write it.
 """
 
 from __future__ import annotations
@@ -88,15 +88,18 @@ class Score:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The attention of n target symbols, end symbol included, over m source positions; each row sums to one.
+    """The attention of n target symbols, end symbol included, over m source positions; each row
+    sums to one.
 
     Attributes:
         label: the model's name in tables.
         source: m source symbols.
         target: n target symbols.
         prior: (n, m) attention before the target symbol is seen.
-        alignment: (n, m) what is fed to the next decoder state: of Postr-Joint the posterior, of Soft the prior.
-        posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and Sarawagi 2019); None
+        alignment: (n, m) what is fed to the next decoder state: of Postr-Joint the posterior, of
+            Soft the prior.
+        posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and
+            Sarawagi 2019); None
             for models in which a position has no likelihood of its own.
     """
 
@@ -142,7 +145,8 @@ class TrainedModel:
     """A trained model with its vocabularies, made by `pam.load`.
 
     Attributes:
-        saved: the parts: `saved.network` is the PyTorch module, `saved.source` and `saved.target` the vocabularies.
+        saved: the parts: `saved.network` is the PyTorch module, `saved.source` and `saved.target`
+            the vocabularies.
         folder: the model folder that it was read from.
     """
 
@@ -186,17 +190,21 @@ class TrainedModel:
             beam: hypotheses that are followed; None: what the run's configuration says.
             n_best: outputs for each source; None: one, as a plain string.
             sample: draw outputs in place of searching for the best, with `temperature` and `seed`.
-            decoding: further keys of the configuration's `decoding`, such as `length_penalty` or `batch_size`.
+            decoding: further keys of the configuration's `decoding`, such as `length_penalty` or
+                `batch_size`.
 
         Returns:
-            A string for each source. With `n_best`, a list of `Prediction` for each source, the best first.
+            A string for each source. With `n_best`, a list of `Prediction` for each source, the
+            best first.
 
         Raises:
             UserError: a source is none for this model, or a key or its value is wrong.
         """
         settings = self._decoding(beam=beam, changed=decoding)
         sampling = Sampling(temperature, seed) if sample else None
-        generator = Generator(self.saved, self.folder, settings, n_best=n_best or 1, sampling=sampling)
+        generator = Generator(
+            self.saved, self.folder, settings, n_best=n_best or 1, sampling=sampling
+        )
 
         symbols = [self._source_symbols(text, number) for number, text in enumerate(sources)]
         with enough_for(f"decoding {settings.batch_size} sources side by side", HINT):
@@ -214,11 +222,13 @@ class TrainedModel:
             sources, targets: as many of one as of the other.
 
         Raises:
-            UserError: the numbers differ, a text is none for this model, or the model writes pointer actions.
+            UserError: the numbers differ, a text is none for this model, or the model writes
+                pointer actions.
         """
         if len(sources) != len(targets):
             raise UserError(
-                f"{len(sources)} sources and {len(targets)} targets", hint="give one target for each source"
+                f"{len(sources)} sources and {len(targets)} targets",
+                hint="give one target for each source",
             )
         self._check_writes_symbols()
         batch_size = self.saved.run.decoding.batch_size
@@ -244,7 +254,9 @@ class TrainedModel:
             (target,) = self.predict([source])
         target_symbols = self._target_symbols(target)
 
-        batch = self.saved.pairs([source_symbols], [target_symbols], self.saved.run.decoding.max_source)
+        batch = self.saved.pairs(
+            [source_symbols], [target_symbols], self.saved.run.decoding.max_source
+        )
         forced = self.saved.network.teacher_force(*batch)
 
         posterior = None
@@ -267,8 +279,12 @@ class TrainedModel:
         """
         return self.saved.unseen(self._source_symbols(source, 0))
 
-    def _score_batch(self, sources: Sequence[str], targets: Sequence[str], first: int) -> Iterator[Score]:
-        source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources, first)]
+    def _score_batch(
+        self, sources: Sequence[str], targets: Sequence[str], first: int
+    ) -> Iterator[Score]:
+        source_symbols = [
+            self._source_symbols(text, number) for number, text in enumerate(sources, first)
+        ]
         target_symbols = [self._target_symbols(text) for text in targets]
         batch = self.saved.pairs(source_symbols, target_symbols, self.saved.run.decoding.max_source)
         with enough_for(f"scoring {len(sources)} targets side by side", HINT):
@@ -307,8 +323,10 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     """Load a trained model.
 
     Args:
-        name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file that
-            `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with the package.
+        name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file
+            that
+            `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with the
+            package.
         device: `cpu`, `cuda`, or `auto`.
 
     Raises:
@@ -354,7 +372,9 @@ def pretrained() -> list[str]:
 
 def _prediction(hypothesis: Any) -> Prediction:
     output = hypothesis.output
-    return Prediction(text=hypothesis.text, score=output.score, log_prob=output.log_prob, complete=output.complete)
+    return Prediction(
+        text=hypothesis.text, score=output.score, log_prob=output.log_prob, complete=output.complete
+    )
 
 
 def _array(values: Tensor) -> Floats:

@@ -39,7 +39,8 @@ from pam.run_folder import command_line
 from pam.runtime import devices, processor
 
 Work = Callable[[Batch], object]
-TURNS, TURN_S = 5, 0.05  # of products: the fastest of so many turns counts, each of so many seconds at least
+# of products: the fastest of so many turns counts, each of so many seconds at least
+TURNS, TURN_S = (5, 0.05)
 aten: Any = torch.ops.aten
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,8 @@ class Plan:
     batch_size: int
     rounds: int
     batches: int
-    warm_up: int  # untimed batches before: attention that has found its focus is cheaper than with random weights
+    # untimed batches before: attention that has found its focus is cheaper than with random weights
+    warm_up: int
     beams: list[int]  # of each search that is timed
     precision: str  # of a training, and of search
     threads: int  # of each process
@@ -110,9 +112,11 @@ def decode(model: Model, actions: bool, settings: Decoding, batch: Batch) -> Non
 def take_turns(
     runners: Sequence[Runner], what: str, plan: Plan, device: torch.device, fastest: float
 ) -> list[dict[str, Any]]:
-    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of rounds' ratios.
+    """Times all runners, a turn each per round, on the same rows; `time_vs_first` is the median of
+    rounds' ratios.
 
-    `gflop_s` is the rate of the operations in products, by the whole time; `share` is that of the `fastest` product's.
+    `gflop_s` is the rate of the operations in products, by the whole time; `share` is that of the
+    `fastest` product's.
     """
     for runner in runners:
         runner.turn(0, plan.warm_up)
@@ -126,14 +130,19 @@ def take_turns(
             runner.rates.append(examples / spent)
             runner.tokens.append(tokens / spent)
             runner.gpu_mb = max(runner.gpu_mb, devices.peak_gpu_memory_mb(device) or 0.0)
-            if number == plan.rounds // 2:  # halfway: a sum that is cut takes fewer as attention sharpens
+            if (
+                number == plan.rounds // 2
+            ):  # halfway: a sum that is cut takes fewer as attention sharpens
                 turn = partial(runner.turn, number * plan.batches, plan.batches)
                 runner.operations = count_operations(turn) / examples
     rows = []
     for runner in runners:
         ratios = [a / b for a, b in zip(runners[0].rates, runner.rates, strict=True)]
         row = {"what": what, "model": runner.label, **_spread("per_second", runner.rates)}
-        row |= {"tokens_per_second": round(median(runner.tokens), 1), "time_vs_first": round(median(ratios), 3)}
+        row |= {
+            "tokens_per_second": round(median(runner.tokens), 1),
+            "time_vs_first": round(median(ratios), 3),
+        }
         gflop_s = median(runner.rates) * runner.operations / 1e9
         row |= {"gflop_s": round(gflop_s, 1), "share": round(gflop_s / fastest, 3)}
         rows.append(row | ({"gpu_mb": round(runner.gpu_mb)} if runner.gpu_mb else {}))
@@ -142,32 +151,50 @@ def take_turns(
 
 def _spread(name: str, rates: Sequence[float]) -> dict[str, float]:
     """Median, least and most of some rates."""
-    return {name: round(median(rates), 1), "lowest": round(min(rates), 1), "highest": round(max(rates), 1)}
+    return {
+        name: round(median(rates), 1),
+        "lowest": round(min(rates), 1),
+        "highest": round(max(rates), 1),
+    }
 
 
 def measure(
     models: dict[str, ModelConfig], data: Prepared, plan: Plan, device: torch.device
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Times training, then, as models have learned where outputs end, greedy search and beam search of each model.
+    """Times training, then, as models have learned where outputs end, greedy search and beam search
+    of each model.
 
     The rows of the table, and the products by whose rate their `share` is taken.
     """
-    kinds = {name: (components.targets, components.copying.copies) for name, components in models.items()}
-    batches = {kinds[name]: batches_of(data, components, plan, device) for name, components in models.items()}
+    kinds = {
+        name: (components.targets, components.copying.copies) for name, components in models.items()
+    }
+    batches = {
+        kinds[name]: batches_of(data, components, plan, device)
+        for name, components in models.items()
+    }
     tokens = int(median(int(batch.mask.sum()) for batch in next(iter(batches.values()))))
     products = time_products(plan, tokens, len(data.target), device)
     made = {name: fresh(components, data, plan, device) for name, components in models.items()}
-    runners = [Runner(name, batches[kinds[name]], training(model, plan)) for name, model in made.items()]
-    rows = take_turns(runners, "training, examples", plan, device, fastest(products, plan.precision))
-    searched = "bf16" if plan.precision == "bf16" else "float32"  # TF32 is a setting of the device's float32 products
+    runners = [
+        Runner(name, batches[kinds[name]], training(model, plan)) for name, model in made.items()
+    ]
+    rows = take_turns(
+        runners, "training, examples", plan, device, fastest(products, plan.precision)
+    )
+    # TF32 is a setting of the device's float32 products
+    searched = "bf16" if plan.precision == "bf16" else "float32"
     for beam in plan.beams:
         settings = parse(Decoding, {"beam": beam, "precision": searched})
         works = {
-            name: partial(decode, model, models[name].targets == "actions", settings) for name, model in made.items()
+            name: partial(decode, model, models[name].targets == "actions", settings)
+            for name, model in made.items()
         }
         runners = [Runner(name, batches[kinds[name]], work) for name, work in works.items()]
         how = "greedy" if beam == 1 else f"beam {beam}"
-        rows += take_turns(runners, f"decoding ({how}), sentences", plan, device, fastest(products, plan.precision))
+        rows += take_turns(
+            runners, f"decoding ({how}), sentences", plan, device, fastest(products, plan.precision)
+        )
     return rows, products
 
 
@@ -179,7 +206,9 @@ def fresh(components: ModelConfig, data: Prepared, plan: Plan, device: torch.dev
     return model.to(device)
 
 
-def batches_of(data: Prepared, components: ModelConfig, plan: Plan, device: torch.device) -> list[Batch]:
+def batches_of(
+    data: Prepared, components: ModelConfig, plan: Plan, device: torch.device
+) -> list[Batch]:
     examples = Examples(data.split("train", components.copying.copies), components.targets)
     order = examples.shuffled(plan.batch_size, seed=1, epoch=0)
     return [examples.batch(rows).to(device) for rows in order]
@@ -208,15 +237,19 @@ def named_model(name: str, variants: Mapping[str, ModelConfig] | None = None) ->
 def beside(components: ModelConfig, data: Prepared, plan: Plan, jobs: int) -> dict[str, Any]:
     """Times so many trainings, each a process on the CPU, at once and in turn, round by round.
 
-    The result, in medians over rounds: `at_once` and `in_turn` are examples per wall second of all trainings together,
-    `time_ratio` is the time at once over that in turn, 1 / `jobs` where there are cores enough.
+    The result, in medians over rounds: `at_once` and `in_turn` are examples per wall second of all
+    trainings together, `time_ratio` is the time at once over that in turn, 1 / `jobs` where
+    there are cores enough.
     """
-    batches_of(data, components, plan, torch.device("cpu"))  # raises what is wrong before other processes meet it
+    # raises what is wrong before other processes meet it
+    batches_of(data, components, plan, torch.device("cpu"))
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(jobs):
         here, there = context.Pipe()
-        context.Process(target=_train_in_turns, args=(there, components, data.folder, plan), daemon=True).start()
+        context.Process(
+            target=_train_in_turns, args=(there, components, data.folder, plan), daemon=True
+        ).start()
         pipes.append(here)
     _timed(pipes, 0)  # until all are ready
     at_once, in_turn, ratios = [], [], []
@@ -259,18 +292,23 @@ def _train_in_turns(pipe: Connection, components: ModelConfig, folder: Path, pla
 
 
 def count_operations(work: Callable[[], object]) -> int:
-    """Operations of all products of a piece of work, with gradients, hand-made kernels and the zeros that pad rows."""
+    """Operations of all products of a piece of work, with gradients, hand-made kernels and the
+    zeros that pad rows.
+    """
     with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
         work()
     return int(counter.get_total_flops())
 
 
 def _lstm(states: Sequence[int], weights: Sequence[Sequence[int]]) -> int:
-    """Of fused LSTMs over states (steps, batch, units), by the shapes of weights and biases, which have no product."""
+    """Of fused LSTMs over states (steps, batch, units), by the shapes of weights and biases, which
+    have no product.
+    """
     return 2 * prod(states[:-1]) * sum(prod(shape) for shape in weights if len(shape) == 2)
 
 
-# What torch's own counter leaves out: products in place and fused LSTMs. A backward pass is two products for each one.
+# What torch's own counter leaves out: products in place and fused LSTMs. A backward pass is two
+# products for each one.
 FORMULAS: dict[Any, Callable[..., int]] = {
     aten.addmm_: lambda _, left, right, **__: 2 * prod(left) * right[-1],
     aten.mkldnn_rnn_layer: lambda states, *weights, **_: _lstm(states, weights[:2]),
@@ -280,10 +318,14 @@ FORMULAS: dict[Any, Callable[..., int]] = {
 }
 
 
-def time_products(plan: Plan, tokens: int, vocabulary: int, device: torch.device) -> list[dict[str, Any]]:
-    """GFLOP/s of a step of the decoder's LSTM and of the output layer for a batch, products (n, k) by (k, m).
+def time_products(
+    plan: Plan, tokens: int, vocabulary: int, device: torch.device
+) -> list[dict[str, Any]]:
+    """GFLOP/s of a step of the decoder's LSTM and of the output layer for a batch, products (n, k)
+    by (k, m).
 
-    In float32 as torch takes them unasked, on a CPU also by oneDNN where it does not round; in bf16 if that is trained.
+    In float32 as torch takes them unasked, on a CPU also by oneDNN where it does not round; in bf16
+    if that is trained.
     """
     kinds = [("float32", "default"), *([("bf16", "default")] if plan.precision == "bf16" else [])]
     if device.type == "cpu" and processor.onednn_is_exact():
@@ -295,7 +337,14 @@ def time_products(plan: Plan, tokens: int, vocabulary: int, device: torch.device
             with onednn_float32() if library == "oneDNN" else nullcontext():
                 rate = _product_rate(*shape, dtype, device)
             size = " x ".join(map(str, shape))
-            found.append({"precision": precision, "library": library, "shape": size, "gflop_s": round(rate, 1)})
+            found.append(
+                {
+                    "precision": precision,
+                    "library": library,
+                    "shape": size,
+                    "gflop_s": round(rate, 1),
+                }
+            )
     return found
 
 
@@ -316,7 +365,13 @@ def _product_rate(n: int, k: int, m: int, dtype: torch.dtype, device: torch.devi
 
 def fastest(products: Sequence[dict[str, Any]], precision: str = "float32") -> float:
     """The highest of such rates in bf16, or else in what torch takes float32 for, TF32 included."""
-    return float(max(one["gflop_s"] for one in products if (one["precision"] == "bf16") == (precision == "bf16")))
+    return float(
+        max(
+            one["gflop_s"]
+            for one in products
+            if (one["precision"] == "bf16") == (precision == "bf16")
+        )
+    )
 
 
 def run(
@@ -330,8 +385,9 @@ def run(
 ) -> None:
     """Measures models, prints the figures and writes them to `out` with all that they depend on.
 
-    The models are files of config/models/, or variants that the file of an experiment writes. Without a folder of
-    prepared data it takes the German nouns; with `jobs` it times so many trainings at once instead.
+    The models are files of config/models/, or variants that the file of an experiment writes.
+    Without a folder of prepared data it takes the German nouns; with `jobs` it times so many
+    trainings at once instead.
     """
     devices.keep_heap()
     torch.set_num_threads(plan.threads)
@@ -353,7 +409,9 @@ def run(
         data = Prepared(folder)
         if jobs:
             products: list[dict[str, Any]] = []
-            rows = [{"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()]
+            rows = [
+                {"model": name, **beside(one, data, plan, jobs)} for name, one in models.items()
+            ]
         else:
             rows, products = measure(models, data, plan, device)
     record: dict[str, Any] = {
@@ -380,11 +438,16 @@ def run(
 
 def _text(record: dict[str, Any]) -> str:
     """What was measured, to be printed: the machine and its products, and the table of rows."""
-    machine, clock_name, products = record["hardware"], record["clock"].removesuffix("s"), record["products"]
+    machine, clock_name, products = (
+        record["hardware"],
+        record["clock"].removesuffix("s"),
+        record["products"],
+    )
     head = (
-        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), torch {record['versions']['torch']}, "
-        f"{record['date']}; {record['data']}, batch {record['batch_size']}; rates per {clock_name}"
-        f"{'' if products else ', of all trainings together'}\n"
+        f"{machine['gpu'] or machine['cpu']}, {record['threads']} thread(s), torch"
+        f" {record['versions']['torch']}, {record['date']}; {record['data']}, batch"
+        f" {record['batch_size']}; rates per"
+        f" {clock_name}{'' if products else ', of all trainings together'}\n"
     )
     if products:
         timed = pd.DataFrame(products).to_string(index=False)

@@ -1,8 +1,10 @@
 """What can be known of an experiment before it runs: whether it is right, and what it will take.
 
-Configuration, models and registries are read as the workflow reads them, and the first rows of data that are at hand.
-A few steps of every training are timed, on data that are prepared already or on a sample of the user's own, so that
-the times are estimates: of training without what else the machine does, and of evaluation by its share of a step.
+Configuration, models and registries are read as the workflow reads them, and the first rows of data
+that are at hand. A few steps of every training are timed, on data that are prepared already or on a
+sample of the user's own, so that the times are estimates: of training without what else the machine
+does, and of evaluation by its
+    share of a step.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from pam.workflow import ReportFiles, Workflow, check_cache, check_place
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 50 * 2**20  # bytes of a data set from which a sample is prepared; a larger one takes more than seconds
+# bytes of a data set from which a sample is prepared; a larger one takes more than seconds
+LARGEST = 50 * 2**20
 SAMPLE = Sample(train=2000, dev=200, test=200)
 WARM_UP, TIMED = 3, 6  # batches
 ALL_ROWS = 10**12  # more than any split has
@@ -69,7 +72,8 @@ class Cost:
 
 
 def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) -> list[str]:
-    """Checks an experiment, tells what it finds, and returns warnings; the first error is a UserError.
+    """Checks an experiment, tells what it finds, and returns warnings; the first error is a
+    UserError.
 
     Writes what it expects of each job to the file `expected`, for `pam.progress.Expected`.
     """
@@ -78,7 +82,8 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
     flow = Workflow(None, files)
     experiment, counted = flow.experiment, len(list(flow.experiment.runs()))
     say(
-        f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {counted} runs; the configuration is right"
+        f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {counted} runs; the"
+        " configuration is right"
     )
     flow.check_restored()
     for text in ReportFiles(flow).left_out_texts():
@@ -124,10 +129,14 @@ def _at_hand(name: str, dataset: Dataset) -> str:
     """Where a data set comes from; its first rows are read if its files are here."""
     check_local(name, dataset)
     fetched = Path("data", name)
-    here = {key: Path(file.path) if file.path else fetched / key for key, file in dataset.files.items()}
+    here = {
+        key: Path(file.path) if file.path else fetched / key for key, file in dataset.files.items()
+    }
     if all(path.exists() for path in here.values()):
         paths = {str(fetched / key): path for key, path in here.items()}
-        files: Any = {split: _replaced(value, paths) for split, value in files_of(dataset, fetched).items()}
+        files: Any = {
+            split: _replaced(value, paths) for split, value in files_of(dataset, fetched).items()
+        }
         read = dataset.kind.first_rows(files, dataset.layout, FIRST)
         shown = next((" | ".join(rows[0]) for rows in read.values() if rows), "")
         return f"`{name}`, {len(here)} files here" + (f"; first row: {shown}" if shown else "")
@@ -139,11 +148,19 @@ def _at_hand(name: str, dataset: Dataset) -> str:
 
 
 def _replaced(value: Any, paths: dict[str, Path]) -> Any:
-    return paths[str(value)] if isinstance(value, Path) else {what: paths[str(own)] for what, own in value.items()}
+    return (
+        paths[str(value)]
+        if isinstance(value, Path)
+        else {what: paths[str(own)] for what, own in value.items()}
+    )
 
 
-def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prepared | None, dict[str, int]]:
-    """Prepared data of a task, or of a sample of its rows, and how many rows each split has in all; None: not here."""
+def _some_data(
+    name: str, entry: Dataset, task: Path, place: Path
+) -> tuple[Prepared | None, dict[str, int]]:
+    """Prepared data of a task, or of a sample of its rows, and how many rows each split has in all;
+    None: not here.
+    """
     if (task / "data/summary.json").is_file():
         data = Prepared(task / "data")
         return data, {split: len(data.split(split)) for split in SPLITS}
@@ -158,12 +175,18 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
     layout = entry.layout
     assert isinstance(layout, TaskFormat)  # as of all that models learn
     own = layout.sample
-    smaller = {split: min(getattr(SAMPLE, split), getattr(own, split) or ALL_ROWS) for split in SPLITS}
-    summary = prepare(name, entry.with_format({"sample": {**smaller, "seed": own.seed}}), raw, place / "data")
+    smaller = {
+        split: min(getattr(SAMPLE, split), getattr(own, split) or ALL_ROWS) for split in SPLITS
+    }
+    summary = prepare(
+        name, entry.with_format({"sample": {**smaller, "seed": own.seed}}), raw, place / "data"
+    )
     data = Prepared(place / "data")
     dropped: dict[str, int] = {}
     for one in summary["stages"]:
-        dropped[one["split"]] = one["dropped"].get("not in the sample", 0) + dropped.get(one["split"], 0)
+        dropped[one["split"]] = one["dropped"].get("not in the sample", 0) + dropped.get(
+            one["split"], 0
+        )
     rows = {}
     for split in SPLITS:
         taken = len(data.split(split))
@@ -174,44 +197,63 @@ def _some_data(name: str, entry: Dataset, task: Path, place: Path) -> tuple[Prep
 
 
 def _left(flow: Workflow, task: str) -> list[RunConfig]:
-    """Trainings of a task that are still to be done, with those of models that others start or are joined from."""
+    """Trainings of a task that are still to be done, with those of models that others start or are
+    joined from.
+    """
     plan, waiting = flow.plan, list(flow.experiment.models_of(task))
     models: dict[str, None] = {}
     while waiting:
         model = waiting.pop(0)
         waiting += [one for one in (*plan.members(model), *plan.starts(model)) if one not in models]
         models[model] = None
-    runs = [plan.run(task, model, seed) for model in models for seed in flow.experiment.seeds_of(task)]
-    return [run for run in runs if not run.members and not _is_trained(flow.run_of(task, run.model, run.seed), run)]
+    runs = [
+        plan.run(task, model, seed) for model in models for seed in flow.experiment.seeds_of(task)
+    ]
+    return [
+        run
+        for run in runs
+        if not run.members and not _is_trained(flow.run_of(task, run.model, run.seed), run)
+    ]
 
 
 def _tell_replaced(flow: Workflow, left: Sequence[RunConfig], say: Say) -> None:
-    """Say which runs have results of another configuration, which the new training takes the place of."""
+    """Say which runs have results of another configuration, which the new training takes the place
+    of.
+    """
     trained = [run for run in left if flow.run_of(run.task, run.model, run.seed).training.is_file()]
     if trained:
         runs = f"{len(trained)} run{'s' * (len(trained) > 1)} of {trained[0].task}"
         say(
-            f"{runs} had another configuration and will be trained from the first epoch; "
-            "until the next such change their results are kept in `state/replaced` of each run's folder"
+            f"{runs} had another configuration and will be trained from the first epoch; until the"
+            " next such change their results are kept in `state/replaced` of each run's folder"
         )
 
 
 def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
     """Whether a run was trained to its end as `run` asks for."""
     try:
-        return folder.training.is_file() and load_run(folder.config_file).training_config() == run.training_config()
+        return (
+            folder.training.is_file()
+            and load_run(folder.config_file).training_config() == run.training_config()
+        )
     except UserError:  # of an earlier form
         return False
 
 
 def _costs(
-    flow: Workflow, runs: Sequence[RunConfig], data: Prepared, rows: dict[str, int], device: torch.device
+    flow: Workflow,
+    runs: Sequence[RunConfig],
+    data: Prepared,
+    rows: dict[str, int],
+    device: torch.device,
 ) -> Iterator[Cost]:
     """Of trainings of one task, each model timed once."""
     rates: dict[str, Rate] = {}
     for run in runs:
         if run.model not in rates:
-            rates[run.model] = _rate(run, data, device, flow.plan.resources(run.task, run.model).threads)
+            rates[run.model] = _rate(
+                run, data, device, flow.plan.resources(run.task, run.model).threads
+            )
         yield _cost(run, rates[run.model], rows, flow.beams[run.task])
 
 
@@ -242,25 +284,31 @@ def _steps(run: RunConfig, rows: dict[str, int]) -> int:
     return min(steps, training.max_steps or steps)
 
 
-def _unsuited(runs: Sequence[RunConfig], data: Prepared, rows: dict[str, int], beams: Sequence[int]) -> Iterator[str]:
+def _unsuited(
+    runs: Sequence[RunConfig], data: Prepared, rows: dict[str, int], beams: Sequence[int]
+) -> Iterator[str]:
     """Warn of settings that this little data cannot fill: warm-up, batch and beam."""
     models: dict[str, list[str]] = {}
     for run in {run.model: run for run in runs}.values():
         training, steps = run.training, _steps(run, rows)
         if training.warmup_steps >= steps:
             warning = (
-                f"the warm-up of {training.warmup_steps:,} steps is as long as the training of {steps:,} or longer: "
-                f"its rate stays below {training.learning_rate:g}; lower `training.warmup_steps` or train longer"
+                f"the warm-up of {training.warmup_steps:,} steps is as long as the training of"
+                f" {steps:,} or longer: its rate stays below {training.learning_rate:g}; lower"
+                " `training.warmup_steps` or train longer"
             )
             models.setdefault(warning, []).append(run.model)
         if rows["train"] < training.batch_size:
             warning = (
-                f"a batch of {training.batch_size:,} is more than all {rows['train']:,} training rows: each epoch is "
-                "one step; lower `training.batch_size`"
+                f"a batch of {training.batch_size:,} is more than all {rows['train']:,} training"
+                " rows: each epoch is one step; lower `training.batch_size`"
             )
             models.setdefault(warning, []).append(run.model)
         if max(beams) > len(data.target):
-            warning = f"a beam of {max(beams)} is more than the {len(data.target)} symbols of the vocabulary; lower it"
+            warning = (
+                f"a beam of {max(beams)} is more than the {len(data.target)} symbols of the"
+                " vocabulary; lower it"
+            )
             models.setdefault(warning, []).append(run.model)
     for warning, names in models.items():
         yield f"{', '.join(names)} on {runs[0].task}: {warning}"
@@ -298,7 +346,9 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
         examples, _ = Runner(run.model, batches, forward).turn(WARM_UP, TIMED)
         seen = (clock(device) - began) / examples
     except UserError as error:
-        raise UserError(f"model `{run.model}` of task `{run.task}`: {error.message}", hint=error.hint) from error
+        raise UserError(
+            f"model `{run.model}` of task `{run.task}`: {error.message}", hint=error.hint
+        ) from error
     memory = devices.peak_gpu_memory_mb(device) or devices.peak_memory_mb()
     return Rate(trained, seen, memory, parameters_of(model))
 
@@ -322,21 +372,30 @@ def _tell_precision(flow: Workflow, device: torch.device, say: Say) -> None:
 
 
 def _tell_cost(
-    flow: Workflow, costs: list[Cost], disk: float, unknown: list[str], device: torch.device, say: Say
+    flow: Workflow,
+    costs: list[Cost],
+    disk: float,
+    unknown: list[str],
+    device: torch.device,
+    say: Say,
 ) -> list[str]:
     """Says what all takes; the warnings are of what this machine does not have."""
     cores = processor.usable_cores()
     machine = devices.hardware(device)
     for task in unknown:
         say(
-            f"task {task}: how long it takes is known once its data are here: `snakemake --cores all data`, check again"
+            f"task {task}: how long it takes is known once its data are here: `snakemake --cores"
+            " all data`, check again"
         )
     if not costs:
         say("no training is left to do" if not unknown else "")
         return []
     table = pd.DataFrame(costs).groupby(["task", "model"], sort=False)
     shown = table.agg(
-        runs=("seed", "size"), minutes=("training_s", "mean"), memory=("memory_mb", "max"), steps=("steps", "max")
+        runs=("seed", "size"),
+        minutes=("training_s", "mean"),
+        memory=("memory_mb", "max"),
+        steps=("steps", "max"),
     )
     shown = shown.reset_index()
     shown["minutes"] = shown["minutes"].map(lambda seconds: f"{seconds / 60:.1f}")
@@ -344,11 +403,20 @@ def _tell_cost(
     say(f"each training on {machine['gpu'] or machine['cpu']}, from {TIMED} steps of it:")
     say("\n".join(f"    {line}" for line in shown.to_string(index=False).splitlines()))
     asked = [flow.plan.resources(cost.task, cost.model) for cost in costs]
-    at_once = max(1, cores // max(one.threads * one.processes for one in asked)) if machine["gpu"] is None else 1
+    at_once = (
+        max(1, cores // max(one.threads * one.processes for one in asked))
+        if machine["gpu"] is None
+        else 1
+    )
     jobs = len(costs) * (6 + max(map(len, flow.beams.values()))) + len(TABLES) + len(FIGURES)
-    seconds = sum(cost.training_s + cost.decoding_s for cost in costs) / at_once + jobs * JOB_S / cores
+    seconds = (
+        sum(cost.training_s + cost.decoding_s for cost in costs) / at_once + jobs * JOB_S / cores
+    )
     kept = disk + sum(cost.disk for cost in costs)
-    needed, free = kept + 4 * at_once * max(cost.disk for cost in costs), shutil.disk_usage(".").free
+    needed, free = (
+        kept + 4 * at_once * max(cost.disk for cost in costs),
+        shutil.disk_usage(".").free,
+    )
     memory, available = at_once * max(cost.memory_mb for cost in costs), _available_mb()
     more = " and what is not known yet" if unknown else ""
     say(
@@ -357,10 +425,16 @@ def _tell_cost(
     )
     warnings = [f"the disk has {free / 1e9:.2f} GB left"] if needed > free else []
     if available is not None and machine["gpu"] is None and memory > available:
-        warnings.append(f"{available:.0f} MB of memory are free: lower `training.batch_size`, or use fewer --cores")
+        warnings.append(
+            f"{available:.0f} MB of memory are free: lower `training.batch_size`, or use fewer"
+            " --cores"
+        )
     for cost, own in zip(costs, asked, strict=True):
         if cost.memory_mb > own.mem_mb and machine["gpu"] is None:
-            said = f"{cost.model} on {cost.task} takes {cost.memory_mb:.0f} MB; `resources.mem_mb` asks a cluster for "
+            said = (
+                f"{cost.model} on {cost.task} takes {cost.memory_mb:.0f} MB; `resources.mem_mb`"
+                " asks a cluster for "
+            )
             warnings.append(f"{said}{own.mem_mb}")
     return list(dict.fromkeys(warnings))
 
@@ -375,5 +449,8 @@ def _available_mb() -> float | None:
     """Memory that a new process could have, as Linux says it."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) / 1024
+        return (
+            float(next(line.split()[1] for line in lines if line.startswith("MemAvailable:")))
+            / 1024
+        )
     return None

@@ -49,18 +49,23 @@ def parser() -> argparse.ArgumentParser:
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         about = command.help
-        command.add_to(parsers.add_parser(name, help=about, description=about, formatter_class=Shown))
+        command.add_to(
+            parsers.add_parser(name, help=about, description=about, formatter_class=Shown)
+        )
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code is 0, or 2 after an error that the user can correct, printed in one message.
+    """Runs one command; the exit code is 0, or 2 after an error that the user can correct, printed
+    in one message.
 
     After an interruption it is what a shell would give, 128 and the signal's number.
     """
     write_utf8()
     args = parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
+    )
     try:
         return int(args.call(args))
     except KeyboardInterrupt:

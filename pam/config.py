@@ -1,10 +1,11 @@
 """Configuration: what a user may write, its defaults, and one resolved `RunConfig` per training.
 
-These classes are the only place where a key, its type and its default are stated. The JSON schema in
-`workflow/schemas/` is generated from them, and every file is read through them, so a misspelt key is a UserError.
+These classes are the only place where a key, its type and its default are stated. The JSON schema
+in `workflow/schemas/` is generated from them, and every file is read through them, so a misspelt
+key is a UserError.
 
-A component is written `general`, or `{kind: general, scale: true}`; its kinds and their options are those of
-`pam.models.options`.
+A component is written `general`, or `{kind: general, scale: true}`; its kinds and their options are
+those of `pam.models.options`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from pam.io import SHIPPED, PathText, Strict, UserError, find_file, parse, read_yaml, refused, unknown
+from pam.io import (
+    SHIPPED,
+    PathText,
+    Strict,
+    UserError,
+    find_file,
+    parse,
+    read_yaml,
+    refused,
+    unknown,
+)
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
@@ -36,8 +47,8 @@ from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     """The options of one kind, from a name and values that YAML wrote.
 
-    No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError: `pam.io.parse` makes
-    UserErrors of them.
+    No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError:
+        `pam.io.parse` makes UserErrors of them.
     """
     kinds = COMPONENTS[component]
     if kind not in kinds:
@@ -51,7 +62,9 @@ def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
 
 @dataclass(frozen=True)
 class Kind:
-    """Marks a field that holds the options of one of a component's kinds, which are looked up when it is read."""
+    """Marks a field that holds the options of one of a component's kinds, which are looked up when
+    it is read.
+    """
 
     name: str
 
@@ -67,12 +80,16 @@ class Kind:
         others = {name: own for name, own in value.items() if name != "kind"}
         return read_options(self.name, value["kind"], others)
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(Options.model_dump)
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        shipped = {kind: cls for kind, cls in COMPONENTS[self.name].items() if options.is_shipped(cls)}
+        shipped = {
+            kind: cls for kind, cls in COMPONENTS[self.name].items() if options.is_shipped(cls)
+        }
         kinds = [{**cls.model_json_schema(), "required": ["kind"]} for cls in shipped.values()]
         return {"anyOf": [{"enum": list(shipped)}, *kinds]}
 
@@ -92,11 +109,15 @@ def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str,
                 details = []
                 for problem in error.errors():
                     if problem["type"] != "missing":  # the model has what a layer leaves out
-                        said = PydanticCustomError(problem["type"], "{said}", {"said": problem["msg"]})
+                        said = PydanticCustomError(
+                            problem["type"], "{said}", {"said": problem["msg"]}
+                        )
                         if problem["type"] == "refused":  # as `parse` words it
                             said = PydanticCustomError("refused", "{message}", problem["ctx"])
                         place = (component, kind, *problem["loc"])
-                        details.append(InitErrorDetails(type=said, loc=place, input=problem["input"]))
+                        details.append(
+                            InitErrorDetails(type=said, loc=place, input=problem["input"])
+                        )
                 if details:
                     raise ValidationError.from_exception_data("options", details) from error
     return layer
@@ -118,18 +139,24 @@ def _imported(modules: list[str]) -> list[str]:
             raise refused(UserError(f"no module `{error.name}`", hint=hint), module) from error
         except Exception as error:  # whatever a module of somebody's own does
             said = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
-            raise refused(UserError(said, hint=f"`python -c 'import {module}'` shows where"), module) from error
+            raise refused(
+                UserError(said, hint=f"`python -c 'import {module}'` shows where"), module
+            ) from error
     return modules
 
 
-ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
+ModuleName = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
+]
 Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
 """Modules that are imported as they are read: what is read after them may use their kinds."""
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # of folders too: nothing that a shell or a path would read otherwise
+# of folders too: nothing that a shell or a path would read otherwise
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, Field(pattern=NAME)]
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]  # words for people, on one line
+# words for people, on one line
+Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -149,15 +176,21 @@ class Network(Strict):
     encoder_reads: Literal["both", "forward", "backward"] = key(
         "both", "how the encoder reads; backward: a reversed source"
     )
-    decoder_start: Literal["encoder", "zeros"] = key("encoder", "where the decoder's first state comes from")
+    decoder_start: Literal["encoder", "zeros"] = key(
+        "encoder", "where the decoder's first state comes from"
+    )
     dropout: float = key(0.2, "on embeddings, encoder states and decoder states", ge=0, lt=1)
-    initial_range: float | None = key(None, "uniform(-r, r) for all weights; null: torch's defaults", gt=0, le=100)
+    initial_range: float | None = key(
+        None, "uniform(-r, r) for all weights; null: torch's defaults", gt=0, le=100
+    )
 
 
 class Phase(Strict):
     """A part of a training, with its longest source and target."""
 
-    until: int | None = key(None, "the step at which it ends, counted from the start; null: the training's end", ge=1)
+    until: int | None = key(
+        None, "the step at which it ends, counted from the start; null: the training's end", ge=1
+    )
     source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
     target: int | None = key(None, "symbols of a target that are learned; null: all", ge=1)
 
@@ -167,36 +200,55 @@ class Training(Strict):
 
     epochs: int = key(12, "passes over the training split", ge=1)
     max_steps: int | None = key(None, "end after so many steps, if that is before `epochs`", ge=1)
-    patience: int | None = key(None, "end after so many epochs without a lower development loss", ge=1)
+    patience: int | None = key(
+        None, "end after so many epochs without a lower development loss", ge=1
+    )
     batch_size: int = key(64, "examples per step", ge=1)
     accumulate: int = key(1, "parts into which a step's batch is cut, one gradient for all", ge=1)
     optimizer: Literal["adam", "sgd"] = key("adam", "adam or plain sgd")
     adam_betas: list[Annotated[float, Field(ge=0, lt=1)]] = key(
-        [0.9, 0.999], "decay of Adam's means of gradients and of their squares", min_length=2, max_length=2
+        [0.9, 0.999],
+        "decay of Adam's means of gradients and of their squares",
+        min_length=2,
+        max_length=2,
     )
     learning_rate: float = key(0.002, "the highest learning rate", gt=0)
     warmup_steps: int = key(100, "steps of linear rise at the start", ge=0)
     schedule: Literal["linear", "halving", "plateau", "inverse_sqrt"] = key(
-        "linear", "how the rate falls: by `flat`; `halve_after` and `halve_every`; `halve_from`; 1 / sqrt(step)"
+        "linear",
+        "how the rate falls: by `flat`; `halve_after` and `halve_every`; `halve_from`; 1 /"
+        " sqrt(step)",
     )
     flat: float = key(0.4, "share of the run after which the rate falls linearly to 0", ge=0, le=1)
     halve_after: int = key(8000, "steps before the rate is halved first", ge=0)
     halve_every: int = key(1000, "steps from one halving to the next", ge=1)
     halve_from: int = key(
-        2, "plateau: first epoch after which a development bound worse than the best so far halves the rate", ge=1
+        2,
+        "plateau: first epoch after which a development bound worse than the best so far halves the"
+        " rate",
+        ge=1,
     )
-    normalize: Literal["tokens", "sentences"] = key("tokens", "by how many of these a step's gradient is divided")
+    normalize: Literal["tokens", "sentences"] = key(
+        "tokens", "by how many of these a step's gradient is divided"
+    )
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
     phases: list[Phase] = key(
-        [], "parts of it, as {until: step, source: longest, target: longest}; the last, without `until`, cuts dev too"
+        [],
+        "parts of it, as {until: step, source: longest, target: longest}; the last, without"
+        " `until`, cuts dev too",
     )
     select: Literal["accuracy", "loss", "last"] = key(
         "accuracy", "which epoch's weights are the model, by the development split"
     )
-    eval_metrics: bool = key(False, "measure accuracy of symbols, objective, positions summed over, after each epoch")
-    average: int = key(1, "mean of the weights after each of so many last epochs, that one's too", ge=1)
+    eval_metrics: bool = key(
+        False, "measure accuracy of symbols, objective, positions summed over, after each epoch"
+    )
+    average: int = key(
+        1, "mean of the weights after each of so many last epochs, that one's too", ge=1
+    )
     precision: Literal["float32", "tf32", "bf16"] = key(
-        "float32", "of large products, also of the development loss; tf32 is for CUDA, where bf16 means tf32"
+        "float32",
+        "of large products, also of the development loss; tf32 is for CUDA, where bf16 means tf32",
     )
     state_every_s: float = key(
         30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0
@@ -204,7 +256,9 @@ class Training(Strict):
     cuda_graphs: Literal["auto", "off"] = key(
         "off", "auto: replay steps on a CUDA device as graphs, where model and training allow it"
     )
-    divergence: float = key(10.0, "stop when an epoch's loss is this many times the first batch's", gt=1)
+    divergence: float = key(
+        10.0, "stop when an epoch's loss is this many times the first batch's", gt=1
+    )
 
     @model_validator(mode="after")
     def _in_turn(self) -> Training:
@@ -212,7 +266,9 @@ class Training(Strict):
         ends = [phase.until or math.inf for phase in self.phases]
         if ends and (ends != sorted(set(ends)) or ends[-1] < math.inf):
             hint = "let `until` rise from phase to phase, and leave it out in the last one"
-            raise refused(UserError("phases that do not follow one another to the end", hint=hint), "phases")
+            raise refused(
+                UserError("phases that do not follow one another to the end", hint=hint), "phases"
+            )
         return self
 
     def phase(self, step: int) -> Phase:
@@ -224,21 +280,34 @@ class Decoding(Strict):
     """How outputs are searched."""
 
     beam: int = key(1, "hypotheses that are followed; 1 is greedy search", ge=1)
-    beams: list[Annotated[int, Field(ge=1)]] = key([], "further beams with which the test split is decoded and scored")
-    length_penalty: float = key(0.0, "log p is divided by (length)^this in the last choice", ge=0, le=1000)
+    beams: list[Annotated[int, Field(ge=1)]] = key(
+        [], "further beams with which the test split is decoded and scored"
+    )
+    length_penalty: float = key(
+        0.0, "log p is divided by (length)^this in the last choice", ge=0, le=1000
+    )
     length_penalty_form: Literal["power", "wu"] = key(
-        "power", "what is raised to the penalty: the length, or (5 + length) / 6 as Wu et al. 2016 do"
+        "power",
+        "what is raised to the penalty: the length, or (5 + length) / 6 as Wu et al. 2016 do",
     )
     length_penalties: list[Annotated[float, Field(ge=0, le=1000)]] = key(
-        [], "candidates, of which the best in BLEU on the development split is each run's `length_penalty`, per beam"
+        [],
+        "candidates, of which the best in BLEU on the development split is each run's"
+        " `length_penalty`, per beam",
     )
     length_prior: float = key(0.0, "weight of log p(target length | source length)", ge=0, le=1000)
     replace_unknown: bool = key(False, "an unknown word becomes the source word most attended")
     latent_samples: int = key(
-        0, "draws of latent vectors whose mean distribution is searched; 0: their means", ge=0, le=1000
+        0,
+        "draws of latent vectors whose mean distribution is searched; 0: their means",
+        ge=0,
+        le=1000,
     )
     temperature: float | None = key(
-        None, "draw outputs by p^(1 / temperature) instead of searching, whatever the beam", gt=0, le=1000
+        None,
+        "draw outputs by p^(1 / temperature) instead of searching, whatever the beam",
+        gt=0,
+        le=1000,
     )
     precision: Literal["float32", "bf16"] = key(
         "float32", "of the output layer in search; the likeliest symbols are exact"
@@ -247,9 +316,15 @@ class Decoding(Strict):
     batch_size: int = key(64, "examples decoded at once", ge=1)
     max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
     max_extra: int = key(10, "symbols added to that limit", ge=1, le=100_000)
-    max_length: int | None = key(None, "symbols of the longest output, end symbol included; null: those alone", ge=1)
-    min_length: int = key(0, "symbols of the shortest output, end symbol left out", ge=0, le=100_000)
-    no_repeat_ngram_size: int | None = key(None, "an output has no n symbols in a row twice, for this n", ge=1)
+    max_length: int | None = key(
+        None, "symbols of the longest output, end symbol included; null: those alone", ge=1
+    )
+    min_length: int = key(
+        0, "symbols of the shortest output, end symbol left out", ge=0, le=100_000
+    )
+    no_repeat_ngram_size: int | None = key(
+        None, "an output has no n symbols in a row twice, for this n", ge=1
+    )
     max_source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
 
     @model_validator(mode="after")
@@ -257,9 +332,13 @@ class Decoding(Strict):
         """Candidates exclude what would be set beside them, or what they would not change."""
         if self.max_length is not None and self.min_length >= self.max_length:
             hint = "let `max_length`, which counts the end symbol, be the greater"
-            raise refused(UserError("`min_length` is not below `max_length`", hint=hint), "min_length")
+            raise refused(
+                UserError("`min_length` is not below `max_length`", hint=hint), "min_length"
+            )
         if self.length_penalties and self.length_penalty:
-            error = UserError("both a `length_penalty` and candidates for it", hint="leave out one of the two")
+            error = UserError(
+                "both a `length_penalty` and candidates for it", hint="leave out one of the two"
+            )
             raise refused(error, "length_penalties")
         if self.length_penalties and self.temperature is not None:
             error = UserError(
@@ -268,13 +347,22 @@ class Decoding(Strict):
             )
             raise refused(error, "length_penalties")
         if len(set(self.length_penalties)) < len(self.length_penalties):
-            raise refused(UserError("a candidate is given twice", hint="remove one"), "length_penalties")
+            raise refused(
+                UserError("a candidate is given twice", hint="remove one"), "length_penalties"
+            )
         return self
 
 
 AT_TEST_TIME = {
     *("beam", "beams", "dev", "batch_size", "precision", "replace_unknown"),
-    *("latent_samples", "length_penalty", "length_penalty_form", "length_penalties", "length_prior", "max_source"),
+    *(
+        "latent_samples",
+        "length_penalty",
+        "length_penalty_form",
+        "length_penalties",
+        "length_prior",
+        "max_source",
+    ),
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -285,10 +373,16 @@ class Resources(Strict):
     threads: int = key(1, "processor cores of a process", ge=1)
     mem_mb: int = key(2000, "main memory in megabytes", ge=1)
     runtime: int = key(240, "minutes of a cluster's job; a training goes on in another one", ge=1)
-    processes: int = key(1, "processes that share a training, each with its cores and its GPU", ge=1)
-    gpu: bool | None = key(None, "a GPU for each process; null: if `device` is cuda, or one is here")
+    processes: int = key(
+        1, "processes that share a training, each with its cores and its GPU", ge=1
+    )
+    gpu: bool | None = key(
+        None, "a GPU for each process; null: if `device` is cuda, or one is here"
+    )
     gpu_model: str | None = key(None, "kind of GPU, by the cluster's name for it", pattern=NAME)
-    decode_runtime: int = key(60, "minutes of a job that decodes, analyses or compares outputs", ge=1)
+    decode_runtime: int = key(
+        60, "minutes of a job that decodes, analyses or compares outputs", ge=1
+    )
     data_mem_mb: int = key(2000, "megabytes of a job that prepares data", ge=1)
     data_runtime: int = key(60, "minutes of a job that prepares data", ge=1)
 
@@ -305,7 +399,9 @@ class InitFrom(Strict):
     """Models of the same task and seed, whose trained weights another one starts from."""
 
     forward: Name | None = key(None, "gives all parts of the same name")
-    backward: Name | None = key(None, "a `reversed` model, for the opposite direction of `architecture: agreement`")
+    backward: Name | None = key(
+        None, "a `reversed` model, for the opposite direction of `architecture: agreement`"
+    )
 
 
 def _forward(value: Any) -> Any:
@@ -318,61 +414,103 @@ class ModelConfig(Strict):
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
-    members: list[Name] = key([], "models whose mean this one is, in place of a training of its own")
+    members: list[Name] = key(
+        [], "models whose mean this one is, in place of a training of its own"
+    )
     init_from: Annotated[InitFrom | None, BeforeValidator(_forward, Name | InitFrom | None)] = key(
         None,
-        "a model whose trained weights this one starts from, or one for each direction: {forward: ..., backward: ...}",
+        "a model whose trained weights this one starts from, or one for each direction: {forward:"
+        " ..., backward: ...}",
     )
-    reversed: bool = key(False, "learns from target to source, only to be the `backward` of `init_from`")
-    architecture: Annotated[Options, Kind("architecture")] = key(options.Recurrent(), "what reads and writes")
-    score: Annotated[Options, Kind("score")] = key(options.General(), "score e_t(a) of a source position")
+    reversed: bool = key(
+        False, "learns from target to source, only to be the `backward` of `init_from`"
+    )
+    architecture: Annotated[Options, Kind("architecture")] = key(
+        options.Recurrent(), "what reads and writes"
+    )
+    score: Annotated[Options, Kind("score")] = key(
+        options.General(), "score e_t(a) of a source position"
+    )
     window: Annotated[Options, Kind("window")] = key(
         options.NoWindow(), "source positions that a step considers at all"
     )
-    distribution: Annotated[Options, Kind("distribution")] = key(options.Softmax(), "scores to alignment distribution")
-    coupling: Annotated[Options, Kind("coupling")] = key(options.NoCoupling(), "dependence on the previous alignment")
-    latent: Annotated[Options, Kind("latent")] = key(
-        options.NoLatent(), "latent vectors in addition to the alignment, of contexts or of the sentence"
+    distribution: Annotated[Options, Kind("distribution")] = key(
+        options.Softmax(), "scores to alignment distribution"
     )
-    marginalization: Annotated[Options, Kind("marginalization")] = key(options.Input(), "where attention is summed out")
+    coupling: Annotated[Options, Kind("coupling")] = key(
+        options.NoCoupling(), "dependence on the previous alignment"
+    )
+    latent: Annotated[Options, Kind("latent")] = key(
+        options.NoLatent(),
+        "latent vectors in addition to the alignment, of contexts or of the sentence",
+    )
+    marginalization: Annotated[Options, Kind("marginalization")] = key(
+        options.Input(), "where attention is summed out"
+    )
     input_feeding: Annotated[Options, Kind("input_feeding")] = key(
         options.PriorFeeding(), "the alignment fed to the next state"
     )
     inference: Annotated[Options, Kind("inference")] = key(
         options.NoInference(), "alignments given the whole target too, for a variational bound"
     )
-    estimator: Annotated[Options, Kind("estimator")] = key(options.Exact(), "how a bound's expectation is computed")
-    copying: Annotated[Options, Kind("copying")] = key(options.NoCopying(), "whether symbols of the source are copied")
-    targets: Literal["symbols", "actions"] = key("symbols", "output alphabet: symbols, or symbols and pointer steps")
+    estimator: Annotated[Options, Kind("estimator")] = key(
+        options.Exact(), "how a bound's expectation is computed"
+    )
+    copying: Annotated[Options, Kind("copying")] = key(
+        options.NoCopying(), "whether symbols of the source are copied"
+    )
+    targets: Literal["symbols", "actions"] = key(
+        "symbols", "output alphabet: symbols, or symbols and pointer steps"
+    )
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
-    decoding: dict[str, Any] = key({}, "overrides of `decoding` for this model; its beams are those of the task")
+    decoding: dict[str, Any] = key(
+        {}, "overrides of `decoding` for this model; its beams are those of the task"
+    )
 
     def starts(self) -> dict[str, str]:
         """Models to start from, by how the names of the parameters begin that are taken over."""
         chosen = self.init_from or InitFrom()
-        return {start: name for start, name in (("", chosen.forward), ("back.", chosen.backward)) if name is not None}
+        return {
+            start: name
+            for start, name in (("", chosen.forward), ("back.", chosen.backward))
+            if name is not None
+        }
 
 
-OVERRIDES = ("network", "training", "decoding")  # keys of a model that hold overrides, each by its own key
-VARIANT = "write `- NAME` for a file of config/models/, or a variant as `- {NAME: {from: MODEL, score: dot}}`"
+# keys of a model that hold overrides, each by its own key
+OVERRIDES = ("network", "training", "decoding")
+VARIANT = (
+    "write `- NAME` for a file of config/models/, or a variant as `- {NAME: {from: MODEL, score:"
+    " dot}}`"
+)
 Listed = str | dict[str, dict[str, Any]]
-"""An item of an experiment's `models`: the name of a file, or the name of a variant with what it changes."""
+"""An item of an experiment's `models`: the name of a file, or the name of a variant with what it
+changes.
+"""
 
 
 @dataclass(frozen=True)
 class ListedModel:
-    """Marks an item of an experiment's `models`, whose variants are read when their bases are known."""
+    """Marks an item of an experiment's `models`, whose variants are read when their bases are
+    known.
+    """
 
     def read(self, value: Any) -> Listed:
-        """A name, or one name with the keys of a model; whether these have right values, `with_changes` sees."""
+        """A name, or one name with the keys of a model; whether these have right values,
+        `with_changes` sees.
+        """
         if not isinstance(value, dict):
             return _NAME.validate_python(value)
         if len(value) != 1 or not all(isinstance(changes, dict) for changes in value.values()):
-            raise refused(UserError("a variant is one name, with what it changes below", hint=VARIANT))
+            raise refused(
+                UserError("a variant is one name, with what it changes below", hint=VARIANT)
+            )
         ((name, changes),) = value.items()
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
-            raise refused(UserError(f"`{name}` cannot be the name of a model", hint=VARIANT), str(name))
+            raise refused(
+                UserError(f"`{name}` cannot be the name of a model", hint=VARIANT), str(name)
+            )
         known = ["from", *ModelConfig.model_fields]
         for key in changes:
             if key not in known:
@@ -381,26 +519,44 @@ class ListedModel:
             raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
         return {name: changes}
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        variant = {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"pattern": NAME}}
-        return {"anyOf": [{"type": "string", "pattern": NAME}, {**variant, "additionalProperties": {"type": "object"}}]}
+        variant = {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "propertyNames": {"pattern": NAME},
+        }
+        return {
+            "anyOf": [
+                {"type": "string", "pattern": NAME},
+                {**variant, "additionalProperties": {"type": "object"}},
+            ]
+        }
 
 
 def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return what the file of a variant would hold: all that its base says, with the variant's changes.
+    """Return what the file of a variant would hold: all that its base says, with the variant's
+    changes.
 
-    Of a component that is written without its `kind`, and of overrides, the base keeps what the variant does not say.
-    The label is the variant's name unless it has its own, since no two models have the same.
+    Of a component that is written without its `kind`, and of overrides, the base keeps what the
+    variant does not say. The label is the variant's name unless it has its own, since no two models
+    have the same.
     """
     values = {key: getattr(base, key) for key in base.model_fields_set} if base else {}
     values["label"] = name
     for key, value in changes.items():
         if base and key in COMPONENTS and isinstance(value, dict) and "kind" not in value:
             chosen: Options = getattr(base, key)
-            values[key] = {"kind": chosen.kind, **chosen.model_dump(include=chosen.model_fields_set), **value}
+            values[key] = {
+                "kind": chosen.kind,
+                **chosen.model_dump(include=chosen.model_fields_set),
+                **value,
+            }
         elif base and key in OVERRIDES and isinstance(value, dict):
             values[key] = {**getattr(base, key), **value}
         elif key != "from":
@@ -414,17 +570,27 @@ class TaskConfig(Strict):
     dataset: str = Field(description="its name in the registry of data sets", pattern=NAME)
     label: Text | None = key(None, "name in tables; null: the task's key")
     paper: Text | None = key(None, "row of the paper's table that was run on this very data set")
-    paper_reference: Text | None = key(None, "row of the paper's table to compare with, though its data differ")
+    paper_reference: Text | None = key(
+        None, "row of the paper's table to compare with, though its data differ"
+    )
     note: str = key("", "what a reader of the report has to know about the task")
-    models: list[str] | None = key(None, "those of the experiment's models to run; null: all", min_length=1)
+    models: list[str] | None = key(
+        None, "those of the experiment's models to run; null: all", min_length=1
+    )
     without: list[str] = key([], "models that are not run after all")
     trained_on: str | None = key(
-        None, "another task, whose trained models are tested on this one's test split; null: they are trained here"
+        None,
+        "another task, whose trained models are tested on this one's test split; null: they are"
+        " trained here",
     )
-    seeds: list[Seed] | None = key(None, "the task's own seeds; null: the experiment's", min_length=1)
+    seeds: list[Seed] | None = key(
+        None, "the task's own seeds; null: the experiment's", min_length=1
+    )
     more_seeds: dict[str, list[Seed]] = key({}, "further seeds of some models")
     format: dict[str, Any] = key({}, "overrides of the data set's `format`")
-    word_alignments: str | None = key(None, "data set of links that attention is compared with", pattern=NAME)
+    word_alignments: str | None = key(
+        None, "data set of links that attention is compared with", pattern=NAME
+    )
     network: dict[str, Any] = key({}, "overrides of `network` for this task")
     training: dict[str, Any] = key({}, "overrides of `training` for this task")
     decoding: dict[str, Any] = key({}, "overrides of `decoding` for this task")
@@ -455,7 +621,10 @@ class Experiment(Strict):
     title: Text = key("", "heading of the report")
     seeds: list[Seed] = key([1], "one training per seed", min_length=1)
     models: list[Annotated[Listed, ListedModel()]] = Field(
-        min_length=1, description="names of files in config/models/, or variants: {NAME: {from: MODEL, score: dot}}"
+        min_length=1,
+        description=(
+            "names of files in config/models/, or variants: {NAME: {from: MODEL, score: dot}}"
+        ),
     )
     baseline: Name = Field(
         default_factory=_baseline,
@@ -465,13 +634,19 @@ class Experiment(Strict):
     network: Network = Field(default_factory=Network)
     training: Training = Field(default_factory=Training)
     decoding: Decoding = Field(default_factory=Decoding)
-    registries: list[PathText] = key(["config/datasets.yaml"], "registries of data sets", min_length=1)
+    registries: list[PathText] = key(
+        ["config/datasets.yaml"], "registries of data sets", min_length=1
+    )
     mirror: PathText | None = key(None, "folder or base address tried first")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
-    jobs_per_gpu: int = key(1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1)
+    jobs_per_gpu: int = key(
+        1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1
+    )
     attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
     resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
-    options: OptionLayer = key({}, "options of components where a model uses them: component, kind, option")
+    options: OptionLayer = key(
+        {}, "options of components where a model uses them: component, kind, option"
+    )
 
     @property
     def model_names(self) -> list[str]:
@@ -480,12 +655,20 @@ class Experiment(Strict):
 
     def variants(self) -> dict[str, dict[str, Any]]:
         """What each variant changes, by its name."""
-        return {name: changes for item in self.models if isinstance(item, dict) for name, changes in item.items()}
+        return {
+            name: changes
+            for item in self.models
+            if isinstance(item, dict)
+            for name, changes in item.items()
+        }
 
     def models_of(self, task: str) -> list[str]:
         """The models that a task is run with, in the experiment's order."""
         own, other = self.tasks[task], self.tasks[self.training_task(task)]
-        chosen = set(own.models or other.models or self.model_names) - {*own.without, *other.without}
+        chosen = set(own.models or other.models or self.model_names) - {
+            *own.without,
+            *other.without,
+        }
         return [model for model in self.model_names if model in chosen]
 
     def seeds_of(self, task: str, model: str = "") -> list[int]:
@@ -495,7 +678,7 @@ class Experiment(Strict):
         return [*(own.seeds or other.seeds or self.seeds), *more.get(model, [])]
 
     def training_task(self, task: str) -> str:
-        """The task whose training split a task's models learn from: itself, but for `trained_on`."""
+        """The task whose training split a task's models learn from: itself without `trained_on`."""
         return self.tasks[task].trained_on or task
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
@@ -531,9 +714,16 @@ class RunConfig(Strict):
     def training_config(self) -> dict[str, Any]:
         """What decides what the training results in: a change of it is a reason to train again."""
         for_people = {"label", "source"}
-        names: dict[str, Any] = {"plugins": True, "experiment": True, "label": True, "components": for_people}
+        names: dict[str, Any] = {
+            "plugins": True,
+            "experiment": True,
+            "label": True,
+            "components": for_people,
+        }
         names |= {"members": {"__all__": {"components": for_people}}}
-        return self.model_dump(exclude=names | {"training": {"state_every_s"}, "decoding": AT_TEST_TIME})
+        return self.model_dump(
+            exclude=names | {"training": {"state_every_s"}, "decoding": AT_TEST_TIME}
+        )
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
@@ -546,22 +736,33 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
         return parse(ModelConfig, read_yaml(path), path)
     experiment = experiment_with(name)
     if experiment is not None:
-        hint = f"copy its line from there into the `models:` of your experiment, as `- {{{name}: ...}}`"
-        raise UserError(f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint)
+        hint = (
+            f"copy its line from there into the `models:` of your experiment, as `- {{{name}:"
+            " ...}`"
+        )
+        raise UserError(
+            f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint
+        )
     raise unknown("model", name, model_files(folder))
 
 
 def model_files(folder: Path | str = "config/models") -> list[str]:
     """The names of models that have a file, in the folder of work or among the workflow's own."""
-    return sorted({file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")})
+    return sorted(
+        {file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")}
+    )
 
 
 def experiment_with(variant: str) -> Path | None:
-    """The first of the workflow's own experiments that writes a variant of this name, as seen from its folder."""
+    """The first of the workflow's own experiments that writes a variant of this name, as seen from
+    its folder.
+    """
     for file in sorted((SHIPPED / "config").rglob("*.yaml")):
         content = read_yaml(file)
         models = content.get("models") if isinstance(content, dict) else None
-        if isinstance(models, list) and any(isinstance(item, dict) and variant in item for item in models):
+        if isinstance(models, list) and any(
+            isinstance(item, dict) and variant in item for item in models
+        ):
             return file.relative_to(SHIPPED)
     return None
 

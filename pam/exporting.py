@@ -1,8 +1,8 @@
 """A trained model as one file or one folder, to be shared: `python -m pam export`.
 
-The layout is what model hubs expect: README.md, the model card with its YAML head; config.json; model.safetensors.
-The vocabularies and the files of the codec lie beside them. A file is a zip archive of that folder, the same bytes
-each time.
+The layout is what model hubs expect: README.md, the model card with its YAML head; config.json;
+model.safetensors. The vocabularies and the files of the codec lie beside them. A file is a zip
+archive of that folder, the same bytes each time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,29 @@ from pam.api import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
-from pam.io import UserError, atomic_write, read_json, scratch_folder, whole_files, write_json, write_text
-from pam.models.checkpoint import EXPORTED_WEIGHTS, WEIGHTS, SavedModel, load_model, load_tensors, save_tensors
+from pam.io import (
+    UserError,
+    atomic_write,
+    read_json,
+    scratch_folder,
+    whole_files,
+    write_json,
+    write_text,
+)
+from pam.models.checkpoint import (
+    EXPORTED_WEIGHTS,
+    WEIGHTS,
+    SavedModel,
+    load_model,
+    load_tensors,
+    save_tensors,
+)
 from pam.run_folder import RunFolder
 
 CARD = "README.md"
 CONFIG_JSON = "config.json"
-ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # of each file in the archive, so that its bytes tell of nothing but content
+# of each file in the archive, so that its bytes tell of nothing but content
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,8 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
     """Write the model of a run, with its card, as a file or as a folder.
 
     Args:
-        out: a name that ends in `.pam` is a file; any other is a folder, which must not exist or be empty.
+        out: a name that ends in `.pam` is a file; any other is a folder, which must not exist or be
+            empty.
         half: whether weights are stored in float16, in half the bytes.
 
     Raises:
@@ -82,7 +99,9 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
             shutil.copytree(folder, out, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
-def write_folder(model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool) -> None:
+def write_folder(
+    model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool
+) -> None:
     """Write all files of an exported model into an empty folder."""
     for path in whole_files(model_folder):
         if path.name != WEIGHTS:
@@ -124,10 +143,15 @@ def card(model: SavedModel, origin: Origin) -> str:
     parts = [
         f"---\n{yaml.safe_dump(card_head(model, origin), sort_keys=False, allow_unicode=True)}---",
         f"# {title}",
-        f"A model of the kind of task `{model.task}` from the experiment `{run.experiment}`, seed "
-        f"{run.seed}.{cited(run.components.source)}",
+        (
+            f"A model of the kind of task `{model.task}` from the experiment `{run.experiment}`,"
+            f" seed {run.seed}.{cited(run.components.source)}"
+        ),
         "## Use",
-        '```python\nimport pam\n\nmodel = pam.load("PATH OF THIS FILE OR FOLDER")\nmodel.predict([...])\n```',
+        (
+            '```python\nimport pam\n\nmodel = pam.load("PATH OF THIS FILE OR'
+            ' FOLDER")\nmodel.predict([...])\n```'
+        ),
         "## Data",
         data_text(origin.data),
         "## Scores on the test split",

@@ -1,10 +1,11 @@
 """What a piece of work depends on in the source, as one short hash.
 
-The workflow gives each rule the fingerprint of the code that its command uses, so that a change runs again what it
-computed and nothing else. Comments, docstrings and layout do not count, since they change no result. A module counts as
-a whole, with all that it imports, but for the modules of `choices`, and those of which an entry names one definition.
-Of these only the definitions count that are named elsewhere, and what those name in turn: a changed coupling is no
-change of another one in the same file.
+The workflow gives each rule the fingerprint of the code that its command uses, so that a change
+runs again what it computed and nothing else. Comments, docstrings and layout do not count, since
+they change no result. A module counts as a whole, with all that it imports, but for the modules of
+`choices`, and those of which an entry names one definition. Of these only the definitions count
+that are named elsewhere, and what those name in turn: a changed
+coupling is no change of another one in the same file.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from pam.reporting.catalogue import FIGURE_CODE
 
 PACKAGE = Path(__file__).parent
 
-# Modules that hold what a configuration of data and evaluation chooses from, and the dictionaries by which it
-# is chosen. To name such a dictionary is to depend on nothing that it lists: what is chosen is an entry.
+# Modules that hold what a configuration of data and evaluation chooses from, and the dictionaries
+# by which it is chosen. To name such a dictionary is to depend on nothing that it lists: what is
+# chosen is an
+# entry.
 TABLES: dict[str, set[str]] = {
     "pam.data.captioning": set(),
     "pam.data.dataset": set(),
@@ -46,12 +49,21 @@ TABLES: dict[str, set[str]] = {
     "pam.reporting.figures": {"KINDS"},
 }
 
-# Modules that carry values, messages and bytes but decide no result: what the configuration decides reaches a rule as
-# its parameters, what is downloaded is checked against its hash.
+# Modules that carry values, messages and bytes but decide no result: what the configuration decides
+# reaches a rule as its parameters, what is downloaded is checked against its hash.
 IGNORED_MODULES = {
-    "pam", "pam.config", "pam.data.download", "pam.data.registry", "pam.experiment", "pam.fingerprint", "pam.io",
-    "pam.jobs", "pam.models.fitting", "pam.models.options", "pam.run_folder",
-}  # fmt: skip
+    "pam",
+    "pam.config",
+    "pam.data.download",
+    "pam.data.registry",
+    "pam.experiment",
+    "pam.fingerprint",
+    "pam.io",
+    "pam.jobs",
+    "pam.models.fitting",
+    "pam.models.options",
+    "pam.run_folder",
+}
 
 CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again
     "prepare": ("pam.data.prepare:prepare",),
@@ -61,7 +73,10 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "reuse": ("pam.training.run:reuse",),
     "length-penalty": ("pam.evaluation.length_penalty:choose",),
     "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
-    "attention": ("pam.evaluation.analyze:heat_maps", "pam.evaluation.analyze:load_writer_of_symbols"),
+    "attention": (
+        "pam.evaluation.analyze:heat_maps",
+        "pam.evaluation.analyze:load_writer_of_symbols",
+    ),
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
     "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
     "control": ("pam.evaluation.scores:score_control",),
@@ -78,8 +93,10 @@ SCORED = {
     "summarization": "pam.evaluation.summarization",
     "captioning": "pam.evaluation.captioning",
 }
-KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}  # modules that only some jobs of a command use
-EVERYTHING, NOTHING = "*", ""  # in place of a name: all of a module, or no more than what importing it runs
+# modules that only some jobs of a command use
+KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}
+# in place of a name: all of a module, or no more than what importing it runs
+EVERYTHING, NOTHING = ("*", "")
 Need = tuple[str, str]  # a module, and the name in it that is needed
 
 
@@ -87,17 +104,20 @@ Need = tuple[str, str]  # a module, and the name in it that is needed
 def choices() -> dict[str, set[str]]:
     """Modules of which only what is chosen counts, and their dictionaries of choices.
 
-    Those of models are where the registry says that kinds of components are computed: an entry names one class there,
-    `pam.models.scores:Dot`. A package of one's own counts as a whole.
+    Those of models are where the registry says that kinds of components are computed: an entry
+    names one class there, `pam.models.scores:Dot`. A package of one's own counts as a whole.
     """
-    implementations = {options.implementation for kinds in COMPONENTS.values() for options in kinds.values()}
+    implementations = {
+        options.implementation for kinds in COMPONENTS.values() for options in kinds.values()
+    }
     modules = {implementation.partition(":")[0] for implementation in implementations}
     return TABLES | {module: set() for module in modules if module.startswith(f"{PACKAGE.name}.")}
 
 
 @cache
 def fingerprint(*entries: str) -> str:
-    """Hash of the code of `entries` and of all that they reach: modules, or `module:name` for a definition of one.
+    """Hash of the code of `entries` and of all that they reach: modules, or `module:name` for a
+    definition of one.
 
     A ModuleNotFoundError says if there is no such module, or it defines no such name.
     """
@@ -119,7 +139,8 @@ def fingerprint(*entries: str) -> str:
 class _Kept:
     """Fingerprints that another process has computed from the same files, beside their bytecode.
 
-    To compute those of an experiment takes longer than all else that Snakemake does before its first job.
+    To compute those of an experiment takes longer than all else that Snakemake does before its
+    first job.
     """
 
     file: Path
@@ -165,13 +186,19 @@ def model_modules(run: RunConfig) -> list[str]:
 
 
 def _reach(entries: tuple[str, ...]) -> dict[str, str]:
-    """The code that `entries` reach, by module. Imports are followed wherever they are, inside functions too."""
+    """The code that `entries` reach, by module.
+
+    Imports are followed wherever they are, inside functions too.
+    """
     reached: dict[str, set[str]] = {}
     waiting: list[Need] = []
     in_parts = set(choices())
     for entry in entries:
         module, _, name = entry.partition(":")
-        if name and name not in source_of(module).definitions.keys() | source_of(module).imports.keys():
+        if (
+            name
+            and name not in source_of(module).definitions.keys() | source_of(module).imports.keys()
+        ):
             raise ModuleNotFoundError(f"no {name} in {module}", name=module)
         if name and module.startswith(f"{PACKAGE.name}."):
             in_parts.add(module)
@@ -275,7 +302,11 @@ class Source:
         """What code that uses the dotted paths `used` needs of an import."""
         whole = f"{module}.{name}" if name else module
         if exists(whole):
-            below = {own.removeprefix(f"{path}.").partition(".")[0] for own in used if own.startswith(f"{path}.")}
+            below = {
+                own.removeprefix(f"{path}.").partition(".")[0]
+                for own in used
+                if own.startswith(f"{path}.")
+            }
             for one in below | ({EVERYTHING} if path in used else set()) or {NOTHING}:
                 yield from _with_parents(whole, one)
         elif name and exists(module):
@@ -296,20 +327,28 @@ class Source:
 
 
 def _is_text(line: ast.AST) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
 
 
 def _bound(statement: ast.stmt) -> list[str]:
     """The names that a statement of a module binds; `NOTHING` if it does something by itself."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
-    checked = isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
+    checked = isinstance(statement, ast.If) and ast.unparse(statement.test).endswith(
+        "TYPE_CHECKING"
+    )
     if checked or isinstance(statement, ast.Import | ast.ImportFrom):
         return []  # an import counts where its names are used
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     if isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
-    names = [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    names = [
+        node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
+    ]
     plain = targets and all(isinstance(one, ast.Name | ast.Tuple) for one in targets)
     return names if plain else [NOTHING]
 

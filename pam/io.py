@@ -33,19 +33,28 @@ NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a
 # The names of such files, as `mkstemp` makes them.
 PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
-LARGEST = 100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
+LARGEST = (
+    100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
+)
 
 HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
 
 
 class UserError(Exception):
-    """Something in the user's hands is wrong, as an input, an option, a full disk: the command ends with exit code 2.
+    """Something in the user's hands is wrong, as an input, an option, a full disk: the command ends
+    with exit code 2.
 
-    `message` is one sentence without a full stop, `line` counts from 1, `hint` says what to do about it.
+    `message` is one sentence without a full stop, `line` counts from 1, `hint` says what to do
+    about it.
     """
 
     def __init__(
-        self, message: str, *, file: Path | str | None = None, line: int | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        hint: str | None = None,
     ) -> None:
         self.message, self.line, self.hint = message, line, hint
         self.file = None if file is None else str(file)
@@ -59,7 +68,9 @@ class UserError(Exception):
 
 
 def write_utf8() -> None:
-    """Let this process write, and read from its standard input, UTF-8, whatever the language settings say."""
+    """Let this process write, and read from its standard input, UTF-8, whatever the language
+    settings say.
+    """
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What is no character, as in some file names, is shown by its number.
@@ -68,7 +79,9 @@ def write_utf8() -> None:
 
 
 def find_file(path: Path | str, *folders: Path) -> Path:
-    """A path from the folder of work, else from the first of `folders`, and last the workflow's own, that has it."""
+    """A path from the folder of work, else from the first of `folders`, and last the workflow's
+    own, that has it.
+    """
     places = (Path(path), *(folder / path for folder in (*folders, SHIPPED)))
     return next((place for place in places if is_there(place)), Path(path))
 
@@ -82,20 +95,31 @@ def is_there(path: Path) -> bool:
 
 
 def check_configfiles(files: Sequence[str]) -> None:
-    """Check that the words after `--configfile` are configurations; a UserError names one that looks like a target."""
+    """Check that the words after `--configfile` are configurations; a UserError names one that
+    looks like a target.
+    """
     for file in files[1:]:
         if Path(file).suffix not in (".yaml", ".yml", ".json"):
-            hint = f"write targets before `--configfile`, or after two dashes: --configfile {files[0]} -- {file}"
-            raise UserError(f"`{file}` stands after `--configfile` and is no configuration", hint=hint)
+            hint = (
+                f"write targets before `--configfile`, or after two dashes: --configfile {files[0]}"
+                f" -- {file}"
+            )
+            raise UserError(
+                f"`{file}` stands after `--configfile` and is no configuration", hint=hint
+            )
 
 
 def from_here(path: Path | str) -> Path:
     """The same file as messages name it: by its path from the folder of work if it is in there."""
-    return Path(path).relative_to(Path.cwd()) if Path(path).is_relative_to(Path.cwd()) else Path(path)
+    return (
+        Path(path).relative_to(Path.cwd()) if Path(path).is_relative_to(Path.cwd()) else Path(path)
+    )
 
 
 class Given(str):
-    """In place of a file's name: keys and values that were given elsewhere, as with `--config`; `content` has them."""
+    """In place of a file's name: keys and values that were given elsewhere, as with `--config`;
+    `content` has them.
+    """
 
     content: dict[str, Any]
 
@@ -114,7 +138,9 @@ def merged(base: Any, over: Any) -> Any:
 
 
 def retyped(value: Any) -> Any:
-    """Values of Snakemake's `--config`, which reads no numbers inside of `[1, 2]` and `{a: 1}`, as YAML means them."""
+    """Values of Snakemake's `--config`, which reads no numbers inside of `[1, 2]` and `{a: 1}`, as
+    YAML means them.
+    """
     if isinstance(value, dict):
         return {key: retyped(own) for key, own in value.items()}
     if isinstance(value, list):
@@ -130,19 +156,27 @@ def unknown(what: str, name: str, known: list[str], file: Path | str | None = No
     """The error for a name that nothing has, with the closest."""
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
-    return UserError(f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}")
+    return UserError(
+        f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}"
+    )
 
 
 def refused(error: UserError, *keys: str) -> PydanticCustomError:
-    """What a validator raises so that `parse` raises `error`, at the line of `keys` below what is validated."""
-    return PydanticCustomError("refused", "{message}", {"message": error.message, "hint": error.hint, "keys": keys})
+    """What a validator raises so that `parse` raises `error`, at the line of `keys` below what is
+    validated.
+    """
+    return PydanticCustomError(
+        "refused", "{message}", {"message": error.message, "hint": error.hint, "keys": keys}
+    )
 
 
 @contextmanager
 def atomic_write(path: Path | str) -> Iterator[Path]:
-    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place, else it is removed.
+    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place, else it
+    is removed.
 
-    It is flushed first, so that a crash leaves the old file or the new one. A UserError is as `storage_error` words it.
+    It is flushed first, so that a crash leaves the old file or the new one. A UserError is as
+    `storage_error` words it.
     """
     path = Path(path)
     try:
@@ -160,14 +194,19 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         raise storage_error(error, path) from error
 
 
-# A file that is not whole yet is hidden, and locked by the process that writes it. The kernel gives the lock back when
-# that process ends, however it ends, so a lock that is free says that the file is a leftover. Locks hold between hosts
-# where the file system has them. Where it has none, leftovers stay; nothing reads them there either.
+# A file that is not whole yet is hidden, and locked by the process that writes it. The kernel gives
+# the lock back when that process ends, however it ends, so a lock that is free says that the file
+# is a leftover. Locks hold between hosts where the file system has them. Where it has none,
+# leftovers stay; nothing
+# reads them there
+# either.
 
 
 @contextmanager
 def part_of(path: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file beside `path`, which is removed at the end if it is still there."""
+    """Yield the path of a new empty file beside `path`, which is removed at the end if it is still
+    there.
+    """
     temporary, descriptor = _locked_part(path)
     try:
         yield temporary
@@ -177,7 +216,7 @@ def part_of(path: Path) -> Iterator[Path]:
 
 
 def _locked_part(path: Path) -> tuple[Path, int]:
-    """Make a file beside `path` and lock it; return its path and the descriptor that has the lock."""
+    """Make a file beside `path` and lock it; return its path and the locked descriptor."""
     while True:
         descriptor, name = tempfile.mkstemp(PART, f".{path.name}.", path.parent)
         # Until it is locked, another process may take it for a leftover and remove it.
@@ -187,7 +226,7 @@ def _locked_part(path: Path) -> tuple[Path, int]:
 
 
 def _has_lock(descriptor: int) -> bool:
-    """Lock an open file; False if another process has the lock, True also where there are no locks."""
+    """Lock an open file; False if another process has the lock, True where locks are missing."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -198,9 +237,11 @@ def _has_lock(descriptor: int) -> bool:
 
 
 def remove_leftovers(folder: Path | str, name: str | None = None) -> None:
-    """Remove what killed processes left half written: for the file `name` of a folder, or for all files below it.
+    """Remove what killed processes left half written: for the file `name` of a folder, or for all
+    files below it.
 
-    What a living process writes stays, whatever its host, and so does what this process may not remove.
+    What a living process writes stays, whatever its host, and so does what this process may not
+    remove.
     """
     for place, folders, files in os.walk(folder):
         if name is not None:
@@ -230,7 +271,9 @@ def _remove_if_left(part: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder that is removed at the end, after removing those that killed processes left."""
+    """Yield a temporary folder that is removed at the end, after removing those that killed
+    processes left.
+    """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with suppress(OSError):
             _remove_folder_if_left(left)
@@ -258,7 +301,9 @@ def _remove_folder_if_left(folder: Path) -> None:
 
 
 def whole_files(folder: Path, below: bool = False) -> list[Path]:
-    """Return the files of a folder by name, with `below` those of its folders too; hidden ones are never results."""
+    """Return the files of a folder by name, with `below` those of its folders too; hidden ones are
+    never results.
+    """
     paths = sorted(folder.rglob("*") if below else folder.glob("*"))
     return [path for path in paths if path.is_file() and not _is_hidden(path.relative_to(folder))]
 
@@ -268,7 +313,9 @@ def _is_hidden(path: Path) -> bool:
 
 
 def check_writable(folder: Path | str) -> None:
-    """Before much is computed: a UserError if a folder, or one in it, exists and may not be written to."""
+    """Before much is computed: a UserError if a folder, or one in it, exists and may not be written
+    to.
+    """
     for place, _, _ in os.walk(folder):
         if not os.access(place, os.W_OK | os.X_OK):
             raise storage_error(PermissionError(errno.EACCES, ""), place)
@@ -276,20 +323,37 @@ def check_writable(folder: Path | str) -> None:
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
     """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
-    known = (UserError(said, file=path, hint=hint) for codes, said, hint in STORAGE_ERRORS if error.errno in codes)
+    known = (
+        UserError(said, file=path, hint=hint)
+        for codes, said, hint in STORAGE_ERRORS
+        if error.errno in codes
+    )
     return next(known, error)
 
 
 STORAGE_ERRORS = (
     ((errno.ENOSPC, errno.EDQUOT), "the disk is full", "free some space and run again"),
-    ((errno.EFBIG,), "the file would be larger than is allowed here",
-     "raise the limit (`ulimit -f`), or choose a folder on another disk"),
-    ((errno.EACCES, errno.EPERM, errno.EROFS), "no permission to write here",
-     "choose a folder you may write to, or change its permissions"),
-    ((errno.ENAMETOOLONG,), "this name is longer than the file system allows", "choose a shorter one"),
-    ((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file is where a folder is needed, or a folder where a file is",
-     "choose another place, or move what is there"),
-)  # fmt: skip
+    (
+        (errno.EFBIG,),
+        "the file would be larger than is allowed here",
+        "raise the limit (`ulimit -f`), or choose a folder on another disk",
+    ),
+    (
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "no permission to write here",
+        "choose a folder you may write to, or change its permissions",
+    ),
+    (
+        (errno.ENAMETOOLONG,),
+        "this name is longer than the file system allows",
+        "choose a shorter one",
+    ),
+    (
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
+        "a file is where a folder is needed, or a folder where a file is",
+        "choose another place, or move what is there",
+    ),
+)
 
 
 def _flush(path: Path) -> None:
@@ -319,7 +383,9 @@ def read_json(path: Path | str) -> Any:
         raise UserError("no such file", file=path, hint="make it first") from error
     except (json.JSONDecodeError, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
         line = getattr(error, "lineno", None)
-        raise UserError("this is not valid JSON", file=path, line=line, hint="delete it and make it again") from error
+        raise UserError(
+            "this is not valid JSON", file=path, line=line, hint="delete it and make it again"
+        ) from error
 
 
 def sha256_of(path: Path | str) -> str:
@@ -328,11 +394,14 @@ def sha256_of(path: Path | str) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes of a file's name and of a whole path, on the file systems of Linux
+# bytes of a file's name and of a whole path, on the file systems of Linux
+LONGEST_NAME, LONGEST_PATH = (255, 4095)
 
 
 def _checked_path(path: str) -> str:
-    """A path that somebody wrote in a configuration, if a file can have it; else the error that `refused` makes."""
+    """A path that somebody wrote in a configuration, if a file can have it; else the error that
+    `refused` makes.
+    """
     parts = [len(os.fsencode(part)) for part in path.split("/")]
     if max(parts) > LONGEST_NAME or sum(parts) + len(parts) - 1 > LONGEST_PATH:
         hint = f"use at most {LONGEST_NAME} bytes between two slashes, and {LONGEST_PATH} in all"
@@ -354,15 +423,22 @@ Section = TypeVar("Section", bound=Strict)
 
 
 def parse(
-    kind: type[Section], value: Any, file: Path | str | Sequence[Path | str] | None = None, under: Sequence[str] = ()
+    kind: type[Section],
+    value: Any,
+    file: Path | str | Sequence[Path | str] | None = None,
+    under: Sequence[str] = (),
 ) -> Section:
-    """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below the keys `under`.
+    """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below
+    the keys `under`.
 
-    A UserError with file, line and hint says if a key is unknown or missing, or a value of a wrong type.
+    A UserError with file, line and hint says if a key is unknown or missing, or a value of a wrong
+    type.
     """
     files = [] if file is None else [file] if isinstance(file, str | Path) else file
     if not isinstance(value, dict):
-        raise placed(UserError("expected keys and values", hint="see config/README.md"), files, under)
+        raise placed(
+            UserError("expected keys and values", hint="see config/README.md"), files, under
+        )
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -376,9 +452,11 @@ def parse(
 
 
 def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
-    """The same error, with the file that goes deepest into the nested `keys` (the last of several) and the line there.
+    """The same error, with the file that goes deepest into the nested `keys` (the last of several)
+    and the line there.
 
-    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and no line.
+    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and
+    no line.
     """
     file, line, deepest = files[0] if files else None, None, 0
     for one in files:
@@ -423,12 +501,16 @@ def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
 
 
 def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
-    """A configuration as YAML, keys in the order of the class, without those that pydantic is to exclude."""
+    """A configuration as YAML, keys in the order of the class, without those that pydantic is to
+    exclude.
+    """
     return yaml.safe_dump(value.model_dump(exclude=exclude), sort_keys=False, allow_unicode=True)
 
 
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
-    """How many of the nested `keys` a file has, and the line of the last of them; in what was `Given` there is none."""
+    """How many of the nested `keys` a file has, and the line of the last of them; in what was
+    `Given` there is none.
+    """
     if isinstance(file, Given):
         node = yaml.compose(yaml.safe_dump(file.content), Loader=yaml.SafeLoader)
     elif Path(file).is_file():
@@ -444,8 +526,13 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
             # The last of equal items, which is the one that is a repetition.
             items = list(reversed(list(enumerate(node.value))))
             below = [(item, item) for index, item in items if key in (str(index), item.value)]
-            # An item that is one name with something below it, as a variant among models, is found by that name.
-            named = [item.value[0] for _, item in items if isinstance(item, yaml.MappingNode) and len(item.value) == 1]
+            # An item that is one name with something below it, as a variant among models, is found
+            # by that name.
+            named = [
+                item.value[0]
+                for _, item in items
+                if isinstance(item, yaml.MappingNode) and len(item.value) == 1
+            ]
             below += [(name, value) for name, value in named if name.value == key]
         if not below:
             return depth, line
@@ -454,13 +541,17 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
 
 
 def read_yaml(path: Path | str) -> Any:
-    """Reads plain data from YAML; a UserError names the line if it is missing, not UTF-8, no YAML, or repeats a key."""
+    """Reads plain data from YAML; a UserError names the line if it is missing, not UTF-8, no YAML,
+    or repeats a key.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text", file=path, hint="save it as UTF-8") from error
     except PermissionError as error:
-        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
+        raise UserError(
+            "no permission to read this file", file=path, hint="change its permissions"
+        ) from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
         shipped = sorted((SHIPPED / "config").rglob("*.yaml"))
         close = [str(file.relative_to(SHIPPED)) for file in shipped if file.name == Path(path).name]
@@ -470,7 +561,9 @@ def read_yaml(path: Path | str) -> Any:
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:
-    """Reads YAML that is written in `path`; a UserError as `read_yaml`, or if it is larger than any configuration."""
+    """Reads YAML that is written in `path`; a UserError as `read_yaml`, or if it is larger than any
+    configuration.
+    """
     hint = "correct the line (indentation, colon and quotes are the usual causes)"
     try:
         loader = yaml.SafeLoader(text)
@@ -482,16 +575,22 @@ def parse_yaml(text: str, path: Path | str) -> Any:
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         line = None if mark is None else mark.line + 1
-        raise UserError(f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint) from error
+        raise UserError(
+            f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint
+        ) from error
     except RecursionError as error:
         raise UserError("lists in lists without end", file=path, hint=hint) from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
-        raise UserError(f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes") from error
+        raise UserError(
+            f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes"
+        ) from error
 
 
 def _check(node: yaml.Node, path: Path | str) -> None:
-    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves, and keys given twice."""
+    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves, and keys
+    given twice.
+    """
     sizes: dict[int, float] = {}
 
     def size(node: yaml.Node) -> float:
@@ -502,15 +601,24 @@ def _check(node: yaml.Node, path: Path | str) -> None:
         if isinstance(node, yaml.MappingNode):
             known = set()
             for key, _ in node.value:
-                if key.value == "<<" or not isinstance(key, yaml.ScalarNode):  # merges may be repeated
+                if key.value == "<<" or not isinstance(
+                    key, yaml.ScalarNode
+                ):  # merges may be repeated
                     continue
                 if (key.tag, key.value) in known:
                     line = key.start_mark.line + 1
-                    raise UserError(f"`{key.value}` is given twice", file=path, line=line, hint="keep one of the two")
+                    raise UserError(
+                        f"`{key.value}` is given twice",
+                        file=path,
+                        line=line,
+                        hint="keep one of the two",
+                    )
                 known.add((key.tag, key.value))
             parts = chain(*node.value)
         sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 
     if size(node) > LARGEST:
-        raise yaml.MarkedYAMLError(problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(
+            problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
+        )

@@ -1,12 +1,14 @@
-"""What jobs on one machine share: folders, GPUs, environment, a scheduler that leaves them the processor.
+"""What jobs on one machine share: folders, GPUs, environment, a scheduler that leaves them the
+processor.
 
 One process at a time works in a folder, and one run of an experiment at a time, by locks on files.
 
-`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs on one machine, of one run or of
-many, each take as many free GPUs as they want and hold them by locks too. The command is this process, which has the
-locks, so the kernel frees the GPUs when the command ends, however it ends. Where a scheduler has given
-this job its GPUs already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu` in
-place of `cuda`, or if it wants none, it sees none.
+`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs on one
+machine, of one run or of many, each take as many free GPUs as they want and hold them by locks too.
+The command is this process, which has the locks, so the kernel frees the GPUs when the command
+ends, however it ends. Where a scheduler has given this job its GPUs already, only those are looked
+at; where there is no GPU the command runs as it is, and after `cpu` in place of `cuda`, or if it
+wants none, it sees none.
 """
 
 from __future__ import annotations
@@ -30,30 +32,42 @@ from filelock import FileLock, Timeout
 
 from pam.io import UserError, storage_error
 
-# `filelock` takes and gives back locks of the kernel, which end with their process, however it ends. They hold between
-# hosts that share a file system, if the file system says so: NFS does, some others need an option when they are
-# mounted. Where there are none, `filelock` would make do with a mere file, which stays behind when its process is
-# killed: that is refused. Ours are the words: who holds a lock is written into its file.
+# `filelock` takes and gives back locks of the kernel, which end with their process, however it
+# ends. They hold between hosts that share a file system, if the file system says so: NFS does, some
+# others need an option when they are mounted. Where there are none, `filelock` would make do with a
+# mere file, which stays behind when its process is killed: that is refused. Ours are the words: who
+# holds a lock is
+# written into its
+# file.
 
 NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
 POLL_S = 0.5  # seconds between two looks at a lock that another process has: nobody reports its end
 
 
 def take(path: Path) -> FileLock | None:
-    """Takes a lock until its `release` and notes who has it, None if another process does; a UserError if none can."""
+    """Takes a lock until its `release` and notes who has it, None if another process does; a
+    UserError if none can.
+    """
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
         since = time.strftime("%Y-%m-%d %H:%M:%S")
-        path.write_text(f"process {os.getpid()} on {platform.node()}, since {since}\n", encoding="utf-8")
+        path.write_text(
+            f"process {os.getpid()} on {platform.node()}, since {since}\n", encoding="utf-8"
+        )
     except Timeout:
         return None
     except OSError as error:
         lock.release()
         if error.errno in NO_LOCKS:
-            hint = "work in a folder on another one; some network file systems need an option when they are mounted"
-            raise UserError(f"this file system has no locks ({error.strerror})", file=path, hint=hint) from error
+            hint = (
+                "work in a folder on another one; some network file systems need an option when"
+                " they are mounted"
+            )
+            raise UserError(
+                f"this file system has no locks ({error.strerror})", file=path, hint=hint
+            ) from error
         raise storage_error(error, path) from error
     return lock
 
@@ -65,7 +79,9 @@ def holder(path: Path) -> str:
 
 @contextmanager
 def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds a lock, after waiting for it if another process has it, which is said once; a UserError as `take`."""
+    """Holds a lock, after waiting for it if another process has it, which is said once; a UserError
+    as `take`.
+    """
     lock = take(path)
     if lock is None:
         say(f"{path.parent}: another process is at work here ({holder(path)}); waiting for it")
@@ -78,10 +94,12 @@ def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
         lock.release()
 
 
-# One run of an experiment at a time in a folder. Snakemake's own lock is a set of files. They stay when it is killed,
-# and the first of several runs to end removes those of all. So the default profile turns it off, and each run holds
-# this one. The jobs of a run that is killed may live on, or still wait in the queue of a cluster. Each has the name of
-# its run in its environment, so that one that starts too late can tell.
+# One run of an experiment at a time in a folder. Snakemake's own lock is a set of files. They stay
+# when it is killed, and the first of several runs to end removes those of all. So the default
+# profile turns it off, and each run holds this one. The jobs of a run that is killed may live on,
+# or still wait in the queue of a cluster. Each has the name of its run in its environment, so that
+# one that starts too
+# late can tell.
 
 FOLDER = Path(".snakemake/runs")
 RUN = "PAM_RUN"
@@ -89,18 +107,24 @@ _held: list[FileLock] = []  # of this process's runs; its end gives them back
 
 
 def hold(experiment: str, folder: Path = FOLDER) -> None:
-    """Marks this process as the run of an experiment in this folder, until it ends; a UserError if another is one."""
+    """Marks this process as the run of an experiment in this folder, until it ends; a UserError if
+    another is one.
+    """
     path = folder / f"{experiment}.lock"
     lock = take(path)
     if lock is None:
         hint = "wait for it to end, or end it; nothing was changed by this call"
-        raise UserError(f"another run of `{experiment}` is at work in this folder ({holder(path)})", hint=hint)
+        raise UserError(
+            f"another run of `{experiment}` is at work in this folder ({holder(path)})", hint=hint
+        )
     _held.append(lock)
     os.environ[RUN] = holder(path)
 
 
 def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
-    """Raises a UserError if this process is a job of a run that is over and that another has followed."""
+    """Raises a UserError if this process is a job of a run that is over and that another has
+    followed.
+    """
     path, own = folder / f"{experiment}.lock", os.environ.get(RUN)
     if own is not None and path.is_file() and holder(path) != own:
         raise UserError("this job is of a run that is over, and another run has followed it")
@@ -127,16 +151,24 @@ def visible() -> list[str]:
     devices = [line.split(", ") for line in listed.stdout.splitlines() if ", " in line]
     if wanted is None:
         return [uuid for _, uuid in devices]
-    return [uuid for name in wanted for index, uuid in devices if name == index or (name and uuid.startswith(name))]
+    return [
+        uuid
+        for name in wanted
+        for index, uuid in devices
+        if name == index or (name and uuid.startswith(name))
+    ]
 
 
-def take_gpus(devices: list[str], count: int = 1, wait_s: float = 1.0, sharing: int = 1) -> list[str]:
-    """Takes `count` of `devices` for the rest of this process and what replaces it; waits, as it says, for free ones.
+def take_gpus(
+    devices: list[str], count: int = 1, wait_s: float = 1.0, sharing: int = 1
+) -> list[str]:
+    """Takes `count` of `devices` for the rest of this process and what replaces it; waits, as it
+    says, for free ones.
 
     So many jobs may share each of them with this one, if they say the same number; 1: none.
 
-    Jobs take GPUs one job at a time: two that have taken some of what both need would wait for each other, and one that
-    needs many would be overtaken by those that need few.
+    Jobs take GPUs one job at a time: two that have taken some of what both need would wait for each
+    other, and one that needs many would be overtaken by those that need few.
     """
     if not LOCKS.is_dir():
         LOCKS.mkdir(exist_ok=True)
@@ -190,7 +222,9 @@ def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
 
 
 def set_environment(basedir: str, mirror: str | None, jobs_per_gpu: int) -> None:
-    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, the mirror, and GPUs together."""
+    """Lets jobs use the `python` that runs Snakemake, the `pam` of this folder, the mirror, and
+    GPUs together.
+    """
     os.environ[SHARING] = str(jobs_per_gpu)
     for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
         os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
@@ -198,13 +232,18 @@ def set_environment(basedir: str, mirror: str | None, jobs_per_gpu: int) -> None
         os.environ["PAM_MIRROR"] = mirror
 
 
-# Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`. A command that fails shows the
-# end of its log. A log on a full disk may hold none: the `echo` fails then too, and bash says why.
-LOGGED = 'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+# Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`. A command
+# that fails shows the end of its log. A log on a full disk may hold none: the `echo` fails then
+# too, and bash says why.
+LOGGED = (
+    'logged() {{ "${{@:2}}" > "$1" 2>&1 || {{ tail -n 20 "$1" >&2; echo >> "$1"; return 1; }}; }}; '
+)
 
 
 def share_gpus(workflow: Any, jobs_per_gpu: int) -> int:
-    """Lets Snakemake share out this machine's GPUs, of which the number is returned; a cluster shares out its own."""
+    """Lets Snakemake share out this machine's GPUs, of which the number is returned; a cluster
+    shares out its own.
+    """
     gpus = len(visible())
     here = workflow.is_main_process and workflow.resource_settings.nodes is None
     if gpus and here and "gpu" not in workflow.global_resources:
@@ -215,9 +254,10 @@ def share_gpus(workflow: Any, jobs_per_gpu: int) -> int:
 def wake_once(scheduler: Any) -> None:
     """Lets a class of schedulers have one timer pending, not one for each job that has ended.
 
-    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and once more a second
-    later, for its limit of jobs a second. That look asks for the next: after a thousand jobs there are a thousand looks
-    a second, and as many threads. The limit is kept: the pending look is no later than the one asked for.
+    While jobs wait for a core, Snakemake (9.27) looks for one to start whenever a job ends, and
+    once more a second later, for its limit of jobs a second. That look asks for the next: after a
+    thousand jobs there are a thousand looks a second, and as many threads. The limit is kept: the
+    pending look is no later than the one asked for.
     """
     start = scheduler._schedule_reevalutation  # its spelling
 
@@ -229,10 +269,14 @@ def wake_once(scheduler: Any) -> None:
     scheduler._schedule_reevalutation = start_if_none
 
 
-def name_nearest(missing: Any, nouns: Callable[[], list[str]], files: Callable[[], list[str]]) -> None:
-    """Lets Snakemake's exception class `missing`, for a target that no rule makes, name the nearest ones.
+def name_nearest(
+    missing: Any, nouns: Callable[[], list[str]], files: Callable[[], list[str]]
+) -> None:
+    """Lets Snakemake's exception class `missing`, for a target that no rule makes, name the nearest
+    ones.
 
-    It is worded when somebody reads it: Snakemake raises and catches one for every file that exists already.
+    It is worded when somebody reads it: Snakemake raises and catches one for every file that exists
+    already.
     """
     default = missing.__str__
 
@@ -240,7 +284,10 @@ def name_nearest(missing: Any, nouns: Callable[[], list[str]], files: Callable[[
         target = default(self).removeprefix("No rule to produce ").partition(" (if you use")[0]
         near = get_close_matches(target, [*nouns(), *files()], n=3)
         meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else ""
-        return f"unknown target `{target}`\n  hint: {meant}known: {', '.join(nouns())}, and files that these make"
+        return (
+            f"unknown target `{target}`\n  hint: {meant}known: {', '.join(nouns())}, and files that"
+            " these make"
+        )
 
     missing.__str__ = worded
 
@@ -253,7 +300,9 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
         if len(devices) < gpus:
             hint = "  hint: lower `resources.processes`, or set `device: cpu`"
             sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
-        os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus, sharing=int(os.environ.get(SHARING, "1"))))
+        os.environ[VISIBLE] = ",".join(
+            take_gpus(devices, gpus, sharing=int(os.environ.get(SHARING, "1")))
+        )
     if command[:3] == ["python", "-m", "pam"]:
         # In this process, as another Python would take 0.15 s to come as far as this one.
         sys.argv = ["pam", *command[3:]]

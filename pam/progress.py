@@ -1,7 +1,9 @@
-"""What is said of a run's jobs: a line for each that has ended and two a minute of the trainings at work.
+"""What is said of a run's jobs: a line for each that has ended and two a minute of the trainings at
+work.
 
-Both have the time that is left. On a terminal there is a bar too. Snakemake says what its scheduler does by records of
-`logging` that carry an event. This handler reads two of them: a job begins, and it ends. Failed jobs are not reported
+Both have the time that is left. On a terminal there is a bar too. Snakemake says what its scheduler
+does by records of `logging` that carry an event. This handler reads two of them: a job begins, and
+it ends. Failed jobs are not reported
 here: Snakemake already prints their logs.
 """
 
@@ -29,7 +31,9 @@ TRAINING = "train_run"  # how the name of the rule ends that trains
 DECODING = ("predict_run", "predict_dev", "analyze_run", "analyze_dev", "choose_length_penalty")
 LINE_EVERY_S = 30.0
 TRUST = 0.1  # the estimates before the run weigh as much as this share of it, once that is done
-SETTLED_S = 20.0  # so many seconds of a run, what is known of its cores counts as much as what was seen
+SETTLED_S = (
+    20.0  # so many seconds of a run, what is known of its cores counts as much as what was seen
+)
 EPOCH = re.compile(r"epoch (\d+ of \d+)")
 SCORE = re.compile(r"dev (accuracy [\d.]+ %|perplexity [\d.]+)")
 LOG_BYTES = 1 << 16  # of the end of a training's log, which has its last epoch
@@ -39,7 +43,8 @@ LOG_BYTES = 1 << 16  # of the end of a training's log, which has its last epoch
 class Expected:
     """Seconds that `pam check` expects jobs to take.
 
-    `training` and `decoding` have them by `task/model`, beyond the `other` ones that each job takes to start.
+    `training` and `decoding` have them by `task/model`, beyond the `other` ones that each job takes
+    to start.
     """
 
     training: Mapping[str, float]
@@ -98,7 +103,11 @@ class JobProgress(logging.Handler):
     """
 
     def __init__(
-        self, jobs: Iterable[tuple[str, Mapping[str, str]]], bar: bool, expected: Expected | None = None, cores: int = 1
+        self,
+        jobs: Iterable[tuple[str, Mapping[str, str]]],
+        bar: bool,
+        expected: Expected | None = None,
+        cores: int = 1,
     ) -> None:
         super().__init__()
         self.cores = cores
@@ -109,7 +118,10 @@ class JobProgress(logging.Handler):
         self.total = len(self.waiting)
         self.begin = time.monotonic()
         self.bar = tqdm(
-            total=self.total, unit="job", disable=not bar, bar_format="{n_fmt}/{total_fmt} jobs |{bar}| {desc}"
+            total=self.total,
+            unit="job",
+            disable=not bar,
+            bar_format="{n_fmt}/{total_fmt} jobs |{bar}| {desc}",
         )
 
     def emit(self, record: Any) -> None:
@@ -130,7 +142,10 @@ class JobProgress(logging.Handler):
         else:
             self.waiting.remove(job)
         # Without a message of its own a rule is known by what it makes.
-        job.words = record.rule_msg or f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
+        job.words = (
+            record.rule_msg
+            or f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
+        )
         job.log = next(iter(getattr(record, "log", None) or ()), None)
         job.began = time.monotonic()
         self.running[record.jobid] = job
@@ -145,7 +160,9 @@ class JobProgress(logging.Handler):
         tqdm.write(f"{done}{to_go}", file=sys.stderr)
 
     def tell_trainings(self) -> None:
-        """Says which trainings are at work, in which epoch, and with which score on the development split."""
+        """Says which trainings are at work, in which epoch, and with which score on the development
+        split.
+        """
         at_work = [job for job in list(self.running.values()) if job.trains]
         if at_work:
             states = "; ".join(training_state(job) for job in at_work)
@@ -161,7 +178,8 @@ class JobProgress(logging.Handler):
     def to_go(self) -> float | None:
         """Seconds until all is done; None while nothing is known of the trainings.
 
-        They are what was expected, by the pace of the jobs that have ended; else the means of each rule so far.
+        They are what was expected, by the pace of the jobs that have ended; else the means of each
+        rule so far.
         """
         seconds = self._seconds_by_job()
         if seconds is None:
@@ -176,13 +194,17 @@ class JobProgress(logging.Handler):
         return max([sum(left) / at_once, *left])
 
     def _seconds_by_job(self) -> Callable[[Job], float] | None:
-        """A function from a job to the seconds that it is likely to take, or None where that is not known."""
+        """A function from a job to the seconds that it is likely to take, or None where that is not
+        known.
+        """
         if self.expected is not None:
             expected = self.expected
             everything = [*self.ended, *self.running.values(), *self.waiting]
             pace = {}
             for trains in (True, False):
-                weight = TRUST * sum(expected.seconds(job) for job in everything if job.trains == trains)
+                weight = TRUST * sum(
+                    expected.seconds(job) for job in everything if job.trains == trains
+                )
                 planned = sum(expected.seconds(job) for job in self.ended if job.trains == trains)
                 needed = sum(job.seconds or 0.0 for job in self.ended if job.trains == trains)
                 pace[trains] = (needed + weight) / (planned + weight) if weight else 1.0
@@ -192,7 +214,8 @@ class JobProgress(logging.Handler):
         for job in self.ended:
             by_rule[job.rule].append(job.seconds or 0.0)
         unknown_training = any(
-            job.trains and job.rule not in by_rule for job in [*self.running.values(), *self.waiting]
+            job.trains and job.rule not in by_rule
+            for job in [*self.running.values(), *self.waiting]
         )
         if not self.ended or unknown_training:
             return None
@@ -221,7 +244,8 @@ def training_state(job: Job) -> str:
 def show(workflow: Any) -> None:
     """Reports the jobs that a Snakemake workflow is about to run.
 
-    Where `LINES` is set in the environment, Snakemake itself says no more of them than what goes wrong, but in its log.
+    Where `LINES` is set in the environment, Snakemake itself says no more of them than what goes
+    wrong, but in its log.
     """
     from snakemake.logging import ColorizingTextHandler, logger
 
@@ -251,7 +275,10 @@ def tell_trained_again(workflow: Any, restored: Collection[tuple[str, str, int]]
                 again.append("{}/{}/seed{}".format(*run))
     if again:
         names = ", ".join(sorted(again))
-        said = f"{len(again)} restored runs are trained again, as what is asked for needs their weights"
+        said = (
+            f"{len(again)} restored runs are trained again, as what is asked for needs their"
+            " weights"
+        )
         tqdm.write(f"{said}: {names}", file=sys.stderr)
 
 

@@ -49,9 +49,13 @@ def check_unchanged(plan: Plan, runs: Mapping[Name, RunFolder]) -> None:
     if not changed:
         return
     others = f" ({len(changed)} of {len(runs)} restored runs)" if len(changed) > 1 else ""
-    hint = "delete the folders of such runs to have them trained, or give the experiment another name"
+    hint = (
+        "delete the folders of such runs to have them trained, or give the experiment another name"
+    )
     raise UserError(
-        f"this run was restored, and its configuration has changed since{others}", file=runs[changed[0]].path, hint=hint
+        f"this run was restored, and its configuration has changed since{others}",
+        file=runs[changed[0]].path,
+        hint=hint,
     )
 
 
@@ -60,7 +64,12 @@ def _is_unchanged(plan: Plan, name: Name, folder: RunFolder) -> bool:
     wanted = identity_of(plan, name)
     if record == wanted:
         return True
-    # The record may be older than some key of the configuration, which `run.yaml` has by its default.
+    # The record may be older than some key of the configuration, which `run.yaml` has by its
+    # default.
     stored, run = load_run(folder.config_file), plan.run(*name)
     same_training = stored.training_config() == run.training_config()
-    return record.get("data") == wanted["data"] and same_training and decoding_of(stored) == decoding_of(run)
+    return (
+        record.get("data") == wanted["data"]
+        and same_training
+        and decoding_of(stored) == decoding_of(run)
+    )

@@ -4,12 +4,12 @@
 
     run.yaml                    the run's configuration, written once
     model/  history.csv  training.json                  by `train` (or `ensemble`)
-    beam<k>/length_penalty.json                         by `length-penalty`, if there are several to choose from
-    beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
+    beam<k>/length_penalty.json                         by `length-penalty`, if there are several to
+    choose from beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
     attention.json  analysis.json  scores.json          by `attention`, `analyze`, `score`
-    gold_analysis.json  gold_scores.json                of the task's word alignments
-    restored.json               by `restore_reference.py`: what a run without weights was trained with
-    <split>/...                                         of other splits, by the same names
+    gold_analysis.json  gold_scores.json                of the task's word alignments restored.json
+    by `restore_reference.py`: what a run without weights was trained with <split>/...
+    of other splits, by the same names
 
 The task's prepared data are in `../../data`, its word alignments in `../../gold`. The rules of the
 workflow name their files through this class too, with `{task}`, `{model}`, `{seed}` in the path.
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from pam.config import RunConfig
 
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
-UNPENALIZED = "unpenalized"  # column of predictions: the outputs without the length penalty that was chosen
+UNPENALIZED = (
+    "unpenalized"  # column of predictions: the outputs without the length penalty that was chosen
+)
 # What a model folder holds, so that the model can be used by itself.
 MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
 
@@ -42,7 +44,9 @@ class RunFolder:
     text: str | None = None
 
     def load(self) -> RunConfig:
-        """The run's configuration; a UserError if it is missing, has an error, or the model's parts do not fit."""
+        """The run's configuration; a UserError if it is missing, has an error, or the model's parts
+        do not fit.
+        """
         from pam.config import RunConfig, load_run
         from pam.models.fitting import FitError, check_fit
 

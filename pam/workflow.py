@@ -1,9 +1,10 @@
 """What the Snakemake rules ask of an experiment: files, resources, fingerprints, arguments.
 
-The rules in `workflow/rules/` say what is made from what by which command. What differs from task to task and from
-model to model they ask of one `Workflow`. Its methods that take `wildcards` are called by Snakemake for each job, with
-`task`, `model`, `seed` and others as attributes, by the rule's pattern. A change of a parameter or a fingerprint makes
-Snakemake run a job again, so those hold what decides the job's result and nothing else.
+The rules in `workflow/rules/` say what is made from what by which command. What differs from task
+to task and from model to model they ask of one `Workflow`. Its methods that take `wildcards` are
+called by Snakemake for each job, with `task`, `model`, `seed` and others as attributes, by the
+rule's pattern. A change of a parameter or a fingerprint makes Snakemake run a job again, so those
+hold what decides the job's result and nothing else.
 
 Reading this module does not import torch, since every job reads the workflow once more.
 """
@@ -57,7 +58,9 @@ Returned = TypeVar("Returned")
 
 
 def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
-    """What `function` returns; a UserError ends the process, which Snakemake would print with a traceback around it."""
+    """What `function` returns; a UserError ends the process, which Snakemake would print with a
+    traceback around it.
+    """
     write_utf8()
     try:
         return function(*arguments)
@@ -73,19 +76,23 @@ def or_exit(function: Callable[..., Returned], *arguments: Any) -> Returned:
 def check_place() -> None:
     """Check that Snakemake can work in this folder, before anything is trained.
 
-    A UserError says that the folder, or the workflow's own, has braces in its name: Snakemake's report takes them for
-    wildcards.
+    A UserError says that the folder, or the workflow's own, has braces in its name: Snakemake's
+    report takes them for wildcards.
     """
     for folder in (Path.cwd(), SHIPPED.resolve()):
         if set("{}") & set(str(folder)):
             hint = "rename the folder, or work in another one"
             raise UserError(
-                "braces in the name of a folder, which Snakemake takes for wildcards", file=folder, hint=hint
+                "braces in the name of a folder, which Snakemake takes for wildcards",
+                file=folder,
+                hint=hint,
             )
 
 
 def check_cache() -> None:
-    """Check that Snakemake can keep its cache, which it wants in the home; a UserError names the variable to set."""
+    """Check that Snakemake can keep its cache, which it wants in the home; a UserError names the
+    variable to set.
+    """
     place = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(place, "snakemake")
     try:
@@ -99,19 +106,29 @@ def check_cache() -> None:
 
 
 def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
-    """Fills Snakemake's `config` with the experiment; returns the files that it was merged from, and `--config`.
+    """Fills Snakemake's `config` with the experiment; returns the files that it was merged from,
+    and `--config`.
 
-    A file on the command line replaces the default experiment, with which Snakemake would merge it. A module of another
-    workflow has what its `config:` gives; its `prefix:` is a UserError, as commands write where the experiment says.
+    A file on the command line replaces the default experiment, with which Snakemake would merge it.
+    A module of another workflow has what its `config:` gives; its `prefix:` is a UserError, as
+    commands write where the experiment says.
     """
     moved = workflow.modifier.path_modifier
     if moved.prefix or moved._prefix_replacements:
-        hint = "leave it out: the experiment's name is the folder below `results`, and `--directory` the one above"
-        raise UserError("a module's `prefix` or `replace_prefix` cannot move the files of this workflow", hint=hint)
+        hint = (
+            "leave it out: the experiment's name is the folder below `results`, and `--directory`"
+            " the one above"
+        )
+        raise UserError(
+            "a module's `prefix` or `replace_prefix` cannot move the files of this workflow",
+            hint=hint,
+        )
     if workflow.modifier.skip_configfile:
         return [str(file) for file in workflow.configfiles]
     settings = workflow.config_settings
-    files: list[str | Given] = [str(file) for file in settings.configfiles] or [str(find_file(DEFAULT))]
+    files: list[str | Given] = [str(file) for file in settings.configfiles] or [
+        str(find_file(DEFAULT))
+    ]
     for file in files:
         content = read_yaml(file)
         if not isinstance(content, dict):
@@ -119,7 +136,8 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
         config.update(merged(config, content))
     given = Given.of("--config", retyped(dict(settings.config)))
     config.update(merged(config, given.content))
-    # A cluster's profile has the device among its resources: what it had under `config:` any `--config` would replace.
+    # A cluster's profile has the device among its resources: what it had under `config:` any
+    # `--config` would replace.
     unsaid = workflow.resource_settings.default_resources
     if unsaid and "device" in unsaid:
         config.setdefault("device", dict(one.split("=", 1) for one in unsaid.args)["device"])
@@ -127,7 +145,9 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
 
 
 def by_job(method: Callable[..., Returned]) -> Callable[..., Callable[[Wildcards], Returned]]:
-    """A rule calls the method without wildcards, and Snakemake what that gives, for each job with its own."""
+    """A rule calls the method without wildcards, and Snakemake what that gives, for each job with
+    its own.
+    """
 
     @wraps(method)
     def in_rule(self: Any, *given: Any, **named: Any) -> Callable[[Wildcards], Returned]:
@@ -140,9 +160,13 @@ class Workflow:
     """An experiment as the rules see it; errors that the user can correct end the process."""
 
     def __init__(
-        self, config: dict[str, Any] | None, files: Sequence[str | Given], results: Path | str | None = None
+        self,
+        config: dict[str, Any] | None,
+        files: Sequence[str | Given],
+        results: Path | str | None = None,
     ) -> None:
-        """The workflow of a configuration that was merged from these files, as `load_plan`; errors are UserErrors.
+        """The workflow of a configuration that was merged from these files, as `load_plan`; errors
+        are UserErrors.
 
         Its results go to the folder `results`, or to that of the experiment's name.
         """
@@ -169,12 +193,19 @@ class Workflow:
         self.joined = "|".join(map(re.escape, self.ensembles)) or "(?!)"
         self.trained = rf"(?!(?:{self.joined})(?:/|$))[^/]+"
         # The same for tasks that take over their models, and for those that train them.
-        self.tested = "|".join(re.escape(name) for name, task in tasks.items() if task.trained_on) or "(?!)"
+        self.tested = (
+            "|".join(re.escape(name) for name, task in tasks.items() if task.trained_on) or "(?!)"
+        )
         self.teaching = rf"(?!(?:{self.tested})(?:/|$))[^/]+"
 
     def experiment_text(self, wildcards: Wildcards) -> str:
-        """The experiment as YAML, without where it runs. In a plain text Snakemake would look for wildcards."""
-        return dump_yaml(self.experiment, exclude={"device": True, "mirror": True, "resources": True})
+        """The experiment as YAML, without where it runs.
+
+        In a plain text Snakemake would look for wildcards.
+        """
+        return dump_yaml(
+            self.experiment, exclude={"device": True, "mirror": True, "resources": True}
+        )
 
     def run_config(self, wildcards: Wildcards) -> RunConfig:
         """The resolved configuration of one run."""
@@ -190,8 +221,8 @@ class Workflow:
     def config_argument(self, wildcards: Wildcards, output: Any) -> str:
         """The same as an argument.
 
-        It takes the output, so that Snakemake holds it for derived from that, and no reason to run again:
-        `training_config` and `decoding` say what of it is one.
+        It takes the output, so that Snakemake holds it for derived from that, and no reason to run
+        again: `training_config` and `decoding` say what of it is one.
         """
         return self.run_text(wildcards)
 
@@ -200,17 +231,27 @@ class Workflow:
         return self.run_config(wildcards).training_config()
 
     def decoding(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What of a run decides how its model is searched with a given beam, but for a penalty that is chosen."""
-        return self.run_config(wildcards).decoding.model_dump(exclude={"beam", "beams", "dev", "length_penalties"})
+        """What of a run decides how its model is searched with a given beam, but for a penalty that
+        is chosen.
+        """
+        return self.run_config(wildcards).decoding.model_dump(
+            exclude={"beam", "beams", "dev", "length_penalties"}
+        )
 
     def length_penalties(self, wildcards: Wildcards) -> list[float]:
         """The length penalties that a run chooses from."""
         return self.run_config(wildcards).decoding.length_penalties
 
     def chosen_penalty(self, wildcards: Wildcards) -> list[str]:
-        """The length penalty that was chosen for a run's decoding, if there were several; no beam is the main one."""
+        """The length penalty that was chosen for a run's decoding, if there were several; no beam
+        is the main one.
+        """
         beam = getattr(wildcards, "beam", None) or self.main_beam(wildcards)
-        return [str(self._run(wildcards).length_penalty(beam))] if self.length_penalties(wildcards) else []
+        return (
+            [str(self._run(wildcards).length_penalty(beam))]
+            if self.length_penalties(wildcards)
+            else []
+        )
 
     def main_beam(self, wildcards: Wildcards) -> int:
         """The first of a task's beams, on which models are compared."""
@@ -232,7 +273,10 @@ class Workflow:
     def prepared(self, *splits: str) -> list[str]:
         """Prepared data: vocabularies, summary and these splits."""
         files = [f"{split}.{ending}" for split in splits for ending in ("tsv", "safetensors")]
-        return [f"{self.data}/{name}" for name in ("source.vocab", "target.vocab", "summary.json", *files)]
+        return [
+            f"{self.data}/{name}"
+            for name in ("source.vocab", "target.vocab", "summary.json", *files)
+        ]
 
     def prepared_gold(self) -> list[str]:
         """Prepared word alignments."""
@@ -245,7 +289,11 @@ class Workflow:
     def gold_summaries(self) -> list[str]:
         """The summary of the word alignments of every task that has some."""
         tasks = self.experiment.tasks.items()
-        return [f"{self.gold}/summary.json".format(task=name) for name, own in tasks if own.word_alignments]
+        return [
+            f"{self.gold}/summary.json".format(task=name)
+            for name, own in tasks
+            if own.word_alignments
+        ]
 
     def of_runs(self, file: str) -> list[str]:
         """This file of every run of the experiment."""
@@ -253,9 +301,25 @@ class Workflow:
 
     def files(self) -> list[str]:
         """Files of the runs that one may ask for by name."""
-        beams = {f"beam{beam}/{name}" for beams in self.beams.values() for beam in beams for name in OUTPUTS}
-        names = ("run.yaml", "training.json", "history.csv", "attention.json", "analysis.json", "scores.json", *beams)
-        return [*self.of_tasks("summary.json"), *(file for name in names for file in self.of_runs(name))]
+        beams = {
+            f"beam{beam}/{name}"
+            for beams in self.beams.values()
+            for beam in beams
+            for name in OUTPUTS
+        }
+        names = (
+            "run.yaml",
+            "training.json",
+            "history.csv",
+            "attention.json",
+            "analysis.json",
+            "scores.json",
+            *beams,
+        )
+        return [
+            *self.of_tasks("summary.json"),
+            *(file for name in names for file in self.of_runs(name)),
+        ]
 
     def run_of(self, task: str, model: str, seed: int | str) -> RunFolder:
         return RunFolder(Path(str(self.run.path).format(task=task, model=model, seed=seed)))
@@ -267,11 +331,13 @@ class Workflow:
         return {name: run for name, run in runs.items() if run.lacks_weights}
 
     def check_restored(self) -> None:
-        """Check that restored runs were made as the experiment asks for; a UserError names one that was not."""
+        """Check that restored runs were made as the experiment asks for; a UserError names one that
+        was not.
+        """
         check_unchanged(self.plan, self.restored)
 
     def lacks(self, run: Name, file: str | Path) -> bool:
-        """Whether a file of a run cannot be made unless that, which was restored, is trained again."""
+        """Whether a file of a restored run cannot be made unless the run is trained again."""
         return run in self.restored and not Path(file).exists()
 
     def _run(self, wildcards: Wildcards) -> RunFolder:
@@ -294,10 +360,15 @@ class Workflow:
         return [f"--registry={file}" for file in self.experiment.registries]
 
     def identity_of_files(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What of an entry decides which files are fetched: hashes, or addresses where none is known."""
+        """What of an entry decides which files are fetched: hashes, or addresses where none is
+        known.
+        """
         entry = self._dataset(wildcards.dataset)
         place = entry.mirror_name
-        files = {name: file.sha256 or file.md5 or file.path or (file.urls, place) for name, file in entry.files.items()}
+        files = {
+            name: file.sha256 or file.md5 or file.path or (file.urls, place)
+            for name, file in entry.files.items()
+        }
         return {"files": files, "package": entry.package and entry.package.model_dump()}
 
     @by_job
@@ -333,12 +404,16 @@ class Workflow:
         return fingerprint(*CODE["prepare"], *modules, *drawn)
 
     def base_argument(self, wildcards: Wildcards) -> list[str]:
-        """Arguments that name the data in whose symbols a task is prepared, which takes over models of another."""
+        """Arguments that name the data in whose symbols a task is prepared, which takes over models
+        of another.
+        """
         other = self._task(wildcards).trained_on
         return [f"--base={self.data}".format(task=other)] if other else []
 
     def format_argument(self, wildcards: Wildcards, output: Any) -> str:
-        """A task's overrides of the format, as an argument; it takes the output as `config_argument` does."""
+        """A task's overrides of the format, as an argument; it takes the output as
+        `config_argument` does.
+        """
         return json.dumps(self._task(wildcards).format)
 
     def _stage(self, wildcards: Wildcards, stage: str | None) -> tuple[Dataset, str, list[str]]:
@@ -385,7 +460,9 @@ class Workflow:
 
     def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
         """Weights of other models of a run's task and seed."""
-        return [str(self._run(wildcards).member(name).model / "weights.safetensors") for name in models]
+        return [
+            str(self._run(wildcards).member(name).model / "weights.safetensors") for name in models
+        ]
 
     @by_job
     def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
@@ -396,18 +473,30 @@ class Workflow:
 
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """A run's analysis of the test split, if its scores need one."""
-        return [str(self._run(wildcards).analysis("test"))] if self._entry(wildcards).task in ANALYZED else []
+        return (
+            [str(self._run(wildcards).analysis("test"))]
+            if self._entry(wildcards).task in ANALYZED
+            else []
+        )
 
     def compared(self, task: str, seed: int) -> list[str]:
-        """The models of a task that can be compared with the baseline: of those that have the seed, if some do."""
+        """The models of a task that can be compared with the baseline: of those that have the seed,
+        if some do.
+        """
         models, baseline = self.experiment.models_of(task), self.experiment.baseline
-        models = [model for model in models if seed in self.experiment.seeds_of(task, model)] or models
+        models = [
+            model for model in models if seed in self.experiment.seeds_of(task, model)
+        ] or models
         return [model for model in models if baseline in models and model != baseline]
 
     def posterior(self, task: str, seed: int) -> list[str]:
         """The first model of a task that attends a posteriori, if there is one."""
         kinds = self.plan.components
-        return [model for model in self.compared(task, seed) if kinds[model].input_feeding.kind == "posterior"][:1]
+        return [
+            model
+            for model in self.compared(task, seed)
+            if kinds[model].input_feeding.kind == "posterior"
+        ][:1]
 
     def baseline(self, task: str, seed: int) -> list[str]:
         return [self.experiment.baseline]
@@ -417,8 +506,12 @@ class Workflow:
         return f"{self.results}/{{task}}/controls/{{control}}"
 
     @by_job
-    def of_models(self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str) -> list[str]:
-        """These files of runs of some of a task's `models`; `{beam}` in them is the task's main beam."""
+    def of_models(
+        self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str
+    ) -> list[str]:
+        """These files of runs of some of a task's `models`; `{beam}` in them is the task's main
+        beam.
+        """
         names = [file.format(beam=self.main_beam(wildcards)) for file in files]
         chosen = models(wildcards.task, int(wildcards.seed))
         runs = [self.run_of(wildcards.task, model, wildcards.seed).path for model in chosen]
@@ -426,12 +519,16 @@ class Workflow:
 
     @by_job
     def resource(self, wildcards: Wildcards, name: str, of_all: bool = False) -> int:
-        """How much of a resource the jobs of a task or a model ask for; `of_all`: for all processes of a training."""
+        """How much of a resource the jobs of a task or a model ask for; `of_all`: for all processes
+        of a training.
+        """
         asked = self._resources(wildcards)
         return int(getattr(asked, name)) * (asked.processes if of_all else 1)
 
     def gpu(self, wildcards: Wildcards) -> int:
-        """1 if a job that computes asks for a GPU, else 0; unsaid, it does where there is one or `device` is cuda."""
+        """1 if a job that computes asks for a GPU, else 0; unsaid, it does where there is one or
+        `device` is cuda.
+        """
         own, device = self._resources(wildcards).gpu, self.experiment.device
         asked = device == "cuda" or bool(self.gpus) if own is None else own
         return int(asked and device != "cpu")
@@ -452,7 +549,9 @@ class Workflow:
 
 @dataclass(frozen=True)
 class RunInput:
-    """A file that a table or a figure is made of, and the run that it belongs to or tells something of."""
+    """A file that a table or a figure is made of, and the run that it belongs to or tells something
+    of.
+    """
 
     option: str  # of the command that takes it
     task: str
@@ -462,7 +561,9 @@ class RunInput:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """The files that are shown together or not at all: a mean over some seeds would pass for one over all."""
+        """The files that are shown together or not at all: a mean over some seeds would pass for
+        one over all.
+        """
         return self.option, self.task, self.model
 
 
@@ -479,8 +580,9 @@ class LeftOut:
 class ReportFiles:
     """The tables and figures of an experiment, and the files that each is made of.
 
-    Restored runs have no weights. Tables and figures are made of what is stored of these, and left out where that is
-    nothing. A table or a figure that is left out can still be asked for by name: then its runs are trained.
+    Restored runs have no weights. Tables and figures are made of what is stored of these, and left
+    out where that is nothing. A table or a figure that is left out can still be asked for by name:
+    then its runs are trained.
     """
 
     def __init__(self, flow: Workflow) -> None:
@@ -492,7 +594,11 @@ class ReportFiles:
 
     def front_tables(self) -> list[str]:
         """The tables on the report's first page."""
-        return [f"{self.flow.results}/tables/{name}.html" for name in self._shown(TABLES) if TABLES[name].front]
+        return [
+            f"{self.flow.results}/tables/{name}.html"
+            for name in self._shown(TABLES)
+            if TABLES[name].front
+        ]
 
     def figures(self) -> list[str]:
         """Every figure, heat maps of one seed of each task included."""
@@ -500,7 +606,9 @@ class ReportFiles:
         return [*(self._file_of(name) for name in self._shown(FIGURES)), *maps]
 
     def left_out(self) -> list[LeftOut]:
-        """What the page leaves out, or makes without some of its files, as restored runs have no weights."""
+        """What the page leaves out, or makes without some of its files, as restored runs have no
+        weights.
+        """
         left_out = []
         for name, item in [*TABLES.items(), *FIGURES.items()] if self.flow.restored else []:
             if not item.shows(self.experiment, self.flow.kinds):
@@ -510,7 +618,9 @@ class ReportFiles:
                 continue
             runs = tuple(dict.fromkeys(run for group in lacking.values() for run in group))
             without = tuple(self._without(item, lacking)) if self._is_made(item) else ()
-            left_out.append(LeftOut(self._file_of(name), menu_label(item, self.experiment), runs, without))
+            left_out.append(
+                LeftOut(self._file_of(name), menu_label(item, self.experiment), runs, without)
+            )
         for file, pictured in self._maps().items():
             untrained = self._lacking_maps(pictured)
             if untrained:
@@ -534,19 +644,28 @@ class ReportFiles:
                 texts.append(f"{one.label}: made without {', '.join(one.without)}.")
             else:
                 runs = f"{len(one.runs)} restored run{'s' * (len(one.runs) > 1)}"
-                texts.append(f"{one.label}: left out, as it needs {runs} to be trained again ({one.target}).")
+                texts.append(
+                    f"{one.label}: left out, as it needs {runs} to be trained again ({one.target})."
+                )
         return texts
 
     def inputs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        """The files that a table or figure is made of, by option of its command; `beside`: those it reads unasked."""
+        """The files that a table or figure is made of, by option of its command; `beside`: those it
+        reads unasked.
+        """
         _, files, beside = self._item(wildcards)
         return files | {"beside": beside}
 
     def arguments(self, wildcards: Wildcards) -> list[str]:
-        """The same as arguments of the command `tables` or `figures`, with a figure's other options."""
+        """The same as arguments of the command `tables` or `figures`, with a figure's other
+        options.
+        """
         item, files, _ = self._item(wildcards)
         options = item.options if isinstance(item, FigureSpec) else ()
-        return [*(word for name, found in files.items() if found for word in (f"--{name}", *found)), *options]
+        return [
+            *(word for name, found in files.items() if found for word in (f"--{name}", *found)),
+            *options,
+        ]
 
     def labels(self, wildcards: Wildcards) -> dict[str, str]:
         """A table's or a figure's place in the report's menu."""
@@ -556,7 +675,11 @@ class ReportFiles:
 
     def _file_of(self, name: str) -> str:
         """The file of a table or a figure by which it is asked for."""
-        return f"{self.flow.results}/tables/{name}.csv" if name in TABLES else f"{self.flow.results}/figures/{name}.svg"
+        return (
+            f"{self.flow.results}/tables/{name}.csv"
+            if name in TABLES
+            else f"{self.flow.results}/figures/{name}.svg"
+        )
 
     def _maps(self) -> dict[str, list[Name]]:
         """The file of each task's heat maps, with the runs whose attention it shows."""
@@ -566,30 +689,40 @@ class ReportFiles:
             posterior = self.flow.posterior(task, seed)
             if posterior:
                 file = f"{self.flow.results}/figures/attention_{task}_seed{seed}.svg"
-                maps[file] = [(task, model, seed) for model in (*self.flow.baseline(task, seed), *posterior)]
+                maps[file] = [
+                    (task, model, seed) for model in (*self.flow.baseline(task, seed), *posterior)
+                ]
         return maps
 
     def _lacking_maps(self, runs: Sequence[Name]) -> tuple[Name, ...]:
         return tuple(run for run in runs if self.flow.lacks(run, self.flow.run_of(*run).attention))
 
     def _shown(self, items: Mapping[str, Item]) -> list[str]:
-        shown = [name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)]
+        shown = [
+            name for name, item in items.items() if item.shows(self.experiment, self.flow.kinds)
+        ]
         return [name for name in shown if not self.flow.restored or self._is_made(items[name])]
 
     def _is_made(self, item: Item) -> bool:
-        """Whether what is there is enough for a table or a figure: some files of its first option, if it has any."""
+        """Whether what is there is enough for a table or a figure: some files of its first option,
+        if it has any.
+        """
         first = next(iter(item.files))
         wanted = {one.group for one in self._run_inputs(item) if one.option == first}
         return not wanted or bool(wanted - self._lacking(item).keys())
 
     def _lacking(self, item: Item) -> dict[tuple[str, str, str], list[Name]]:
-        """The groups of inputs that cannot be made of what restored runs have, with the runs that would be trained."""
+        """The groups of inputs that cannot be made of what restored runs have, with the runs that
+        would be trained.
+        """
         lacking: dict[tuple[str, str, str], list[Name]] = {}
         for one in self._run_inputs(item) if self.flow.restored else []:
             run = (one.task, one.model, one.seed)
             needed = [run] if self.flow.lacks(run, one.file) else []
             if one.option == "significance":
-                needed = [] if Path(one.file).exists() else self._lacking_outputs(one.task, one.seed)
+                needed = (
+                    [] if Path(one.file).exists() else self._lacking_outputs(one.task, one.seed)
+                )
             elif one.option not in item.of_runs():
                 needed = []
             if needed:
@@ -597,16 +730,25 @@ class ReportFiles:
         return lacking
 
     def _lacking_outputs(self, task: str, seed: int) -> list[Name]:
-        """The restored runs of a task and a seed that have no outputs to be compared with others."""
+        """List a task's restored runs of a seed that have no outputs to be compared with others."""
         beam = self.flow.beams[task][0]
         models = [*self.flow.baseline(task, seed), *self.flow.compared(task, seed)]
         runs = [(task, model, seed) for model in models]
-        return [run for run in runs if self.flow.lacks(run, self.flow.run_of(*run).predictions("test", beam))]
+        return [
+            run
+            for run in runs
+            if self.flow.lacks(run, self.flow.run_of(*run).predictions("test", beam))
+        ]
 
-    def _item(self, wildcards: Wildcards) -> tuple[TableSpec | FigureSpec, dict[str, list[str]], list[str]]:
-        """The table or figure that a job makes, its files by option of its command, and those that it reads unasked."""
+    def _item(
+        self, wildcards: Wildcards
+    ) -> tuple[TableSpec | FigureSpec, dict[str, list[str]], list[str]]:
+        """The table or figure that a job makes, its files by option of its command, and those that
+        it reads unasked.
+        """
         item = TABLES[wildcards.table] if hasattr(wildcards, "table") else FIGURES[wildcards.figure]
-        files: dict[str, dict[str, None]] = {option: {} for option in item.files}  # keys: once each, and in order
+        # keys: once each, and in order
+        files: dict[str, dict[str, None]] = {option: {} for option in item.files}
         beside: dict[str, None] = {}
         # What cannot be made of what is there is asked for by name, with all that it needs.
         is_partial = bool(self.flow.restored) and self._is_made(item)
@@ -667,12 +809,16 @@ def _content(entry: Dataset) -> dict[str, Any]:
 
 
 def folder_of(files: str | Sequence[str]) -> str:
-    """The folder of a file, or of the first of several: of a rule's inputs or outputs, wherever they are kept."""
+    """The folder of a file, or of the first of several: of a rule's inputs or outputs, wherever
+    they are kept.
+    """
     return os.path.dirname(files if isinstance(files, str) else files[0])
 
 
 def output_folder(name: str) -> Callable[[Wildcards, Any], str]:
-    """A rule's parameter: the folder of the first output of this name. Snakemake finds arguments by name."""
+    """A rule's parameter: the folder of the first output of this name. Snakemake finds arguments by
+    name.
+    """
     return lambda wildcards, output: folder_of(output.get(name))
 
 
@@ -683,4 +829,9 @@ def input_folder(name: str) -> Callable[[Wildcards, Any], str]:
 
 def input_folders(name: str, file: str) -> Callable[[Wildcards, Any], list[str]]:
     """The folders of all inputs of this name, each by one file that it has."""
-    return lambda wildcards, input: [os.path.dirname(one) for one in input.get(name) if os.path.basename(one) == file]  # noqa: A006
+
+    def folders(wildcards: Wildcards, input: Any) -> list[str]:  # noqa: A002 -- Snakemake's name
+        files = [path for path in input.get(name) if os.path.basename(path) == file]
+        return [os.path.dirname(path) for path in files]
+
+    return folders

@@ -22,7 +22,9 @@ def rows_of(name: str) -> list[list[str]]:
     """The cells of a configuration's table."""
     section = PAGE.split(f"\n## `{name}`\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
-    return [[cell.strip() for cell in re.split(r" \| | \|$", line.removeprefix("| "))] for line in lines]
+    return [
+        [cell.strip() for cell in re.split(r" \| | \|$", line.removeprefix("| "))] for line in lines
+    ]
 
 
 def value_of(content: Any, path: str) -> Any:

@@ -1,4 +1,6 @@
-"""The site of `make docs`: all pages are in it, it agrees with the code, and what it says to write works."""
+"""The site of `make docs`: all pages are in it, it agrees with the code, and what it says to write
+works.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ import pytest
 from pydantic import BaseModel
 
 from pam import cli
-from pam.config import Decoding, Experiment, ModelConfig, Network, ResourcesByModel, TaskConfig, Training
+from pam.config import (
+    Decoding,
+    Experiment,
+    ModelConfig,
+    Network,
+    ResourcesByModel,
+    TaskConfig,
+    Training,
+)
 from pam.data import readers
 from pam.evaluation import metrics
 from pam.evaluation.translation import Prediction
@@ -27,11 +37,19 @@ from pam.models.options import COMPONENTS, is_shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS: tuple[type[BaseModel], ...] = (
-    Experiment, TaskConfig, Network, Training, Decoding, ResourcesByModel, ModelConfig,
-)  # fmt: skip
+    Experiment,
+    TaskConfig,
+    Network,
+    Training,
+    Decoding,
+    ResourcesByModel,
+    ModelConfig,
+)
 CODE = re.compile(r"`([^`]+)`")
 NEEDS_SPHINX = pytest.mark.skipif(
-    any(find_spec(name) is None for name in ("sphinx", "myst_parser", "furo", "sphinx_argparse_cli")),
+    any(
+        find_spec(name) is None for name in ("sphinx", "myst_parser", "furo", "sphinx_argparse_cli")
+    ),
     reason="Sphinx or one of its parts is not installed: envs/requirements-dev.txt has them",
 )
 
@@ -50,18 +68,33 @@ def extending() -> str:
 
 def build(source: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Builds as `make docs` does."""
-    command = [sys.executable, "-m", "sphinx", "-q", "--fail-on-warning", "-c", str(ROOT / "docs"), *options]
-    return subprocess.run([*command, str(source), str(out)], cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "--fail-on-warning",
+        "-c",
+        str(ROOT / "docs"),
+        *options,
+    ]
+    return subprocess.run(
+        [*command, str(source), str(out)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 def shown_as_code(page: Path) -> set[str]:
     """What a page shows as code."""
-    parts = re.findall(r"<code[^>]*>(.*?)</code>", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    parts = re.findall(
+        r"<code[^>]*>(.*?)</code>", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     return {html.unescape(re.sub(r"<[^>]+>", "", part)) for part in parts}
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction))
+    (action,) = (
+        one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction)
+    )
     return dict(action.choices)
 
 
@@ -69,14 +102,19 @@ def test_every_text_is_a_page_of_the_site(conf: dict[str, Any]) -> None:
     listed = [conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())]
     places = ("README.md", "*/README.md", "*/*/README.md", "docs/*.md")
     written = {str(path.relative_to(ROOT)) for place in places for path in ROOT.glob(place)}
-    assert {f"{page}.md" for page in listed} == {name for name in written if not name.startswith(("data/", "."))}
+    assert {f"{page}.md" for page in listed} == {
+        name for name in written if not name.startswith(("data/", "."))
+    }
     assert len(set(listed)) == len(listed)
 
 
 def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any]) -> None:
     gallery, page = conf["gallery"], conf["gallery"].text(ROOT, Path("docs"))
     stored = sorted((ROOT / "results/reference").glob("*/figures/*.png"))
-    shown = [ROOT / "docs" / path for path in re.findall(r"^```\{figure\} (.+)$", page, flags=re.MULTILINE)]
+    shown = [
+        ROOT / "docs" / path
+        for path in re.findall(r"^```\{figure\} (.+)$", page, flags=re.MULTILINE)
+    ]
     assert sorted(path.resolve() for path in shown) == stored and len(stored) > 50
     # Nothing of reStructuredText or of the template is left over.
     assert not re.search(r"\{\{|\}\}|\{%|::|^\.\. ", page, flags=re.MULTILINE)
@@ -109,7 +147,9 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(tmp_path: 
         for action in parser._actions:
             assert set(action.option_strings) <= shown, (name, action)
     stored = list((ROOT / "results/reference").glob("*/figures/*.png"))
-    assert (tmp_path / "docs/gallery.html").read_text(encoding="utf-8").count("<figure") == len(stored)
+    assert (tmp_path / "docs/gallery.html").read_text(encoding="utf-8").count("<figure") == len(
+        stored
+    )
 
 
 @NEEDS_SPHINX
@@ -128,7 +168,9 @@ def test_the_lines_to_change_for_a_metric_or_a_reader_are_there(extending: str) 
     for file, where in rows:
         text = (ROOT / file).read_text(encoding="utf-8")
         for name in CODE.findall(where):
-            assert re.search(rf"(?<!\w){re.escape(name.removesuffix('...)'))}", text), f"{name} is not in {file}"
+            assert re.search(rf"(?<!\w){re.escape(name.removesuffix('...)'))}", text), (
+                f"{name} is not in {file}"
+            )
     named = {path for path in CODE.findall(extending) if "/" in path and " " not in path}
     assert named and all((ROOT / path).is_file() for path in named)
 
@@ -142,12 +184,16 @@ def test_the_metric_that_the_page_adds_counts_what_it_says(extending: str) -> No
     assert eval(column, {"np": np, "rows": rows}).tolist() == [1.0, 0.0]  # noqa: S307
 
 
-def test_the_reader_that_the_page_adds_reads(extending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_that_the_page_adds_reads(
+    extending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", extending, flags=re.DOTALL)
     names = vars(readers) | {"__name__": "own"}
     exec(compile(code, "docs/extending.md", "exec", dont_inherit=True), names)  # noqa: S102
     monkeypatch.setitem(readers.READERS, "alternating", names["Alternating"])
-    reader = readers.load_reader({"kind": "alternating", "first": "de", "divide": {"dev": 1, "test": 1}})
+    reader = readers.load_reader(
+        {"kind": "alternating", "first": "de", "divide": {"dev": 1, "test": 1}}
+    )
     file = tmp_path / "pairs.gz"
     file.write_bytes(gzip.compress("".join(f"Satz {n}\nsentence {n}\n" for n in range(4)).encode()))
     found = {split: list(pairs) for split, pairs in reader.read({"all": file}, ("en", "de"))}
@@ -156,4 +202,8 @@ def test_the_reader_that_the_page_adds_reads(extending: str, tmp_path: Path, mon
         assert source.text.replace("sentence", "Satz") == target.text
     file.write_bytes(gzip.compress(b"Satz\nsentence\nSatz\n"))
     with pytest.raises(readers.UserError, match="no translation"):
-        list(readers.load_reader({"kind": "alternating", "first": "de"}).pairs("train", file, ("de", "en")))  # type: ignore[attr-defined]
+        list(
+            readers.load_reader({"kind": "alternating", "first": "de"}).pairs(
+                "train", file, ("de", "en")
+            )
+        )  # type: ignore[attr-defined]

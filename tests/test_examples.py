@@ -33,7 +33,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules of examples/ can be imported; what they register is forgotten, as schemas would list it."""
+    """Modules of examples/ can be imported; what they register is forgotten, as schemas would list
+    it.
+    """
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setitem(COMPONENTS, "score", dict(COMPONENTS["score"]))
     yield
@@ -68,7 +70,9 @@ def test_a_score_of_ones_own_is_trained_and_compared_with_soft(ran: tuple[Path, 
     assert f"Soft, distance: gain {accuracies[1] - accuracies[0]:+.2f} [" in said
 
 
-def test_a_look_at_a_sentence_is_that_of_the_commands(ran: tuple[Path, str], examples: None, tmp_path: Path) -> None:
+def test_a_look_at_a_sentence_is_that_of_the_commands(
+    ran: tuple[Path, str], examples: None, tmp_path: Path
+) -> None:
     look_at_attention: Any = importlib.import_module("look_at_attention")
     run = ran[0] / "nouns/soft-distance/seed1"
     model = load_model(run / "model")
@@ -77,9 +81,14 @@ def test_a_look_at_a_sentence_is_that_of_the_commands(ran: tuple[Path, str], exa
     assert (found.source, found.target) == (row["source"], row["target"])
     np.testing.assert_allclose(found.alignment, row["alignment"], atol=1e-5)
     said = called(
-        "look_at_attention.py", str(run), f"{row['lemma']}\t{row['features']}",
-        "--target", row["form"], "--out", str(tmp_path / "look.png"),
-    )  # fmt: skip
+        "look_at_attention.py",
+        str(run),
+        f"{row['lemma']}\t{row['features']}",
+        "--target",
+        row["form"],
+        "--out",
+        str(tmp_path / "look.png"),
+    )
     assert [line.split()[0] for line in said.splitlines()[1:]] == row["target"]
     assert all((tmp_path / f"look.{ending}").stat().st_size > 1000 for ending in ("png", "svg"))
     weights = pd.read_csv(tmp_path / "look.csv", index_col="target")
@@ -112,11 +121,17 @@ def test_the_notebook_runs_and_prints_what_it_shows(monkeypatch: pytest.MonkeyPa
         printed = io.StringIO()
         with redirect_stdout(printed):
             exec("".join(cell["source"]), names)  # noqa: S102 -- the notebook's own cells
-        shown = ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]
+        shown = [
+            "".join(output["text"])
+            for output in cell["outputs"]
+            if output["output_type"] == "stream"
+        ]
         if shown:
             # Processors differ in the last digits.
             number = re.compile(r"-?\d+\.?\d*")
             assert number.sub("#", printed.getvalue()) == number.sub("#", shown[0])
             numbers = [float(found) for found in number.findall(printed.getvalue())]
-            assert numbers == pytest.approx([float(found) for found in number.findall(shown[0])], abs=1.01)
+            assert numbers == pytest.approx(
+                [float(found) for found in number.findall(shown[0])], abs=1.01
+            )
     plt.close("all")

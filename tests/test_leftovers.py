@@ -74,7 +74,9 @@ def test_all_leftovers_below_a_folder_are_removed_and_nothing_else(tmp_path: Pat
     (tmp_path / "deep").mkdir()
     killed_while_writing(tmp_path / "deep/scores.json")
     killed_while_writing(tmp_path / "history.csv")
-    kept = [tmp_path / name for name in ("corpus.part", ".notes.part", ".hidden", "a.b12345678.part")]
+    kept = [
+        tmp_path / name for name in ("corpus.part", ".notes.part", ".hidden", "a.b12345678.part")
+    ]
     for path in kept:
         path.write_text("of a user", encoding="utf-8")
 
@@ -84,7 +86,9 @@ def test_all_leftovers_below_a_folder_are_removed_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.parametrize("writing", [atomic_write, part_of], ids=["a file", "a part alone"])
-def test_what_a_living_process_writes_is_no_leftover(writing: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_what_a_living_process_writes_is_no_leftover(
+    writing: Callable[[Path], Any], tmp_path: Path
+) -> None:
     with writing(tmp_path / "scores.json") as temporary:
         temporary.write_text("slow", encoding="utf-8")
         remove_leftovers(tmp_path)
@@ -113,7 +117,9 @@ def test_a_file_that_is_taken_for_a_leftover_before_it_is_locked_is_made_again(
     assert (tmp_path / "scores.json").read_text(encoding="utf-8") == "whole"
 
 
-def test_without_locks_files_are_written_and_leftovers_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_files_are_written_and_leftovers_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leftover = killed_while_writing(tmp_path / "scores.json")
 
     def no_locks(descriptor: int, kind: int) -> None:
@@ -160,7 +166,9 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_temporary_folder_that_is_new_may_not_be_locked_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_that_is_new_may_not_be_locked_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     new = tmp_path / "pam-unpacked-12345678"
     new.mkdir()
@@ -217,7 +225,9 @@ def test_nothing_is_made_of_a_leftover(use: str, tmp_path: Path) -> None:
 
 
 def test_every_listing_of_a_folder_passes_leftovers_over() -> None:
-    """A new call of `iterdir` and the like is to be `whole_files`, or is to be named here with a reason."""
+    """A new call of `iterdir` and the like is to be `whole_files`, or is to be named here with a
+    reason.
+    """
     found = set()
     for file in sorted((ROOT / "pam").rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -25,7 +25,9 @@ def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
     again.release()
 
 
-def test_a_lock_is_waited_for_and_that_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_is_waited_for_and_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jobs, "POLL_S", 0.01)
     path, said, entered = tmp_path / "lock", [], []
     first = jobs.take(path)
@@ -45,7 +47,9 @@ def test_a_lock_is_waited_for_and_that_is_said_once(tmp_path: Path, monkeypatch:
     assert f"another process is at work here (process {os.getpid()} on " in said[0]
 
 
-def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_locks(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -1,4 +1,6 @@
-"""Models by their names: files of config/models/, variants of our experiments, and some that tests alone have."""
+"""Models by their names: files of config/models/, variants of our experiments, and some that tests
+alone have.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from pam.io import parse, read_yaml
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "config/models"
 UNLISTED: dict[str, dict[str, Any]] = {
-    "agreement-init": {"from": "agreement", "init_from": {"forward": "soft", "backward": "soft-reversed"}},
+    "agreement-init": {
+        "from": "agreement",
+        "init_from": {"forward": "soft", "backward": "soft-reversed"},
+    },
     "fertility-init": {"from": "fertility", "init_from": "structural"},
     "postr-joint-pointer-coverage": {
         "from": "postr-joint-pointer",

@@ -47,7 +47,9 @@ def _seconds(a: Tensor, b: Tensor, out: Tensor) -> float:
 
 
 def accuracy() -> dict[str, float]:
-    """The mean error of products, relative to their mean size; above 1e-4 float32 operands were rounded."""
+    """The mean error of products, relative to their mean size; above 1e-4 float32 operands were
+    rounded.
+    """
     generator = torch.Generator().manual_seed(1)
     a, b = (torch.randn(512, 512, generator=generator, dtype=torch.double) for _ in range(2))
     a, b = a.float(), b.float()

@@ -2,7 +2,8 @@
 
     PEERS=FOLDER python benchmarks/peers/run.py {nouns,translation,copying} --core 0 --out FILE
 
-README.md says how to fill the folder, tables.py what is measured. Figures are per CPU second, medians of turns.
+README.md says how to fill the folder, tables.py what is measured. Figures are per CPU second,
+medians of turns.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2
 FIRST = 5  # id of the first word
 BATCHES = 120  # of these many, over and over
 SOURCES = {  # what Python imports, by peer
-    "joeynmt": ".", "opennmt": ".", "opennmt-copy": ".", "var-attn": ".", "neural-transducer": "src",
-}  # fmt: skip
+    "joeynmt": ".",
+    "opennmt": ".",
+    "opennmt-copy": ".",
+    "var-attn": ".",
+    "neural-transducer": "src",
+}
 LATE = "late.safetensors"  # weights of a longer training at the sizes of the second table
-Answers = dict[tuple[str, str, str], list[dict[str, Any]]]  # by work, label and setting, one for each turn
+# by work, label and setting, one for each turn
+Answers = dict[tuple[str, str, str], list[dict[str, Any]]]
 
 
 class Server:
@@ -55,7 +61,11 @@ class Server:
         command += ["--weights", str(peers / LATE)] if entry.late else []
         folder = ROOT if entry.system == "pam" else peers / entry.system.removesuffix("-copy")
         imports = folder / SOURCES.get(entry.system, ".")
-        environment = os.environ | {"PYTHONPATH": str(imports), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | {
+            "PYTHONPATH": str(imports),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
         self.log = task.parent / f"{entry.label}, {entry.training[0]}.log"
         pipe = subprocess.PIPE
         with open(self.log, "w", encoding="utf-8") as log:
@@ -106,13 +116,18 @@ def batches_of(table: Table, split: Split, targets: Any) -> list[tuple[Rows, Row
     examples, found = Examples(split, targets), []
     for rows in examples.shuffled(table.batch_size, seed=1, epoch=0)[:BATCHES]:
         batch = examples.batch(rows)
-        sources = [row[:length].tolist() for row, length in zip(batch.source, batch.lengths.tolist(), strict=True)]
+        sources = [
+            row[:length].tolist()
+            for row, length in zip(batch.source, batch.lengths.tolist(), strict=True)
+        ]
         found.append((sources, [row[row != PAD].tolist() for row in batch.target]))
     return found
 
 
 def drawn_batches(table: Table) -> list[tuple[Rows, Rows]]:
-    """Batches of the table's lengths: words by Zipf's law, a third of a target's being of its source."""
+    """Batches of the table's lengths: words by Zipf's law, a third of a target's being of its
+    source.
+    """
     assert table.drawn is not None
     longest, last, words = table.drawn
     generator, shares = np.random.default_rng(1), 1.0 / np.arange(10, words + 10)
@@ -166,24 +181,41 @@ def take_turns(servers: list[Server], table: Table) -> Answers:
 
 
 def rows_of(answers: Answers) -> list[dict[str, Any]]:
-    """A row for each work, label and setting; `time_vs_first` is the median of turns' ratios to the first row."""
+    """A row for each work, label and setting; `time_vs_first` is the median of turns' ratios to the
+    first row.
+    """
     rows: list[dict[str, Any]] = []
     first: dict[str, list[float]] = {}
     for (work, label, setting), turns in answers.items():
         speeds = [turn["examples"] / turn["cpu_s"] for turn in turns]
         ratios = [a / b for a, b in zip(first.setdefault(work, speeds), speeds, strict=False)]
         examples, symbols = (sum(turn[name] for turn in turns) for name in ("examples", "symbols"))
-        row = {"work": work, "model": label, "setting": setting, "per_second": round(median(speeds), 1)}
+        row = {
+            "work": work,
+            "model": label,
+            "setting": setting,
+            "per_second": round(median(speeds), 1),
+        }
         row |= {"lowest": round(min(speeds), 1), "highest": round(max(speeds), 1)}
-        row["tokens_per_second"] = round(median(turn["symbols"] / turn["cpu_s"] for turn in turns), 1)
-        row |= {"time_vs_first": round(median(ratios), 3), "mean_length": round(symbols / examples, 1)}
+        row["tokens_per_second"] = round(
+            median(turn["symbols"] / turn["cpu_s"] for turn in turns), 1
+        )
+        row |= {
+            "time_vs_first": round(median(ratios), 3),
+            "mean_length": round(symbols / examples, 1),
+        }
         row |= {"turns": len(turns), "peak_memory_mb": round(turns[-1]["peak_memory_mb"])}
-        rows.append(row | {name: round(turns[-1][name], 1) for name in ("positions", "of") if name in turns[-1]})
+        rows.append(
+            row
+            | {name: round(turns[-1][name], 1) for name in ("positions", "of") if name in turns[-1]}
+        )
     return rows
 
 
 def without_unusable_settings(entry: Entry) -> Entry | None:
-    """The entry without turns in bfloat16 where this processor has no use for it; None if no other turn is left."""
+    """The entry without turns in bfloat16 where this processor has no use for it; None if no other
+    turn is left.
+    """
     trial = processor.try_bfloat16()
     if trial.pays or "bf16" not in entry.training + entry.decoding:
         return entry
@@ -194,7 +226,9 @@ def without_unusable_settings(entry: Entry) -> Entry | None:
 
 
 def version_of(peer: Path) -> str | None:
-    """The commit that COMMIT names, or the version of the package of the folder's name; None without the peer."""
+    """The commit that COMMIT names, or the version of the package of the folder's name; None
+    without the peer.
+    """
     if (peer / "COMMIT").is_file():
         return (peer / "COMMIT").read_text(encoding="utf-8").strip()
     names = {found.name.lower(): found.version for found in distributions(path=[str(peer)])}
@@ -223,17 +257,33 @@ def measure(table: Table, peers: Path) -> dict[str, Any]:
     finally:
         for server in servers:
             server.end()
-    vocabulary = [FIRST + table.drawn[2]] * 2 if table.drawn else [len(data.source), len(data.target)] if data else []
+    vocabulary = (
+        [FIRST + table.drawn[2]] * 2
+        if table.drawn
+        else [len(data.source), len(data.target)]
+        if data
+        else []
+    )
     return {
-        "data": table.dataset, "clock": "CPU seconds", "threads": 1, "batch_size": table.batch_size, "beam": table.beam,
-        "sizes": table.sizes, "vocabulary": dict(zip(("source", "target"), vocabulary, strict=True)),
-        "hardware": devices.hardware(torch.device("cpu")), "versions": devices.versions(), "peers": versions,
-        "products": core, "rows": rows,
-    }  # fmt: skip
+        "data": table.dataset,
+        "clock": "CPU seconds",
+        "threads": 1,
+        "batch_size": table.batch_size,
+        "beam": table.beam,
+        "sizes": table.sizes,
+        "vocabulary": dict(zip(("source", "target"), vocabulary, strict=True)),
+        "hardware": devices.hardware(torch.device("cpu")),
+        "versions": devices.versions(),
+        "peers": versions,
+        "products": core,
+        "rows": rows,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="time models of ours and of others, in turns on one core")
+    parser = argparse.ArgumentParser(
+        description="time models of ours and of others, in turns on one core"
+    )
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--core", type=int, help="the processor core that all share (default: any)")
     parser.add_argument("--out", type=Path, required=True, help="JSON with all figures")

@@ -1,4 +1,6 @@
-"""JoeyNMT: soft attention of Luong et al. with input feeding, by its own model builder, loss and search."""
+"""JoeyNMT: soft attention of Luong et al. with input feeding, by its own model builder, loss and
+search.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ def configuration(task: Task) -> dict[str, Any]:
         sizes = {"hidden_size": units, "num_layers": task.layers, "dropout": task.dropout}
         return {"type": "recurrent", "rnn_type": "lstm", "embeddings": embeddings, **sizes, **more}
 
-    decoder = {"hidden_dropout": task.dropout, "input_feeding": True, "init_hidden": "bridge", "attention": "luong"}
+    decoder = {
+        "hidden_dropout": task.dropout,
+        "input_feeding": True,
+        "init_hidden": "bridge",
+        "attention": "luong",
+    }
     return {
         "initializer": "xavier_uniform",
         "bias_initializer": "zeros",
@@ -46,7 +53,10 @@ def vocabulary(size: int) -> Vocabulary:
 def batch_of(sources: Rows, targets: Rows) -> Batch:
     sources, targets = longest_first(sources, targets)
     ids = lambda rows: [[IDS[x] if x < len(IDS) else x for x in row] for row in rows]  # noqa: E731
-    source, target = padded(ids(sources), IDS[PAD]), padded([[2, *row] for row in ids(targets)], IDS[PAD])
+    source, target = (
+        padded(ids(sources), IDS[PAD]),
+        padded([[2, *row] for row in ids(targets)], IDS[PAD]),
+    )
     lengths = torch.tensor([len(row) for row in sources], device=DEVICE)
     order = torch.arange(len(sources), device=DEVICE)
     return Batch(source, lengths, None, target, None, order, DEVICE, pad_index=1, eos_index=3)
@@ -55,7 +65,9 @@ def batch_of(sources: Rows, targets: Rows) -> Batch:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     _, task = arguments("soft")
-    model = build_model(configuration(task), vocabulary(task.source), vocabulary(task.target)).to(DEVICE)
+    model = build_model(configuration(task), vocabulary(task.source), vocabulary(task.target)).to(
+        DEVICE
+    )
     model.loss_function = ("crossentropy", 0.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     batches = [batch_of(*batch) for batch in task.symbols]

@@ -1,4 +1,7 @@
-"""neural-transducer of Wu et al. (2018, 2019): soft and hard attention, hidden Markov models, a monotone pointer."""
+"""neural-transducer of Wu et al.
+
+(2018, 2019): soft and hard attention, hidden Markov models, a monotone pointer.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,19 @@ def batch_of(sources: Rows, targets: Rows) -> tuple[Tensor, Tensor, Tensor, Tens
 def main() -> None:
     args, task = arguments(*MODELS)
     kind, options, search = MODELS[args.model]
-    sizes = {"embed_dim": task.embedding, "src_hid_size": task.encoder, "trg_hid_size": task.decoder}
+    sizes = {
+        "embed_dim": task.embedding,
+        "src_hid_size": task.encoder,
+        "trg_hid_size": task.decoder,
+    }
     sizes |= {"src_nb_layers": task.layers, "trg_nb_layers": task.layers}
     sizes |= {"src_vocab_size": task.source + FURTHER, "trg_vocab_size": task.target + FURTHER}
     names = dict.fromkeys(("src_c2i", "trg_c2i", "attr_c2i"))  # characters by id, for its logs
     model = kind(dropout_p=task.dropout, **sizes, **names, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    batches = [batch_of(*batch) for batch in (task.actions if args.model == "pointer" else task.symbols)]
+    batches = [
+        batch_of(*batch) for batch in (task.actions if args.model == "pointer" else task.symbols)
+    ]
 
     def train(number: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]

@@ -1,7 +1,7 @@
 """OpenNMT-py: soft attention of Luong et al. with input feeding, by its own modules and translator.
 
-Its bidirectional encoder has as many units as its decoder, both directions together. The loss is the sum that its
-`LossCompute` takes, without the statistics, which cost time of their own.
+Its bidirectional encoder has as many units as its decoder, both directions together. The loss is
+the sum that its `LossCompute` takes, without the statistics, which cost time of their own.
 """
 
 from __future__ import annotations
@@ -44,12 +44,20 @@ def built(task: Task, attention: str = "general") -> Any:
 
     def embeddings(size: int) -> Any:
         none: dict[str, Any] = {"feat_padding_idx": [], "feat_vocab_sizes": []}
-        return Embeddings(task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none)
+        return Embeddings(
+            task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none
+        )
 
     between = dropout if task.layers > 1 else 0.0
     encoder = RNNEncoder("LSTM", True, task.layers, units, between, embeddings(task.source), False)
     decoder = InputFeedRNNDecoder(
-        "LSTM", True, task.layers, units, attn_type=attention, dropout=dropout, embeddings=embeddings(task.target)
+        "LSTM",
+        True,
+        task.layers,
+        units,
+        attn_type=attention,
+        dropout=dropout,
+        embeddings=embeddings(task.target),
     )
     model = NMTModel(encoder, decoder)
     model.generator = nn.Linear(units, task.target)
@@ -59,7 +67,10 @@ def built(task: Task, attention: str = "general") -> Any:
 
 
 def batch_of(sources: Rows, targets: Rows) -> dict[str, Tensor]:
-    source, target = padded(sources)[:, :, None], padded([[BOS, *row] for row in targets])[:, :, None]
+    source, target = (
+        padded(sources)[:, :, None],
+        padded([[BOS, *row] for row in targets])[:, :, None],
+    )
     lengths = torch.tensor([len(row) for row in sources], device=DEVICE)
     return {"src": source, "srclen": lengths, "tgt": target}
 
@@ -72,9 +83,15 @@ def main() -> None:
     batches = [batch_of(*batch) for batch in task.symbols]
     words = {"src": Words(task.source), "tgt": Words(task.target), "decoder_start_token": "<s>"}
     translator = Translator(
-        model, words, beam_size=task.beam, min_length=task.steps or 0, max_length=task.steps or LONGEST,
-        max_length_ratio=0, global_scorer=GNMTGlobalScorer(0.0, 0.0, "none", "none"), dump_beam="",
-    )  # fmt: skip
+        model,
+        words,
+        beam_size=task.beam,
+        min_length=task.steps or 0,
+        max_length=task.steps or LONGEST,
+        max_length_ratio=0,
+        global_scorer=GNMTGlobalScorer(0.0, 0.0, "none", "none"),
+        dump_beam="",
+    )
 
     def train(number: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]

@@ -26,20 +26,27 @@ def main() -> None:
     args, task = arguments()
     components = named_model(args.model)
     network = Network(
-        embedding=task.embedding, encoder=task.encoder, decoder=task.decoder, encoder_layers=task.layers,
-        decoder_layers=task.layers, dropout=task.dropout,
-    )  # fmt: skip
+        embedding=task.embedding,
+        encoder=task.encoder,
+        decoder=task.decoder,
+        encoder_layers=task.layers,
+        decoder_layers=task.layers,
+        dropout=task.dropout,
+    )
     model = build(components, network, task.source, task.target)
     if args.weights:
         model.load_state_dict(load_tensors(args.weights)[0])
     is_pointer = components.targets == "actions"
     batches = [batch_of(*batch) for batch in (task.actions if is_pointer else task.symbols)]
-    plans = [Plan(network, 64, 1, 1, 1, [task.beam], precision, 1) for precision in ("float32", "bf16")]
+    plans = [
+        Plan(network, 64, 1, 1, 1, [task.beam], precision, 1) for precision in ("float32", "bf16")
+    ]
     works = {plan.precision: training(model, plan) for plan in plans}
     chosen = "float32"
     limits = {"max_ratio": 0.001, "max_extra": task.steps} if task.steps else {}
     settings = {
-        precision: parse(Decoding, {"beam": task.beam, "precision": precision, **limits}) for precision in works
+        precision: parse(Decoding, {"beam": task.beam, "precision": precision, **limits})
+        for precision in works
     }
 
     def use(precision: str) -> None:
@@ -57,13 +64,17 @@ def main() -> None:
         batch = batches[number % len(batches)]
         model.eval()
         if task.steps:
-            dict(model.named_parameters())["readout.output.bias"].data[EOS] = -1e4  # no output ends before its limit
+            dict(model.named_parameters())["readout.output.bias"].data[
+                EOS
+            ] = -1e4  # no output ends before its limit
         outputs = search(model, batch.source, batch.lengths, settings[chosen], is_pointer)
         return len(outputs), sum(len(output.symbols) for output in outputs)
 
     @torch.no_grad()
     def notes(number: int) -> dict[str, float]:
-        """How many positions are summed over, where the model leaves some out and no number is given."""
+        """How many positions are summed over, where the model leaves some out and no number is
+        given.
+        """
         cut = components.marginalization
         if getattr(cut, "mass", None) is None or getattr(cut, "top_k", None) is not None:
             return {}

@@ -1,4 +1,7 @@
-"""var-attn of Deng et al. (2018): soft attention, or its exact sum over positions. Its decoding is not measured."""
+"""var-attn of Deng et al.
+
+(2018): soft attention, or its exact sum over positions. Its decoding is not measured.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,35 @@ def built(task: Task, exact: bool) -> Any:
 
     def embeddings(size: int) -> Any:
         none: dict[str, Any] = {"feat_padding_idx": [], "feat_vocab_sizes": []}
-        return Embeddings(task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none)
+        return Embeddings(
+            task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none
+        )
 
     between = dropout if task.layers > 1 else 0.0
-    encoder = RNNEncoder("LSTM", True, task.layers, memory, units, between, embeddings(task.source), False)
-    shared = {"memory_size": memory, "hidden_size": units, "attn_size": units, "attn_type": "general"}
+    encoder = RNNEncoder(
+        "LSTM", True, task.layers, memory, units, between, embeddings(task.source), False
+    )
+    shared = {
+        "memory_size": memory,
+        "hidden_size": units,
+        "attn_size": units,
+        "attn_type": "general",
+    }
     shared |= {"dropout": dropout, "embeddings": embeddings(task.target)}
     if exact:
         decoder = ViRNNDecoder(
-            "LSTM", True, task.layers, p_dist_type="categorical", q_dist_type="categorical", use_prior=True,
-            scoresF=partial(F.softmax, dim=-1), n_samples=1, mode="exact", temperature=1.0, **shared,
-        )  # fmt: skip
+            "LSTM",
+            True,
+            task.layers,
+            p_dist_type="categorical",
+            q_dist_type="categorical",
+            use_prior=True,
+            scoresF=partial(F.softmax, dim=-1),
+            n_samples=1,
+            mode="exact",
+            temperature=1.0,
+            **shared,
+        )
         model = ViNMTModel(encoder, decoder, None, use_prior=True)
     else:
         model = NMTModel(encoder, InputFeedRNNDecoder("LSTM", True, task.layers, **shared))

@@ -1,7 +1,9 @@
-"""What all servers share: the task that they are given, and the protocol by which the driver asks for turns.
+"""What all servers share: the task that they are given, and the protocol by which the driver asks
+for turns.
 
-A server is a process with one model. It reads a line of JSON for each turn, a `Turn`, and answers with one: what it did
-and the CPU seconds that it took. It imports torch alone, so that it runs beside any version of a peer.
+A server is a process with one model. It reads a line of JSON for each turn, a `Turn`, and answers
+with one: what it did and the CPU seconds that it took. It imports torch alone, so that it runs
+beside any version of a peer.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ PAD, BOS, EOS, UNK, STEP = range(5)  # ids of both vocabularies; words or charac
 LONGEST = 40  # symbols of an output where the task forces no length
 
 Rows = list[list[int]]
-Work = Callable[[int], tuple[int, int]]  # takes the number of a batch; how many examples and target symbols it had
-Notes = Callable[[int], dict[str, float]]  # takes the number of a batch; what else an answer says, untimed
+# takes the number of a batch; how many examples and target symbols it had
+Work = Callable[[int], tuple[int, int]]
+# takes the number of a batch; what else an answer says, untimed
+Notes = Callable[[int], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,19 @@ class Task:
     decoder: int
     layers: int  # of encoder and decoder
     dropout: float
-    steps: int | None  # that every decoding takes, whatever the model has learned; None: until the outputs end
+    # that every decoding takes, whatever the model has learned; None: until the outputs end
+    steps: int | None
     beam: int  # hypotheses of every decoding
     symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
-    actions: list[tuple[Rows, Rows]]  # the same, targets being a pointer's actions; none where there is no alignment
+    # the same, targets being a pointer's actions; none where there is no alignment
+    actions: list[tuple[Rows, Rows]]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Work on batches `first` to `first + count - 1`, and again from the beginning where there are no more."""
+    """Work on batches `first` to `first + count - 1`, and again from the beginning where there are
+    no more.
+    """
 
     work: str  # training or decoding
     setting: str  # how products are taken, see `use_setting`
@@ -56,19 +64,29 @@ class Turn:
 
 
 def use_setting(setting: str) -> None:
-    """`medium` lets torch round float32 products; whether it does so, and to what, depends on the processor."""
+    """`medium` lets torch round float32 products; whether it does so, and to what, depends on the
+    processor.
+    """
     if setting not in ("float32", "medium"):
         raise ValueError(f"unknown setting: {setting}")
     torch.set_float32_matmul_precision("medium" if setting == "medium" else "highest")
 
 
 def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
-    """Arguments of a server's command line, `--task` and `--model`, and the task read from its file."""
+    """Arguments of a server's command line, `--task` and `--model`, and the task read from its
+    file.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--task", type=Path, required=True, help="JSON file that the driver has written")
+    parser.add_argument(
+        "--task", type=Path, required=True, help="JSON file that the driver has written"
+    )
     parser.add_argument("--model", choices=models or None, required=True)
-    parser.add_argument("--encoder", type=int, help="LSTM units of each direction, in place of the task's")
-    parser.add_argument("--weights", type=Path, help="weights.safetensors of a trained model, for ours alone")
+    parser.add_argument(
+        "--encoder", type=int, help="LSTM units of each direction, in place of the task's"
+    )
+    parser.add_argument(
+        "--weights", type=Path, help="weights.safetensors of a trained model, for ours alone"
+    )
     args = parser.parse_args()
     content = json.loads(args.task.read_text(encoding="utf-8"))
     if args.encoder:
@@ -79,9 +97,15 @@ def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
 
 
 def serve(
-    train: Work, decode: Work | None, use: Callable[[str], None] = use_setting, notes: Notes = lambda number: {}
+    train: Work,
+    decode: Work | None,
+    use: Callable[[str], None] = use_setting,
+    notes: Notes = lambda number: {},
 ) -> None:
-    """Does turns until the driver closes the pipe. What a peer prints itself goes to standard error."""
+    """Does turns until the driver closes the pipe.
+
+    What a peer prints itself goes to standard error.
+    """
     channel, sys.stdout = sys.stdout, sys.stderr
     channel.write(json.dumps({"ready": True}) + "\n")
     channel.flush()
@@ -121,7 +145,9 @@ def padded(rows: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
 
 
 def longest_first(sources: Rows, targets: Rows) -> tuple[Rows, Rows]:
-    """The same pairs in the order of falling source length, as packed sequences of older code want them."""
+    """The same pairs in the order of falling source length, as packed sequences of older code want
+    them.
+    """
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
     return [sources[row] for row in order], [targets[row] for row in order]
 

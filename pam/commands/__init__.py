@@ -17,7 +17,9 @@ Option = tuple[str, dict[str, Any]]  # an option's name, and the rest of what ar
 
 @dataclass(frozen=True)
 class Command:
-    """One command: what it does in one line, the function that does it and returns the exit code, its options."""
+    """One command: what it does in one line, the function that does it and returns the exit code,
+    its options.
+    """
 
     help: str
     run: Callable[[argparse.Namespace], int]
@@ -32,7 +34,10 @@ class Command:
         parser.set_defaults(call=self.run)
 
 
-def command(help: str, *options: Option | list[Option]) -> Callable[[Callable[[argparse.Namespace], int]], Command]:  # noqa: A002
+def command(
+    help: str,  # noqa: A002 -- argparse's name
+    *options: Option | list[Option],
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
     """Makes a command of the function below it. Of the options in a list only one may be given."""
     return lambda run: Command(help, run, options)
 
@@ -51,7 +56,11 @@ def folder(name: str, help: str, **settings: Any) -> Option:  # noqa: A002
 
 def run_with(files: str, required: bool = True) -> Option:
     """The option that names a run, whose folder has `files`."""
-    return folder("--run", f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}", required=required)
+    return folder(
+        "--run",
+        f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}",
+        required=required,
+    )
 
 
 CONFIG = option("--config", "the run's configuration (default: that in run.yaml)", metavar="YAML")

@@ -6,13 +6,25 @@ from argparse import Namespace
 
 from pam.commands import command, folder, option, path
 
-MODELS = ["soft", "hard-mono", "prior-joint", "postr-joint", "postr-joint:6", "prox-postr-joint", "mono-postr-joint"]
-CUTS = "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much of the prior, "
+MODELS = [
+    "soft",
+    "hard-mono",
+    "prior-joint",
+    "postr-joint",
+    "postr-joint:6",
+    "prox-postr-joint",
+    "mono-postr-joint",
+]
+CUTS = (
+    "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much"
+    " of the prior, "
+)
 CUTS += "NAME:MASS:K over at most K of these"
 
 
 @command(
-    "measure training and decoding speed of models, side by side, on one core, beside that of its products",
+    "measure training and decoding speed of models, side by side, on one core, beside that of its"
+    " products",
     folder("--data", "prepared data (default: prepares the German nouns)"),
     option("--models", f"names in config/models; {CUTS}", nargs="+", default=MODELS),
     path("--configfile", "an experiment whose variants may be named, too"),
@@ -28,7 +40,10 @@ CUTS += "NAME:MASS:K over at most K of these"
     option("--precision", choices=("float32", "tf32", "bf16"), default="float32"),
     option("--threads", type=int, default=1),
     option(
-        "--beside", "instead, whether N trainings at once take less time than one after another", type=int, metavar="N"
+        "--beside",
+        "instead, whether N trainings at once take less time than one after another",
+        type=int,
+        metavar="N",
     ),
     option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
     path("--out", "JSON with the same figures", default="results/bench.json"),

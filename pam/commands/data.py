@@ -18,7 +18,10 @@ EXPERIMENT, REGISTRY = "config/config.yaml", "config/datasets.yaml"
 DATASET = (
     option("--dataset", "its name in a registry", required=True, metavar="NAME"),
     option(
-        "--registry", f"registry of data sets; may be repeated (default: {REGISTRY})", action="append", metavar="FILE"
+        "--registry",
+        f"registry of data sets; may be repeated (default: {REGISTRY})",
+        action="append",
+        metavar="FILE",
     ),
 )
 RAW = folder("--raw", "folder that fetch filled", required=True)
@@ -29,13 +32,17 @@ RAW = folder("--raw", "folder that fetch filled", required=True)
     *DATASET,
     folder("--out", "folder for the files", required=True),
     option(
-        "--mirror", "folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)", metavar="PLACE"
+        "--mirror",
+        "folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)",
+        metavar="PLACE",
     ),
 )
 def fetch(args: Namespace) -> int:
     from pam.data import download
 
-    download.fetch(args.dataset, _dataset(args), args.out, args.mirror, say=partial(print, file=sys.stderr))
+    download.fetch(
+        args.dataset, _dataset(args), args.out, args.mirror, say=partial(print, file=sys.stderr)
+    )
     return 0
 
 
@@ -45,7 +52,9 @@ def fetch(args: Namespace) -> int:
     folder("--out", "folder for the prepared data", required=True),
     RAW,
     option("--format", "keys that override the data set's `format`: {key: value}", metavar="YAML"),
-    folder("--base", "prepared data of the same kind: only the test split is made, in their symbols"),
+    folder(
+        "--base", "prepared data of the same kind: only the test split is made, in their symbols"
+    ),
     option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
 )
 def prepare(args: Namespace) -> int:
@@ -82,7 +91,13 @@ def word_alignments(args: Namespace) -> int:
         nargs="+",
         metavar="FILE",
     ),
-    option("--config", "single keys, as snakemake takes them", nargs="+", default=[], metavar="KEY=VALUE"),
+    option(
+        "--config",
+        "single keys, as snakemake takes them",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+    ),
     option("--brief", "say no more than what it takes", action="store_true"),
     path("--expected", "JSON to write: the seconds that each training is expected to take"),
 )
@@ -97,7 +112,10 @@ def check(args: Namespace) -> int:
         if not equals:
             raise UserError(f"--config {text}", hint="write KEY=VALUE, such as seeds=[1,2]")
         given[key] = parse_yaml(value, "--config")
-    files = [*(args.configfile or [str(find_file(EXPERIMENT))]), *([Given.of("--config", given)] if given else [])]
+    files = [
+        *(args.configfile or [str(find_file(EXPERIMENT))]),
+        *([Given.of("--config", given)] if given else []),
+    ]
     said: list[str] = []
     tell = said.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
     for warning in checked(files, tell, args.expected):
@@ -107,13 +125,23 @@ def check(args: Namespace) -> int:
 
 
 @command(
-    "describe files of your own: guess what they hold, show five rows, write the entry of a registry",
+    "describe files of your own: guess what they hold, show five rows, write the entry of a"
+    " registry",
     option("action", "what to do", choices=["new"]),
-    path("files", "a pair of texts, or one table (TSV, CSV); or as many of each of train, dev, test", nargs="+"),
+    path(
+        "files",
+        "a pair of texts, or one table (TSV, CSV); or as many of each of train, dev, test",
+        nargs="+",
+    ),
     option("--name", "of the data set (default: the first file's)"),
     path("--registry", "YAML to add it to (default: datasets.yaml beside the first file)"),
     option("--kind", "kind of task (default: guessed)", choices=["inflection", "translation"]),
-    option("--languages", "codes or names of source and target (default: by names)", nargs=2, metavar="NAME"),
+    option(
+        "--languages",
+        "codes or names of source and target (default: by names)",
+        nargs=2,
+        metavar="NAME",
+    ),
     option(
         "--columns",
         "names of a table's columns in their order, `-` for one that is not read",
@@ -121,9 +149,16 @@ def check(args: Namespace) -> int:
         metavar="NAME",
     ),
     option(
-        "--header", "whether a table's first line names the columns (default: guessed)", action=BooleanOptionalAction
+        "--header",
+        "whether a table's first line names the columns (default: guessed)",
+        action=BooleanOptionalAction,
     ),
-    option("--splits", "splits of the files in their order (default: by names)", nargs="+", metavar="SPLIT"),
+    option(
+        "--splits",
+        "splits of the files in their order (default: by names)",
+        nargs="+",
+        metavar="SPLIT",
+    ),
 )
 def data(args: Namespace) -> int:
     from pam.data.new import Choices, plain_name, write_entry
@@ -132,7 +167,11 @@ def data(args: Namespace) -> int:
     name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
     registry = args.registry or args.files[0].parent / "datasets.yaml"
     choices = Choices(
-        kind=args.kind, languages=args.languages, columns=args.columns, header=args.header, splits=args.splits
+        kind=args.kind,
+        languages=args.languages,
+        columns=args.columns,
+        header=args.header,
+        splits=args.splits,
     )
     entry = write_entry(name, args.files, registry, choices)
     dataset, rows, text = entry.dataset, entry.rows, entry.text
@@ -143,11 +182,19 @@ def data(args: Namespace) -> int:
     )
     table = [tuple(heads), *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n" + "".join(f"    {line}\n" for line in lines))
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    sys.stdout.write(
+        f"{dataset.task}, and these are its first rows:\n\n"
+        + "".join(f"    {line}\n" for line in lines)
+    )
     if entry.notes:
         notes = "".join(f"    {note}\n" for note in entry.notes)
-        sys.stdout.write(f"\nThis was guessed; to say otherwise, remove the entry and call again:\n\n{notes}")
+        sys.stdout.write(
+            f"\nThis was guessed; to say otherwise, remove the entry and call again:\n\n{notes}"
+        )
     sys.stdout.write(
         f"\nadded to {registry}, where you can correct it:\n\n{text}\n"
         + USE.format(name=name, registry=registry, run=how_to_run(name))
@@ -184,7 +231,9 @@ def _dataset(args: Namespace) -> Dataset:
 
 
 def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
-    """Keys given with --format, checked with those of the data set that they do not override; wrong ones: UserError."""
+    """Keys given with --format, checked with those of the data set that they do not override; wrong
+    ones: UserError.
+    """
     from pam.data.registry import load_task
     from pam.io import UserError, parse, parse_yaml
 

@@ -1,4 +1,6 @@
-"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: what trained models do, and how well."""
+"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: what trained models do, and
+how well.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ def attention(args: Namespace) -> int:
     "score predictions or alignments, with intervals, and add up the cost",
     run_with("all files that the options below would name", required=False),
     option("--split", "that was predicted or aligned", default="test"),
-    path("--predictions", "instead of a run: files of predictions, one a beam, the main beam's first", **SEVERAL),
+    path(
+        "--predictions",
+        "instead of a run: files of predictions, one a beam, the main beam's first",
+        **SEVERAL,
+    ),
     path("--decoding", "decoding.json of each file of predictions, for beam and cost", **SEVERAL),
     folder("--data", "prepared data that the rows must agree with"),
     path("--analysis", "analysis.json, for perplexity or alignments"),
@@ -99,7 +105,10 @@ def score(args: Namespace) -> int:
         save(found, out)
         return 0
     for name, value in found.metrics.items():
-        unit, interval = f" {value.unit}" if value.unit else "", f"[{value.low:.2f}, {value.high:.2f}]"
+        unit, interval = (
+            f" {value.unit}" if value.unit else "",
+            f"[{value.low:.2f}, {value.high:.2f}]",
+        )
         units = f"{len(found.units)} {found.over}"
         sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
     return 0
@@ -119,7 +128,10 @@ def control(args: Namespace) -> int:
     from pam.evaluation.scores import score_control
 
     own = args.experiment, args.task
-    save(score_control(args.name, args.data, args.split, args.out / "predictions.tsv", *own), args.out / "scores.json")
+    save(
+        score_control(args.name, args.data, args.split, args.out / "predictions.tsv", *own),
+        args.out / "scores.json",
+    )
     return 0
 
 
@@ -144,7 +156,11 @@ def significance(args: Namespace) -> int:
     option("--table", NAMES, required=True, metavar="NAME"),
     path("--experiment", "the experiment's configuration (YAML)", required=True),
     path("--scores", "scores.json of every run; for table3, gold_scores.json", **SEVERAL),
-    path("--predictions", "for examples: predictions.tsv of every run, in its folder beam<k>", **SEVERAL),
+    path(
+        "--predictions",
+        "for examples: predictions.tsv of every run, in its folder beam<k>",
+        **SEVERAL,
+    ),
     path("--significance", "what the command of that name wrote", **SEVERAL),
     path("--gold-scores", "for attentions: gold_scores.json of runs", **SEVERAL),
     path("--analyses", "for attentions: analysis.json of runs", **SEVERAL),
@@ -154,7 +170,10 @@ def significance(args: Namespace) -> int:
 def tables(args: Namespace) -> int:
     from pam.reporting import catalogue, render, runs, tables
 
-    files = {name: getattr(args, name) for name in ("scores", "predictions", "significance", "gold_scores", "analyses")}
+    files = {
+        name: getattr(args, name)
+        for name in ("scores", "predictions", "significance", "gold_scores", "analyses")
+    }
     papers = catalogue.load_papers(args.paper)
     inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
     render.write(tables.build(args.table, inputs), args.out, args.table)

@@ -1,4 +1,6 @@
-"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`, `export`: from a configuration to model and outputs."""
+"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`, `export`: from a configuration to
+model and outputs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     DATA,
     folder("--state", "the training's state (default: RUN/state)"),
     DEVICE,
-    option("--code", "what the code is; a state of other code is not gone on from; None: its fingerprint"),
+    option(
+        "--code",
+        "what the code is; a state of other code is not gone on from; None: its fingerprint",
+    ),
     option("--processes", "that share the training, on GPUs one each", type=int, default=1),
 )
 def train(args: Namespace) -> int:
@@ -35,7 +40,9 @@ def train(args: Namespace) -> int:
 
 
 @command(
-    "join trained models to an ensemble", run_with("run.yaml of an ensemble, beside the runs of its members"), CONFIG
+    "join trained models to an ensemble",
+    run_with("run.yaml of an ensemble, beside the runs of its members"),
+    CONFIG,
 )
 def ensemble(args: Namespace) -> int:
     from pam.training.run import join
@@ -59,7 +66,8 @@ def reuse(args: Namespace) -> int:
 
 
 @command(
-    "choose the length penalty out of `decoding.length_penalties`: the best in BLEU on the development split",
+    "choose the length penalty out of `decoding.length_penalties`: the best in BLEU on the"
+    " development split",
     run_with("a trained model"),
     CONFIG,
     DATA,
@@ -79,7 +87,9 @@ def length_penalty(args: Namespace) -> int:
     limit_threads()
     folder = RunFolder(args.run, args.config)
     own = folder.load().decoding
-    decoding = parse(type(own), own.model_dump() | ({} if args.beam is None else {"beam": args.beam}))
+    decoding = parse(
+        type(own), own.model_dump() | ({} if args.beam is None else {"beam": args.beam})
+    )
     model = load_model(folder.model, choose_device(args.device))
     generator = Generator(model, folder.model, decoding, penalties=decoding.length_penalties)
     choice = choose(generator, args.data or folder.data("dev"))
@@ -91,31 +101,67 @@ def length_penalty(args: Namespace) -> int:
     "decode a split, each line of a file, or each line of standard input",
     run_with("a trained model", required=False),
     CONFIG,
-    path("--model", "instead of --run: a model folder by itself, or a file that `export` wrote", "PATH"),
-    option("--pretrained", "instead of --run: a model that comes with the package; a wrong name is answered with all"),
-    option(
-        "--split", "of the prepared data; without this, --data and --input, standard input is decoded", choices=SPLITS
+    path(
+        "--model",
+        "instead of --run: a model folder by itself, or a file that `export` wrote",
+        "PATH",
     ),
-    path("--input", "sources, one a line, also compressed; with --n-best, answered in JSON, one object a line"),
-    path("--attention", "with --input: a picture (.svg or .png) of what the outputs of its first lines attended to"),
+    option(
+        "--pretrained",
+        "instead of --run: a model that comes with the package; a wrong name is answered with all",
+    ),
+    option(
+        "--split",
+        "of the prepared data; without this, --data and --input, standard input is decoded",
+        choices=SPLITS,
+    ),
+    path(
+        "--input",
+        "sources, one a line, also compressed; with --n-best, answered in JSON, one object a line",
+    ),
+    path(
+        "--attention",
+        "with --input: a picture (.svg or .png) of what the outputs of its first lines attended to",
+    ),
     option(
         "--weights",
-        "with --input and --n-best: each output's tokens, attention and, if symbols are copied, p_gen",
+        "with --input and --n-best: each output's tokens, attention and, if symbols are copied,"
+        " p_gen",
         action="store_true",
     ),
     DATA,
-    path("--out", "predictions.tsv (default: in the run's folder); of --input (default: standard output)"),
+    path(
+        "--out",
+        "predictions.tsv (default: in the run's folder); of --input (default: standard output)",
+    ),
     path("--record", "decoding.json: cost and unseen symbols"),
-    option("--batch-size", "sources decoded side by side (default: the run's own)", type=int, metavar="N"),
-    option("--each-line", "summarize each line of standard input, not all of it as one text", action="store_true"),
+    option(
+        "--batch-size",
+        "sources decoded side by side (default: the run's own)",
+        type=int,
+        metavar="N",
+    ),
+    option(
+        "--each-line",
+        "summarize each line of standard input, not all of it as one text",
+        action="store_true",
+    ),
     option("--beam", "hypotheses kept (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
     option("--temperature", "with --sample: below 1 less random", type=float),
     option("--seed", "with --sample", type=int),
-    option("--length-penalty", "log p is divided by length^this (default: the run's, or what was chosen)", type=float),
+    option(
+        "--length-penalty",
+        "log p is divided by length^this (default: the run's, or what was chosen)",
+        type=float,
+    ),
     option("--length-prior", "weight of log p(length)", type=float),
-    option("--replace-unknown", "an unknown word becomes the source word most attended", action=BooleanOptionalAction),
+    option(
+        "--replace-unknown",
+        "an unknown word becomes the source word most attended",
+        action=BooleanOptionalAction,
+    ),
     DEVICE,
 )
 def predict(args: Namespace) -> int:
@@ -129,7 +175,10 @@ def predict(args: Namespace) -> int:
     keep_heap()
     limit_threads()
     _check_search(args)
-    run_dir, typed = RunFolder(args.run, args.config) if args.run else None, args.split is None and args.data is None
+    run_dir, typed = (
+        RunFolder(args.run, args.config) if args.run else None,
+        args.split is None and args.data is None,
+    )
     if run_dir is not None:
         model_folder = run_dir.model
         model = load_model(model_folder, choose_device(args.device))
@@ -147,7 +196,9 @@ def predict(args: Namespace) -> int:
     penalty = _chosen_penalty(args, run_dir, run.decoding, beam)
     if penalty is not None:
         changed["length_penalty"] = penalty
-    decoding = parse(type(run.decoding), run.decoding.model_dump() | {"length_penalties": []} | changed)
+    decoding = parse(
+        type(run.decoding), run.decoding.model_dump() | {"length_penalties": []} | changed
+    )
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
         sampling = Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
@@ -171,7 +222,12 @@ def predict(args: Namespace) -> int:
 @command(
     "write a trained model as one file or folder, with a card, to be shared",
     run_with("a trained model"),
-    path("--out", "a file, NAME.pam, or a new folder in the layout of model hubs", "PATH", required=True),
+    path(
+        "--out",
+        "a file, NAME.pam, or a new folder in the layout of model hubs",
+        "PATH",
+        required=True,
+    ),
     option("--half", "store the weights in float16", action="store_true"),
 )
 def export(args: Namespace) -> int:
@@ -187,14 +243,18 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
     from pam.io import UserError, atomic_write
 
     if args.attention is not None and args.attention.suffix not in (".svg", ".png"):
-        raise UserError(f"--attention {args.attention}", hint="write a name that ends in .svg or .png")
+        raise UserError(
+            f"--attention {args.attention}", hint="write a name that ends in .svg or .png"
+        )
     if args.attention is not None or args.weights:
         check_symbols(generator.model)
     shown: list[Answer] = []
     with ExitStack() as stack:
         out: IO[str] = sys.stdout
         if args.out is not None:
-            out = stack.enter_context(open(stack.enter_context(atomic_write(args.out)), "w", encoding="utf-8"))
+            out = stack.enter_context(
+                open(stack.enter_context(atomic_write(args.out)), "w", encoding="utf-8")
+            )
         for answer in answers(generator, args.input):
             reading = read_again(generator, answer) if args.weights else None
             out.write(f"{answer.json(reading) if args.n_best > 1 else answer.text()}\n")
@@ -206,12 +266,18 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
 
         with style.styled():
             style.save(of_outputs(attended(generator, shown)), args.attention)
-        sys.stderr.write(f"{args.attention}: attention of {len(shown)} lines, at most the first {DRAWN}\n")
+        sys.stderr.write(
+            f"{args.attention}: attention of {len(shown)} lines, at most the first {DRAWN}\n"
+        )
     return 0
 
 
-def _chosen_penalty(args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int) -> float | None:
-    """The length penalty that was chosen on the development split, where there were several and none is given."""
+def _chosen_penalty(
+    args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int
+) -> float | None:
+    """The length penalty that was chosen on the development split, where there were several and
+    none is given.
+    """
     if not decoding.length_penalties or args.sample or args.length_penalty is not None:
         return None
     from pam.evaluation.length_penalty import chosen_penalty
@@ -223,7 +289,10 @@ def _check_search(args: Namespace) -> None:
     """Checks that the options of `predict` go together; if they do not, it raises a UserError."""
     from pam.io import UserError
 
-    typed, missing = args.split is None and args.data is None, "--data" if args.data is None else "--out"
+    typed, missing = (
+        args.split is None and args.data is None,
+        "--data" if args.data is None else "--out",
+    )
     whole, leave = (
         "use a whole number, at least",
         "name a --split, or leave them out: typed lines go to standard output",
@@ -234,15 +303,27 @@ def _check_search(args: Namespace) -> None:
     for wrong, message, hint in (
         (models_named != 1, "which model is not said", "name one: --run, --model or --pretrained"),
         (args.input is not None and not typed, "--input and prepared data", "name one of the two"),
-        (args.input is None and args.attention is not None, "--attention is for --input", "name a file of sources"),
+        (
+            args.input is None and args.attention is not None,
+            "--attention is for --input",
+            "name a file of sources",
+        ),
         (
             args.weights and (args.input is None or args.n_best == 1),
             "--weights is for JSON",
             "name a file of sources with --input, and two outputs or more with --n-best",
         ),
         (typed and args.input is None and given, "--out and --record are for prepared data", leave),
-        (args.input is not None and args.record is not None, "--record is for prepared data", "leave it out"),
-        (args.batch_size is not None and args.batch_size < 1, f"--batch-size {args.batch_size}", f"{whole} 1"),
+        (
+            args.input is not None and args.record is not None,
+            "--record is for prepared data",
+            "leave it out",
+        ),
+        (
+            args.batch_size is not None and args.batch_size < 1,
+            f"--batch-size {args.batch_size}",
+            f"{whole} 1",
+        ),
         (
             not typed and not named and None in (args.data, args.out),
             f"a split and no {missing}",
@@ -250,9 +331,17 @@ def _check_search(args: Namespace) -> None:
         ),
         (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
         (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
-        (not (unsaid or args.temperature > 0), f"--temperature {args.temperature}", "use a number above 0"),
+        (
+            not (unsaid or args.temperature > 0),
+            f"--temperature {args.temperature}",
+            "use a number above 0",
+        ),
         (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
-        (drawn and not args.sample, "--temperature and --seed are for sampling", "add --sample, or leave them out"),
+        (
+            drawn and not args.sample,
+            "--temperature and --seed are for sampling",
+            "add --sample, or leave them out",
+        ),
     ):
         if wrong:
             raise UserError(message, hint=hint)

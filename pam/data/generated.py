@@ -1,6 +1,8 @@
-"""Data sets drawn from the data that an installed Python package holds, by a generator for each package.
+"""Data sets drawn from the data that an installed Python package holds, by a generator for each
+package.
 
-Its fields are what one can choose, under `package: options:` in a registry; `draw` gives file names and their texts.
+Its fields are what one can choose, under `package: options:` in a registry; `draw` gives file names
+and their texts.
 """
 
 from __future__ import annotations
@@ -17,10 +19,21 @@ from pam.data.cldr import Cldr
 from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError, unknown
 
-TABLE = "german_nouns/nouns.csv"  # paradigms of German nouns, in the package german-nouns (Wiktionary)
-CASES = {"nominativ": "nominative", "genitiv": "genitive", "dativ": "dative", "akkusativ": "accusative"}
+TABLE = (
+    "german_nouns/nouns.csv"  # paradigms of German nouns, in the package german-nouns (Wiktionary)
+)
+CASES = {
+    "nominativ": "nominative",
+    "genitiv": "genitive",
+    "dativ": "dative",
+    "akkusativ": "accusative",
+}
 # The package's columns and our names for them, in the order of Durrett and DeNero (2013).
-CELLS = {f"{german} {n}": f"case={case},number={n}" for german, case in CASES.items() for n in ("singular", "plural")}
+CELLS = {
+    f"{german} {n}": f"case={case},number={n}"
+    for german, case in CASES.items()
+    for n in ("singular", "plural")
+}
 
 
 class GermanNouns(Strict):
@@ -33,11 +46,14 @@ class GermanNouns(Strict):
     test: int = Field(200, ge=1, description="lemmas for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.tsv`: lemma, features, form, eight rows a lemma; a UserError if too few exist.
+        """Texts of `{train,dev,test}.tsv`: lemma, features, form, eight rows a lemma; a UserError
+        if too few exist.
 
-        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all forms, as single
-        words, and whose lemma the table holds once; of variants the first counts, as the table ranks them. Nouns are
-        ranked by a hash of the seed and the lemma: neither the table's order nor a random generator matters.
+        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all
+        forms, as single words, and whose lemma the table holds once; of variants the first counts,
+        as the table ranks them. Nouns are ranked by a hash of the seed and the lemma: neither the
+        table's order nor a random generator
+            matters.
         """
         times: Counter[str] = Counter()
         paradigms = {}
@@ -45,15 +61,24 @@ class GermanNouns(Strict):
             for noun in csv.DictReader(file):
                 lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
                 times[lemma] += 1
-                common = noun["pos"] == "Substantiv" and forms[0] == lemma and len(lemma) <= self.longest
-                if common and all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms):
+                common = (
+                    noun["pos"] == "Substantiv" and forms[0] == lemma and len(lemma) <= self.longest
+                )
+                if common and all(
+                    form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms
+                ):
                     paradigms[lemma] = forms
         paradigms = {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
         sizes = {name: getattr(self, name) for name in SPLITS}
         if sum(sizes.values()) > len(paradigms):
             message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}"
             raise UserError(message, hint="ask for fewer in `package: options:`")
-        ranked = iter(sorted(paradigms, key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest()))
+        ranked = iter(
+            sorted(
+                paradigms,
+                key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest(),
+            )
+        )
         return {
             f"{name}.tsv": "".join(
                 f"{lemma}\t{features}\t{form}\n"
@@ -64,7 +89,8 @@ class GermanNouns(Strict):
         }
 
 
-GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}  # by package
+# by package
+GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}
 
 
 def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:
@@ -75,8 +101,12 @@ def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:
 
 
 def installed(name: str, version: str) -> Distribution:
-    """The installed package in whatever version, not imported; else a UserError whose hint installs `version`."""
+    """The installed package in whatever version, not imported; else a UserError whose hint installs
+    `version`.
+    """
     try:
         return distribution(name)
     except PackageNotFoundError as error:
-        raise UserError(f"the package {name} is not installed", hint=f"pip install {name}=={version}") from error
+        raise UserError(
+            f"the package {name} is not installed", hint=f"pip install {name}=={version}"
+        ) from error

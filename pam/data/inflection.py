@@ -1,4 +1,6 @@
-"""Morphological inflection: features and the characters of a lemma give the characters of an inflected form."""
+"""Morphological inflection: features and the characters of a lemma give the characters of an
+inflected form.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
-CLEARLY = 0.8  # share of a column's different cells that the other one has at most, if the other is the lemma
+# share of a column's different cells that the other one has at most, if the other is the lemma
+CLEARLY = 0.8
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -33,14 +36,22 @@ class InflectionFormat(TaskFormat):
     """How the columns of a data set's files are to be read."""
 
     # An ending is no letter of the lemma: what writes it attends to the lemma's end.
-    source_eos: bool = Field(True, description="whether sources end in an end symbol, which can be attended to")
+    source_eos: bool = Field(
+        True, description="whether sources end in an end symbol, which can be attended to"
+    )
     columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
-    separator: str = Field(",", min_length=1, description="separates two features, outside of brackets")
+    separator: str = Field(
+        ",", min_length=1, description="separates two features, outside of brackets"
+    )
     delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
     quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
     heading: bool = Field(False, description="the first line names the columns, and is no row")
-    blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out lines without text")
-    divide: Divide | None = Field(None, description="null: each split has its own file; else all rows are in one")
+    blank_lines: Literal["refuse", "drop"] = Field(
+        "refuse", description="`drop` leaves out lines without text"
+    )
+    divide: Divide | None = Field(
+        None, description="null: each split has its own file; else all rows are in one"
+    )
 
     @field_validator("columns")
     @classmethod
@@ -68,7 +79,9 @@ class Index(Stage[InflectionFormat]):
     keys = tuple(InflectionFormat.model_fields)
 
     def run(self) -> dict[str, Any]:
-        """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas in two splits."""
+        """Sizes of the vocabularies; by split its rows, and its symbols that training lacks; lemmas
+        in two splits.
+        """
         rows, dropped, warnings = self._read()
         left_out = {}
         for name in rows:
@@ -76,11 +89,15 @@ class Index(Stage[InflectionFormat]):
             rows[name] = list(drawn)
         codec = self.layout.codec()
         if self.base is not None:
-            # Symbols are those of the models that are tested, so that rows are written as theirs were.
+            # Symbols are those of the models that are tested, so that rows are written as theirs
+            # were.
             codec = InflectionCodec.load(self.base)
             separator = self.layout.separator
             for name in rows:
-                rows[name] = [row._replace(features=_joined(row.features, separator, codec)) for row in rows[name]]
+                rows[name] = [
+                    row._replace(features=_joined(row.features, separator, codec))
+                    for row in rows[name]
+                ]
 
         sources = {name: [codec.source_symbols(row[:2]) for row in rows[name]] for name in rows}
         targets = {name: [codec.target_symbols(row.form) for row in rows[name]] for name in rows}
@@ -97,7 +114,9 @@ class Index(Stage[InflectionFormat]):
         counts: dict[str, dict[str, Any]] = {}
         if self.base is not None:
             self._copy_dev(self.base)
-            counts |= {split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")}
+            counts |= {
+                split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")
+            }
         for name in rows:
             write_split(
                 self.out,
@@ -111,32 +130,43 @@ class Index(Stage[InflectionFormat]):
             counts[name] = _counts(rows[name]) | {"not_in_sample": left_out[name]}
             if self.layout.blank_lines == "drop":
                 counts[name]["blank_lines"] = dropped[name]
-            for side, symbols, vocabulary in (("source", sources[name], source), ("target", targets[name], target)):
-                unseen = Counter(symbol for row in symbols for symbol in row if symbol not in vocabulary)
+            for side, symbols, vocabulary in (
+                ("source", sources[name], source),
+                ("target", targets[name], target),
+            ):
+                unseen = Counter(
+                    symbol for row in symbols for symbol in row if symbol not in vocabulary
+                )
                 counts[name][f"unseen_{side}"] = dict(sorted(unseen.items()))
         shared = self._shared_lemmas(rows)
         for names, lemmas in shared.items():
             examples = ", ".join(lemmas["examples"])
             warnings.append(
-                f"{names} share lemmas: {lemmas['count']}, for example {examples}; scores on them are too good"
+                f"{names} share lemmas: {lemmas['count']}, for example {examples}; scores on them"
+                " are too good"
             )
         sizes = {"source_symbols": len(source), "target_symbols": len(target)}
         return {**sizes, "splits": counts, "lemmas_in_two_splits": shared, "warnings": warnings}
 
     def _read(self) -> tuple[dict[str, list[Row]], dict[str, int], list[str]]:
-        """The rows of each split, how many blank lines were left out, and warnings; no lemma is in two splits where
-        rows are divided. A UserError counts the faulty lines of all files."""
+        """The rows of each split, how many blank lines were left out, and warnings; no lemma is in
+        two splits where rows are divided. A UserError counts the faulty lines of all files.
+        """
         rows = {}
         dropped = {}
         faults = Faults()
         for name, path in self.files.items():
             if not isinstance(path, Path):
-                raise UserError(f"split {name} has several files", hint="name one file of three columns")
+                raise UserError(
+                    f"split {name} has several files", hint="name one file of three columns"
+                )
             rows[name], dropped[name] = _read_rows(path, self.layout, faults)
         faults.check()
         for name, path in self.files.items():
             if not rows[name]:
-                raise UserError("the file has no rows", file=str(path), hint="write some, or fetch it again")
+                raise UserError(
+                    "the file has no rows", file=str(path), hint="write some, or fetch it again"
+                )
         divide = self.layout.divide
         if divide is None:
             return rows, dropped, []
@@ -148,21 +178,29 @@ class Index(Stage[InflectionFormat]):
         sizes = {"test": divide.test, "dev": divide.dev}
         drawn = drawn_groups(groups, sizes, divide.seed)
         if not all(drawn.values()):
-            message = f"{len(groups)} lemmas are too few for {divide.dev} rows of dev and {divide.test} of test"
+            message = (
+                f"{len(groups)} lemmas are too few for {divide.dev} rows of dev and {divide.test}"
+                " of test"
+            )
             raise UserError(message, hint="ask for fewer in `divide`")
         warnings = []
         for split, size in sizes.items():
             if len(drawn[split]) != size:
                 warnings.append(
-                    f"{split} has {len(drawn[split])} rows and not {size}, as rows of a lemma stay together"
+                    f"{split} has {len(drawn[split])} rows and not {size}, as rows of a lemma stay"
+                    " together"
                 )
-        divided = {split: [together[number] for number in numbers] for split, numbers in drawn.items()}
+        divided = {
+            split: [together[number] for number in numbers] for split, numbers in drawn.items()
+        }
         return divided, dict.fromkeys(divided, 0) | {"train": dropped[ALL]}, warnings
 
     def _vocabularies(
         self, sources: Mapping[str, Sequence[list[str]]], targets: Mapping[str, Sequence[list[str]]]
     ) -> tuple[Vocabulary, Vocabulary]:
-        """Vocabularies of both sides: all symbols of training, or those of the data that trained the models."""
+        """Vocabularies of both sides: all symbols of training, or those of the data that trained
+        the models.
+        """
         if self.base is None:
             return Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
         base = Prepared(self.base)
@@ -180,7 +218,10 @@ class Index(Stage[InflectionFormat]):
         for name in ALIGNED:
             aligned = aligner.align([(row.lemma, row.form) for row in rows[name]])
             # In a source row the lemma comes last, after the features.
-            offsets = [len(symbols) - len(row.lemma) for symbols, row in zip(sources[name], rows[name], strict=True)]
+            offsets = [
+                len(symbols) - len(row.lemma)
+                for symbols, row in zip(sources[name], rows[name], strict=True)
+            ]
             alignments[name] = [
                 [offset + position for position in positions]
                 for offset, positions in zip(offsets, aligned, strict=True)
@@ -188,7 +229,9 @@ class Index(Stage[InflectionFormat]):
         return alignments
 
     def _copy_dev(self, base: Path) -> None:
-        """Take over the development split of other data, by which a model's length penalty and others are chosen."""
+        """Take over the development split of other data, by which a model's length penalty and
+        others are chosen.
+        """
         for name in ("dev.tsv", "dev.safetensors"):
             with atomic_write(self.out / name) as temporary:
                 shutil.copyfile(Prepared(base).file(name), temporary)
@@ -204,8 +247,12 @@ class Index(Stage[InflectionFormat]):
                 shared[f"{first} and {second}"] = {"count": len(both), "examples": both[:5]}
         return shared
 
-    def _check_known(self, split: str, features: Sequence[Sequence[str]], known: Vocabulary) -> None:
-        """Refuses a split most of whose features training lacks, as where columns are read in a wrong order."""
+    def _check_known(
+        self, split: str, features: Sequence[Sequence[str]], known: Vocabulary
+    ) -> None:
+        """Refuses a split most of whose features training lacks, as where columns are read in a
+        wrong order.
+        """
         all_of_them = list(chain.from_iterable(features))
         seen = sum(symbol in known for symbol in all_of_them)
         if len(all_of_them) < FEWEST_SYMBOLS or seen >= (1 - MOST_UNKNOWN) * len(all_of_them):
@@ -216,7 +263,10 @@ class Index(Stage[InflectionFormat]):
         hint = "check that it is of the same language and has the same features as train"
         if (columns, separator) != (self.layout.columns, self.layout.separator):
             order = f'`format: {{columns: [{", ".join(columns)}], separator: "{separator}"}}`'
-            hint = f"the columns look like {', '.join(columns)}, with `{separator}` between two features: write {order}"
+            hint = (
+                f"the columns look like {', '.join(columns)}, with `{separator}` between two"
+                f" features: write {order}"
+            )
         message = f"{split}: training has {seen} of {len(all_of_them)} features"
         raise UserError(message, file=path, hint=hint)
 
@@ -255,9 +305,14 @@ class Inflection(Task[InflectionFormat]):
     def symbols(self, layout: InflectionFormat) -> dict[str, Any]:
         return {"source_eos": layout.source_eos}
 
-    def first_rows(self, files: Files, layout: InflectionFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+    def first_rows(
+        self, files: Files, layout: InflectionFormat, count: int
+    ) -> dict[str, list[tuple[str, ...]]]:
         paths = {split: path for split, path in files.items() if isinstance(path, Path)}
-        return {split: [tuple(row) for row in islice(rows_of(path, layout), count)] for split, path in paths.items()}
+        return {
+            split: [tuple(row) for row in islice(rows_of(path, layout), count)]
+            for split, path in paths.items()
+        }
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
         """The stage's class, or the codec's."""
@@ -287,23 +342,29 @@ def _cells(line: Line, layout: InflectionFormat) -> list[str]:
     hint = f"write {', '.join(layout.columns)}, with {between} between two columns"
     if line.text.strip():
         raise line.error(f"{len(cells)} columns instead of 3", hint)
-    raise line.error("the line is blank", f"{hint}, or leave it out: `format: {{blank_lines: drop}}`")
+    raise line.error(
+        "the line is blank", f"{hint}, or leave it out: `format: {{blank_lines: drop}}`"
+    )
 
 
 def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     """The likely order of three columns, and what is between two features.
 
-    Features are what repeats most, split by the likeliest separator; of the others, the lemma is what clearly repeats
-    more, or the first, as where there are no features.
+    Features are what repeats most, split by the likeliest separator; of the others, the lemma is
+    what clearly repeats more, or the first, as where there are no features.
     """
     columns = list(zip(*rows, strict=True))
 
     def novelty(choice: tuple[int, str]) -> float:
         column, separator = choice
-        parts = [part for cell in columns[column] for part in split_features(cell, separator) or [""]]
+        parts = [
+            part for cell in columns[column] for part in split_features(cell, separator) or [""]
+        ]
         return len(set(parts)) / len(parts)
 
-    features, separator = min(((place, one) for place in range(3) for one in SEPARATORS), key=novelty)
+    features, separator = min(
+        ((place, one) for place in range(3) for one in SEPARATORS), key=novelty
+    )
     lemma, form = sorted({0, 1, 2} - {features})
     if any(columns[features]) and len(set(columns[form])) < CLEARLY * len(set(columns[lemma])):
         lemma, form = form, lemma
@@ -314,8 +375,8 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
 def rows_of(path: Path, layout: InflectionFormat) -> Iterator[Row]:
     """Rows of a file of three columns, in Unicode's composed form (NFC).
 
-    A UserError names the line of a wrong number of columns, of an empty lemma or form, of a control character, or as
-    `lines_of`.
+    A UserError names the line of a wrong number of columns, of an empty lemma or form, of a control
+    character, or as `lines_of`.
     """
     return (_row(line, cells, layout) for line, cells in read_cells(path, layout))
 
@@ -330,7 +391,9 @@ def _row(line: Line, cells: Sequence[str], layout: InflectionFormat) -> Row:
 
 
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
-    """All rows of a file, as `rows_of`; a UserError counts all faulty lines and names the first ones."""
+    """All rows of a file, as `rows_of`; a UserError counts all faulty lines and names the first
+    ones.
+    """
     faults = Faults()
     rows, _ = _read_rows(path, layout, faults)
     faults.check()
@@ -338,7 +401,9 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
 
 
 def _read_rows(path: Path, layout: InflectionFormat, faults: Faults) -> tuple[list[Row], int]:
-    """All rows of a file, and how many blank lines were left out; faulty lines are added to `faults`."""
+    """All rows of a file, and how many blank lines were left out; faulty lines are added to
+    `faults`.
+    """
     rows = []
     dropped = 0
     for line in _lines(path, layout):
@@ -352,10 +417,11 @@ def _read_rows(path: Path, layout: InflectionFormat, faults: Faults) -> tuple[li
     return rows, dropped
 
 
-# Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos (1998, section 2): a pair
-# of strings is made by independent operations, each of which writes a pair (a, b) of symbols, a source symbol alone
-# (deletion) or a target symbol alone (insertion). EM learns one probability per operation; the alignment is that of the
-# most likely sequence of operations.
+# Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos
+# (1998, section 2): a pair of strings is made by independent operations, each of which writes a
+# pair (a, b) of symbols, a source symbol alone (deletion) or a target symbol alone (insertion). EM
+# learns one probability per operation; the alignment is that of the most likely sequence of
+# operations.
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -382,11 +448,15 @@ class CharacterAligner:
 
     source: dict[str, int]  # codes of the symbols that training contained
     target: dict[str, int]
-    log_probs: Floats  # (source codes, target codes) of operations: insertions in row, deletions in column EPSILON
+    # (source codes, target codes) of operations: insertions in row, deletions in column EPSILON
+    log_probs: Floats
 
     @classmethod
     def fit(cls, pairs: Sequence[Pair], iterations: int = 8) -> CharacterAligner:
-        """Learns from `pairs` of non-empty strings. The start is uniform: the result depends on nothing but them."""
+        """Learns from `pairs` of non-empty strings.
+
+        The start is uniform: the result depends on nothing but them.
+        """
         source, target = (
             {char: code for code, char in enumerate(sorted(set().union(*strings)), OTHER + 1)}
             for strings in zip(*pairs, strict=True)
@@ -402,10 +472,14 @@ class CharacterAligner:
         return aligner
 
     def align(self, pairs: Sequence[Pair]) -> list[list[int]]:
-        """For each pair, the source position of every target symbol, never decreasing; insertions repeat it, from 0."""
+        """For each pair, the source position of every target symbol, never decreasing; insertions
+        repeat it, from 0.
+        """
         positions: dict[Pair, list[int]] = {}
         for group in self._groups(pairs):
-            positions.update(zip(group.pairs, _best_positions(self.log_probs, group).tolist(), strict=True))
+            positions.update(
+                zip(group.pairs, _best_positions(self.log_probs, group).tolist(), strict=True)
+            )
         return [positions[pair] for pair in pairs]
 
     def _groups(self, pairs: Sequence[Pair]) -> list[Group]:
@@ -419,7 +493,11 @@ class CharacterAligner:
             for members in (same[at : at + LARGEST] for at in range(0, len(same), LARGEST)):
                 source = np.array([[self.source.get(c, OTHER) for c in a] for a, _ in members])
                 target = np.array([[self.target.get(c, OTHER) for c in b] for _, b in members])
-                groups.append(Group(members, source, target, np.array([float(counts[pair]) for pair in members])))
+                groups.append(
+                    Group(
+                        members, source, target, np.array([float(counts[pair]) for pair in members])
+                    )
+                )
         return groups
 
 
@@ -433,7 +511,11 @@ def _log_probs(counts: Floats) -> Floats:
 def _operations(log_probs: Floats, group: Group) -> tuple[Floats, Floats, Floats]:
     """Log probabilities of substitution (n, m, N), deletion (n, N) and insertion (m, N)."""
     source, target = group.source.T, group.target.T
-    return (log_probs[source[:, None], target[None]], log_probs[source, EPSILON], log_probs[EPSILON, target])
+    return (
+        log_probs[source[:, None], target[None]],
+        log_probs[source, EPSILON],
+        log_probs[EPSILON, target],
+    )
 
 
 def _expected_counts(log_probs: Floats, group: Group) -> Floats:
@@ -464,14 +546,18 @@ def _forward(substitution: Floats, deletion: Floats, insertion: Floats) -> Float
     forward[0, 1:] = np.cumsum(insertion, axis=0)
     for i in range(1, n + 1):
         # Without the insertion, which needs the cell to the left in the same row.
-        above = np.logaddexp(forward[i - 1, :-1] + substitution[i - 1], forward[i - 1, 1:] + deletion[i - 1])
+        above = np.logaddexp(
+            forward[i - 1, :-1] + substitution[i - 1], forward[i - 1, 1:] + deletion[i - 1]
+        )
         for j in range(1, m + 1):
             np.logaddexp(above[j - 1], forward[i, j - 1] + insertion[j - 1], out=forward[i, j])
     return forward
 
 
 def _best_positions(log_probs: Floats, group: Group) -> Ints:
-    """Source positions (N, m) on the most likely path (Viterbi); of equals substitution wins, then deletion."""
+    """Source positions (N, m) on the most likely path (Viterbi); of equals substitution wins, then
+    deletion.
+    """
     substitution, deletion, insertion = _operations(log_probs, group)
     n, m, pairs = substitution.shape
     best = np.zeros((n + 1, m + 1, pairs))
@@ -481,7 +567,9 @@ def _best_positions(log_probs: Floats, group: Group) -> Ints:
     for i in range(1, n + 1):
         for j in range(1, m + 1):
             substituted = best[i - 1, j - 1] + substitution[i - 1, j - 1]
-            ways = np.stack((substituted, best[i - 1, j] + deletion[i - 1], best[i, j - 1] + insertion[j - 1]))
+            ways = np.stack(
+                (substituted, best[i - 1, j] + deletion[i - 1], best[i, j - 1] + insertion[j - 1])
+            )
             choice[i, j] = ways.argmax(axis=0)
             best[i, j] = ways.max(axis=0)
     # The operations are read back from the end: 0 substitutes, 1 deletes, 2 inserts.

@@ -1,7 +1,9 @@
-"""What a language needs: the one place that knows codes, scripts, sentence ends and which tools are right for which.
+"""What a language needs: the one place that knows codes, scripts, sentence ends and which tools are
+right for which.
 
-A code is ISO 639-1 (`zh`) or 639-3 (`zho`, `cmn`), and may have a script (ISO 15924) and a region: `zh-Hant`, `pt-BR`,
-`zho_Hans`. A name that is no code, as the sides of a pair may have, stands for a language with spaces between words.
+A code is ISO 639-1 (`zh`) or 639-3 (`zho`, `cmn`), and may have a script (ISO 15924) and a region:
+`zh-Hant`, `pt-BR`, `zho_Hans`. A name that is no code, as the sides of a pair may have, stands for
+a language with spaces between words.
 """
 
 from __future__ import annotations
@@ -15,10 +17,25 @@ from itertools import chain, groupby
 
 LANGUAGE = r"^[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_]([A-Za-z]{2}|[0-9]{3}))?$"
 
-# Scripts without spaces between words (Unicode Standard Annex 14, classes ID, SA, AK and AS; Tibetan marks syllables).
+# Scripts without spaces between words (Unicode Standard Annex 14, classes ID, SA, AK and AS;
+# Tibetan marks syllables).
 UNSPACED = frozenset(
     {
-        *("Bali", "Hani", "Hans", "Hant", "Hira", "Java", "Jpan", "Kana", "Khmr", "Lana", "Laoo", "Mymr", "Tale"),
+        *(
+            "Bali",
+            "Hani",
+            "Hans",
+            "Hant",
+            "Hira",
+            "Java",
+            "Jpan",
+            "Kana",
+            "Khmr",
+            "Lana",
+            "Laoo",
+            "Mymr",
+            "Tale",
+        ),
         *("Talu", "Tavt", "Thai", "Tibt"),
     }
 )
@@ -27,14 +44,15 @@ HAN = frozenset({"Hani", "Hans", "Hant"})
 WITHOUT_SENTENCE_MARKS = frozenset({"Lana", "Laoo", "Tale", "Talu", "Tavt", "Thai"})
 
 FULL_STOPS = ".．｡。․﹒︒"
-# Unicode's property Sentence_Terminal in the basic plane, but for `၊`, which divides a sentence, and with the marks of
-# Tibetan, which end phrases and sentences alike.
+# Unicode's property Sentence_Terminal in the basic plane, but for `၊`, which divides a sentence,
+# and with the marks of Tibetan, which end phrases and sentences alike.
 ENDS = frozenset(
     f"{FULL_STOPS}!?‼‽⁇⁈⁉！？﹖﹗︕︖։؝؞؟۔܀܁܂߹࠷࠹࠽࠾।॥།༎။።፧፨᙮᜵᜶។៕᠃᠉᥄᥅᪨᪩᪪᪫\u1b4e\u1b4f᭚᭛᭞᭟᭽᭾\u1b7f᰻᰼᱾᱿⳹⳺⳻⸮⸼⹓⹔꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꫰꫱꯫"
 )
 COMMAS = "،؛՝፣፤、，；：၊"  # marks other than ASCII's that follow a word without a space
 MORE_ENDS = {"el": frozenset(";")}  # as Unicode composes the question mark of Greek
-CLOSING = frozenset({"''", "'", "-rrb-"})  # words that may follow an end and still belong to the sentence
+# words that may follow an end and still belong to the sentence
+CLOSING = frozenset({"''", "'", "-rrb-"})
 # Quotation marks that close in some languages and open in others, with those that open then.
 OPENED_BY = {'"': '"', "“": "„", "«": "»", "‘": "‚", "‹": "›"}
 # Languages that write »so« and not «so».
@@ -76,7 +94,9 @@ class Language:
 
     @property
     def bleu_tokenizers(self) -> tuple[str, ...]:
-        """Tokenizers of sacreBLEU, the best one first; the next are for where its package is not installed."""
+        """Tokenizers of sacreBLEU, the best one first; the next are for where its package is not
+        installed.
+        """
         if self.tag in ("ja", "ko"):
             return (f"{self.tag}-mecab", "char")
         if self.script in HAN:
@@ -90,7 +110,9 @@ class Language:
 
     @property
     def has_meteor(self) -> bool:
-        """Whether METEOR is defined: its weights, stems, synonyms and paraphrases that are at hand are of English."""
+        """Whether METEOR is defined: its weights, stems, synonyms and paraphrases that are at hand
+        are of English.
+        """
         return self.tag == "en"
 
     def lower(self, text: str) -> str:
@@ -103,7 +125,9 @@ class Language:
 @cache
 def language(code: str) -> Language:
     """The language of a code; of a name that is no code, one of which nothing is known."""
-    match = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?", code)
+    match = re.fullmatch(
+        r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|[0-9]{3}))?", code
+    )
     if match is None:
         return Language(code)
     from babel import Locale
@@ -123,8 +147,8 @@ def language(code: str) -> Language:
     return Language(code, tag, script)
 
 
-# Letters, without marks, above which the mean word of a language without spaces is no word: Chinese words have 1.7,
-# those of Thai or Burmese 3 to 4.
+# Letters, without marks, above which the mean word of a language without spaces is no word: Chinese
+# words have 1.7, those of Thai or Burmese 3 to 4.
 LONG_WORD, LONG_WORD_OF_SYLLABLES = 3, 5
 
 
@@ -132,14 +156,19 @@ def are_phrases(words: Sequence[str], known: Language) -> bool:
     """Whether the words of a language without spaces are whole phrases."""
     if known.is_spaced:
         return False
-    lengths = [sum(unicodedata.category(character)[0] == "L" for character in word) for word in words]
+    lengths = [
+        sum(unicodedata.category(character)[0] == "L" for character in word) for word in words
+    ]
     lengths = [length for length in lengths if length]
     longest = LONG_WORD if known.script in HAN or known.tag == "ja" else LONG_WORD_OF_SYLLABLES
     return bool(lengths) and sum(lengths) > longest * len(lengths)
 
 
-def segmentation_hint(words: Sequence[str], known: Language, tokenizer: str, *, subwords: bool = True) -> str:
-    """What to write where the words of a language without spaces are whole phrases; empty where they are words.
+def segmentation_hint(
+    words: Sequence[str], known: Language, tokenizer: str, *, subwords: bool = True
+) -> str:
+    """What to write where the words of a language without spaces are whole phrases; empty where
+    they are words.
 
     `subwords` says whether the format has them as a choice.
     """
@@ -150,8 +179,8 @@ def segmentation_hint(words: Sequence[str], known: Language, tokenizer: str, *, 
     if subwords:
         choice += ", or `subwords: {merges: 8000}`"
     return (
-        f"{known.name} has no spaces between words, and the tokenizer {tokenizer} finds none inside of a phrase: "
-        f"{choice}, or give text that is split into words"
+        f"{known.name} has no spaces between words, and the tokenizer {tokenizer} finds none inside"
+        f" of a phrase: {choice}, or give text that is split into words"
     )
 
 
@@ -162,7 +191,9 @@ def segmentation_hint(words: Sequence[str], known: Language, tokenizer: str, *, 
 def combining_marks() -> str:
     """All characters that combine with the one before them, and the joiners."""
     planes = chain(range(0x20000), range(0xE0100, 0xE01F0))
-    return JOINERS + "".join(character for character in map(chr, planes) if unicodedata.category(character)[0] == "M")
+    return JOINERS + "".join(
+        character for character in map(chr, planes) if unicodedata.category(character)[0] == "M"
+    )
 
 
 def composed(text: str) -> str:
@@ -171,7 +202,9 @@ def composed(text: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters, digits and the marks that combine with them; all other characters separate words."""
+    """Runs of letters, digits and the marks that combine with them; all other characters separate
+    words.
+    """
     return ["".join(run) for is_word, run in groupby(text, key=_is_of_word) if is_word]
 
 
@@ -186,10 +219,11 @@ def has_word(text: str) -> bool:
 
 
 def compared_words(text: str, known: Language, *, segmented: bool) -> list[str]:
-    """Words that scores of summaries compare, in small letters: those of the text, without punctuation.
+    """Words that scores of summaries compare, in small letters: those of the text, without
+    punctuation.
 
-    If the language has no spaces between words and the text is not `segmented` into them, characters with their
-    combining marks are compared.
+    If the language has no spaces between words and the text is not `segmented` into them,
+    characters with their combining marks are compared.
     """
     words = words_of(known.lower(composed(text)))
     if known.is_spaced or segmented:
@@ -198,8 +232,9 @@ def compared_words(text: str, known: Language, *, segmented: bool) -> list[str]:
 
 
 def _characters(word: str) -> list[str]:
-    """Characters, each with the marks that combine with it. Numbers, and names in scripts that have capitals, stay
-    whole."""
+    """Characters, each with the marks that combine with it. Numbers, and names in scripts that have
+    capitals, stay whole.
+    """
     pieces: list[str] = []
     in_run = False
     for character in word:
@@ -217,8 +252,8 @@ def _characters(word: str) -> list[str]:
 def sentences_of(words: Sequence[str], known: Language) -> Iterator[list[str]]:
     """Words sentence by sentence: one ends at a mark and what closes after it, or at the last word.
 
-    A mark may be a word, or end one, or, where words have no spaces between them, be inside of one; but a full stop is
-    a word, as a word that ends in one is an abbreviation.
+    A mark may be a word, or end one, or, where words have no spaces between them, be inside of one;
+    but a full stop is a word, as a word that ends in one is an abbreviation.
     """
     if not known.is_spaced:
         words = [piece for word in words for piece in _cut_at_ends(word, known)]
@@ -251,23 +286,37 @@ def _ends(word: str, known: Language) -> bool:
 
 
 def _closes(word: str, sentence: Sequence[str], known: Language) -> bool:
-    """Whether a word after the end of a sentence belongs to it, as brackets and quotation marks that close do."""
+    """Whether a word after the end of a sentence belongs to it, as brackets and quotation marks
+    that close do.
+    """
     text = "".join(sentence)
     if word in OPENED_BY:
         opening = OPENED_BY[word]
-        return text.count(opening) % 2 == 1 if opening == word else text.count(opening) > text.count(word)
+        return (
+            text.count(opening) % 2 == 1
+            if opening == word
+            else text.count(opening) > text.count(word)
+        )
     if word == "»" and known.tag in INWARD_QUOTES:
         return text.count("«") > text.count("»")
-    return word in CLOSING or all(unicodedata.category(character) in ("Pe", "Pf") for character in word)
+    return word in CLOSING or all(
+        unicodedata.category(character) in ("Pe", "Pf") for character in word
+    )
 
 
 def _may_close(character: str) -> bool:
     """Whether a character can belong to the end of a sentence, after the mark that ends it."""
-    return character in OPENED_BY or character == "'" or unicodedata.category(character) in ("Pe", "Pf")
+    return (
+        character in OPENED_BY
+        or character == "'"
+        or unicodedata.category(character) in ("Pe", "Pf")
+    )
 
 
 def _cut_at_ends(word: str, known: Language) -> list[str]:
-    """Cut a word that holds marks which end sentences into pieces, each with its mark and what closes after it."""
+    """Cut a word that holds marks which end sentences into pieces, each with its mark and what
+    closes after it.
+    """
     pieces = [""]
     ended = False
     for character in word:

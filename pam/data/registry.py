@@ -1,6 +1,7 @@
 """The registry: what each data set consists of, where its files come from, how they are read.
 
-It is a YAML file of names with the keys of `Dataset`: `config/datasets.yaml`, and a user's own, read with it.
+It is a YAML file of names with the keys of `Dataset`: `config/datasets.yaml`, and a user's own,
+read with it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,26 @@ from pam.data.prepare import Task, class_names
 from pam.data.summarization import Summarization
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
-from pam.io import PathText, Section, Strict, UserError, find_file, parse, placed, read_yaml, unknown
+from pam.io import (
+    PathText,
+    Section,
+    Strict,
+    UserError,
+    find_file,
+    parse,
+    placed,
+    read_yaml,
+    unknown,
+)
 
 # Kind of task, as `task:` names it, to its class.
 TASKS: dict[str, type[Task[Any]]] = {
-    "inflection": Inflection, "translation": Translation, "summarization": Summarization, "captioning": Captioning,
+    "inflection": Inflection,
+    "translation": Translation,
+    "summarization": Summarization,
+    "captioning": Captioning,
     "alignment": WordAlignments,
-}  # fmt: skip
+}
 
 
 class File(Strict):
@@ -37,10 +51,17 @@ class File(Strict):
 
     urls: list[str] = Field([], description="addresses, the preferred one first")
     path: PathText | None = Field(
-        None, description="a local file, or a folder that is packed as tar, relative to the registry's folder"
+        None,
+        description=(
+            "a local file, or a folder that is packed as tar, relative to the registry's folder"
+        ),
     )
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content")
-    md5: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content"
+    )
+    md5: str | None = Field(
+        None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
+    )
     hash_from: str | None = Field(None, description="how the hash is known")
     bytes: int | None = Field(None, ge=1, description="size")
 
@@ -59,7 +80,9 @@ class Dataset(Strict):
     task: str = Field(description="kind of task, one of TASKS")
     title: str = Field("", description="what it is, in a line")
     licence: str = Field("", description="licence of the data, or what is known of it")
-    redistributable: bool = Field(True, description="whether its licence lets text of it be passed on with results")
+    redistributable: bool = Field(
+        True, description="whether its licence lets text of it be passed on with results"
+    )
     citation: str = Field("", description="publication to cite")
     mirror_name: PathText | None = Field(
         None, description="folder on a mirror that is tried before the data set's own name"
@@ -68,7 +91,8 @@ class Dataset(Strict):
     obtain: str = Field("", description="how to get files that no address gives")
     files: dict[str, File] = Field(description="file name to its source")
     splits: dict[str, str | dict[str, str]] = Field(
-        {name: f"{name}.tsv" for name in SPLITS}, description="split to one of `files`, or to one for each language"
+        {name: f"{name}.tsv" for name in SPLITS},
+        description="split to one of `files`, or to one for each language",
     )
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
@@ -82,7 +106,9 @@ class Dataset(Strict):
         return self.kind.Format.model_validate(self.format)
 
     def with_format(self, overrides: Mapping[str, Any]) -> Dataset:
-        """The same data set, read in another way: each of these keys of `format` takes the place of its own."""
+        """The same data set, read in another way: each of these keys of `format` takes the place of
+        its own.
+        """
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
     def generator_names(self) -> list[str]:
@@ -102,7 +128,9 @@ def load_task(kind: str) -> Task[Any]:
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
-    """All data sets of the registries `paths`, by name; a UserError names the line of what is wrong or there twice."""
+    """All data sets of the registries `paths`, by name; a UserError names the line of what is wrong
+    or there twice.
+    """
     datasets: dict[str, Dataset] = {}
     for path in map(find_file, paths):
         content = read_yaml(path)
@@ -112,13 +140,17 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
         for name, value in content.items():
             entry = _Entry(path, str(name))
             if name in datasets:
-                raise entry.error(f"data set `{name}` is in another registry already", [], "rename it")
+                raise entry.error(
+                    f"data set `{name}` is in another registry already", [], "rename it"
+                )
             datasets[entry.name] = entry.read(value)
     return datasets
 
 
 def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
-    """The data set `name`; a UserError as `load_registries`, or naming the closest if no registry has it."""
+    """The data set `name`; a UserError as `load_registries`, or naming the closest if no registry
+    has it.
+    """
     datasets = load_registries(paths)
     if name not in datasets:
         raise unknown("data set", name, sorted(datasets))
@@ -134,7 +166,11 @@ class _Entry:
 
     def read(self, value: Any) -> Dataset:
         if not re.fullmatch(NAME, self.name):
-            raise self.error(f"`{self.name}` cannot be a data set's name", [], "use letters, digits, `.`, `_` and `-`")
+            raise self.error(
+                f"`{self.name}` cannot be a data set's name",
+                [],
+                "use letters, digits, `.`, `_` and `-`",
+            )
         files = value.get("files") if isinstance(value, dict) else None
         if isinstance(files, dict):
             parsed = {key: self._file(str(key), own) for key, own in files.items()}
@@ -148,7 +184,9 @@ class _Entry:
         for key, file in dataset.files.items():
             known = bool(file.urls) or file.path is not None
             if dataset.package is not None and known:
-                raise self.error(f"`{key}` has a source beside the package", ["files", key], "keep one of them")
+                raise self.error(
+                    f"`{key}` has a source beside the package", ["files", key], "keep one of them"
+                )
             if dataset.package is None and not known and not dataset.obtain:
                 hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
                 raise self.error(f"`{key}` has no source", ["files", key], hint)
@@ -167,7 +205,9 @@ class _Entry:
             for key in [own] if isinstance(own, str) else own.values():
                 if key not in dataset.files:
                     message = f"split {split} is `{key}`, which is not one of the files"
-                    raise self.error(message, ["splits", split], f"files: {', '.join(dataset.files)}")
+                    raise self.error(
+                        message, ["splits", split], f"files: {', '.join(dataset.files)}"
+                    )
         return dataset
 
     def _file(self, key: str, value: Any) -> File:
@@ -184,7 +224,11 @@ class _Entry:
             except ValueError:
                 scheme, host = "", None
             # No one on the way can replace the file.
-            safe = scheme == "https" or file.sha256 is not None or host in ("localhost", "127.0.0.1", "::1")
+            safe = (
+                scheme == "https"
+                or file.sha256 is not None
+                or host in ("localhost", "127.0.0.1", "::1")
+            )
             if scheme not in ("http", "https") or not host or not safe:
                 hint = "use https; plain http needs a known sha256"
                 raise self.error(f"`{url}` is not an https address", [*place, "urls"], hint)
@@ -196,7 +240,9 @@ class _Entry:
             message = f"`{file.path}` is in the home of a user who is not known here"
             raise self.error(message, [*place, "path"], "write the whole path") from error
         if not path.isprintable() or set("{}") & set(path):
-            message = f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print"
+            message = (
+                f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print"
+            )
             raise self.error(message, [*place, "path"], "rename the file or the folder")
         return file.model_copy(update={"path": path})
 

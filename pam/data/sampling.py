@@ -1,4 +1,6 @@
-"""Rows drawn at random, the same wherever they are drawn: samples of a split, and division into splits."""
+"""Rows drawn at random, the same wherever they are drawn: samples of a split, and division into
+splits.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Sample(Strict):
         if wanted is None:
             return rows, 0
         numbered = zip(rows, numbers, strict=False)  # rows end, numbers do not
-        drawn = heapq.nsmallest(wanted, numbered, key=lambda one: rank(self.seed, f"{split} {one[1]}"))
+        drawn = heapq.nsmallest(
+            wanted, numbered, key=lambda one: rank(self.seed, f"{split} {one[1]}")
+        )
         return [row for row, _ in sorted(drawn, key=lambda one: one[1])], next(numbers) - len(drawn)
 
 
@@ -58,13 +62,15 @@ class Divide(Strict):
 def divided(
     pairs: list[Pair], languages: Languages, divide: Divide, names: Sequence[str] | None = None
 ) -> dict[str, list[Pair]]:
-    """Splits that have no sentence in common, on either side; the same in both directions; a UserError if too few.
+    """Splits that have no sentence in common, on either side; the same in both directions; a
+    UserError if too few.
 
-    Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are linked through
-    others; where `names` are given, those of the same name do, and no others. Groups are ranked by a hash of the seed
-    and of their name or of their first sentence in order of code points, so that the draw depends on nothing else; test
-    takes the first that fit, then dev. A size that whole groups do not make becomes the nearest one that is found.
-    Within a split, pairs keep their order.
+    Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are
+    linked through others; where `names` are given, those of the same name do, and no others. Groups
+    are ranked by a hash of the seed and of their name or of their first sentence in order of code
+    points, so that the draw depends on nothing else; test takes the first that fit, then dev. A
+    size that whole groups do not make becomes the nearest one that is found. Within a split, pairs
+    keep their order.
     """
     groups = _groups(pairs, languages) if names is None else _named(names)
     sizes = {"test": divide.test, "dev": divide.dev}
@@ -72,26 +78,38 @@ def divided(
     for split, size in sizes.items():
         _approach(drawn, split, size, groups)
     if not all(drawn.values()):
-        message = f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
+        message = (
+            f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
+        )
         raise UserError(message, hint="ask for fewer in `divide`")
     return {name: [pairs[number] for number in drawn[name]] for name in SPLITS}
 
 
-def _approach(drawn: dict[str, list[int]], split: str, size: int, groups: Mapping[str, list[int]]) -> None:
-    """Move a group from train to a split that is short of its size, if that brings it nearer: the one that does so
-    most, the first of several."""
+def _approach(
+    drawn: dict[str, list[int]], split: str, size: int, groups: Mapping[str, list[int]]
+) -> None:
+    """Move a group from train to a split that is short of its size, if that brings it nearer: the
+    one that does so most, the first of several.
+    """
     short = size - len(drawn[split])
     training = set(drawn["train"])
-    left = [group for _, group in sorted(groups.items()) if group[0] in training and len(group) < len(training)]
+    left = [
+        group
+        for _, group in sorted(groups.items())
+        if group[0] in training and len(group) < len(training)
+    ]
     nearest = min(left, key=lambda group: abs(len(group) - short), default=[])
     if abs(len(nearest) - short) < short:
         drawn[split] = sorted(drawn[split] + nearest)
         drawn["train"] = sorted(training.difference(nearest))
 
 
-def drawn_groups(groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
-    """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit go to a split of
-    `sizes`, the rest to train."""
+def drawn_groups(
+    groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int
+) -> dict[str, list[int]]:
+    """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit
+    go to a split of `sizes`, the rest to train.
+    """
     drawn: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
     for name in sorted(groups, key=lambda first: rank(seed, first)):
         group = groups[name]

@@ -1,7 +1,8 @@
 """Summarization: a text gives its summary, or its title. Rows and symbols are those of translation.
 
-A prepared row holds both texts whole, as words. Of a long one a model reads only the first symbols, which the format's
-`truncate` says. References are stored sentence by sentence, as ROUGE-L needs them.
+A prepared row holds both texts whole, as words. Of a long one a model reads only the first symbols,
+which the format's `truncate` says. References are stored sentence by sentence, as ROUGE-L needs
+them.
 """
 
 from __future__ import annotations
@@ -34,29 +35,43 @@ from pam.data.translation import (
 )
 from pam.io import Strict
 
-SENTENCE_TAGS = re.compile(r"</?[st]>")  # around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
+# around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
+SENTENCE_TAGS = re.compile(r"</?[st]>")
 
 
 class Truncate(Strict):
     """How many symbols of a longer text are read."""
 
     source: int | None = Field(None, ge=1, description="of a source; null: all")
-    target: int | None = Field(None, ge=1, description="of a target, its end symbol included; null: all")
+    target: int | None = Field(
+        None, ge=1, description="of a target, its end symbol included; null: all"
+    )
 
 
 class SummarizationFormat(PairsFormat):
     """Keys that a data set of texts and summaries may have under `format`."""
 
-    source: str = Field("article", min_length=1, description="what holds the text: a key of JSON lines or of the split")
+    source: str = Field(
+        "article",
+        min_length=1,
+        description="what holds the text: a key of JSON lines or of the split",
+    )
     target: str = Field("summary", min_length=1, description="what holds the summary, likewise")
     language: str = Field("en", pattern=LANGUAGE, description="code of the language of both")
     tokenize: str = Field("moses", description="tokenizer (pam.data.tokenizers)")
-    vocabulary: VocabularyFormat = Field(VocabularyFormat(joint=True), description="which symbols have ids")
+    vocabulary: VocabularyFormat = Field(
+        VocabularyFormat(joint=True), description="which symbols have ids"
+    )
     sentences: Literal["stops", "tags"] = Field(
-        "stops", description="where sentences of a reference end: at the language's marks, or at tags `<s>` or `<t>`"
+        "stops",
+        description=(
+            "where sentences of a reference end: at the language's marks, or at tags `<s>` or `<t>`"
+        ),
     )
     truncate: Truncate = Field(Truncate(), description="how many symbols of a longer text are read")
-    lead: int = Field(3, ge=1, description="sentences of the extracts that models are compared with")
+    lead: int = Field(
+        3, ge=1, description="sentences of the extracts that models are compared with"
+    )
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -68,7 +83,9 @@ class SummarizationFormat(PairsFormat):
 
     def codec(self, *merges: list[str]) -> SummarizationCodec:
         """The codec, with merges of source and target if they are given."""
-        return SummarizationCodec(SummarizationSettings(**self.sides(merges), longest=self.truncate.source))
+        return SummarizationCodec(
+            SummarizationSettings(**self.sides(merges), longest=self.truncate.source)
+        )
 
 
 class ExtractSummaries(Extract):
@@ -79,9 +96,11 @@ class ExtractSummaries(Extract):
 
 
 class TokenizeSummaries(Stage[SummarizationFormat]):
-    """Texts to words: `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
+    """Texts to words: `tokenize/{train,dev,test}.{source,target}`, and references in
+    `{dev,test}.target.txt`.
 
-    The target is the first of a text's references; a line of these is a JSON list of them, each a list of sentences.
+    The target is the first of a text's references; a line of these is a JSON list of them, each a
+    list of sentences.
     """
 
     keys = ("language", "tokenize", "tokenized", "lowercase", "train_pairs", "sentences")
@@ -114,9 +133,13 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
         """Sentences of a summary, none empty, in words with one space between two."""
         side, tokenized = self._codec.target, self.layout.tokenized
         if self.layout.sentences == "tags":
-            found: Iterator[list[str]] = (side.words(one, tokenized=tokenized) for one in SENTENCE_TAGS.split(text))
+            found: Iterator[list[str]] = (
+                side.words(one, tokenized=tokenized) for one in SENTENCE_TAGS.split(text)
+            )
         else:
-            found = sentences_of(side.words(text, tokenized=tokenized), language(self.layout.language))
+            found = sentences_of(
+                side.words(text, tokenized=tokenized), language(self.layout.language)
+            )
         return (" ".join(words) for words in found if words)
 
 
@@ -133,15 +156,23 @@ class IndexSummaries(Index):
     keys = (*Index.keys, "lead")
 
     def run(self) -> dict[str, Any]:
-        """As of pairs, with how many texts of each side are longer than what is read of them, and warnings of it."""
+        """As of pairs, with how many texts of each side are longer than what is read of them, and
+        warnings of it.
+        """
         counts = super().run()
         for split, side in product(self.splits, SIDES):
             limit = self.layout.limits[SIDES.index(side)]
             longest = limit and limit - (side == "target")  # which has an end symbol too
-            own = 0 if longest is None else sum(len(row) > longest for row in self.symbols(split, side))
+            own = (
+                0
+                if longest is None
+                else sum(len(row) > longest for row in self.symbols(split, side))
+            )
             counts["splits"][split][side]["cut"] = own
             if own:
-                counts["warnings"].append(f"{own} {side}s of {split} are longer than {limit} symbols, and cut there")
+                counts["warnings"].append(
+                    f"{own} {side}s of {split} are longer than {limit} symbols, and cut there"
+                )
         return counts
 
 
@@ -151,9 +182,11 @@ class Summarization(Task[SummarizationFormat]):
     Format = SummarizationFormat
     tests_alone = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": ExtractSummaries, "tokenize": TokenizeSummaries,
-        "segment": SegmentSummaries, "index": IndexSummaries,
-    }  # fmt: skip
+        "extract": ExtractSummaries,
+        "tokenize": TokenizeSummaries,
+        "segment": SegmentSummaries,
+        "index": IndexSummaries,
+    }
 
     def symbols(self, layout: SummarizationFormat) -> dict[str, Any]:
         return pair_symbols(layout) | {"truncate": layout.truncate}

@@ -1,7 +1,7 @@
 """Text files as lines that know their places.
 
-What a file holds is decided by its content, never by its name: whether it is compressed, how it is encoded, how its
-lines end, and whether it is markup.
+What a file holds is decided by its content, never by its name: whether it is compressed, how it is
+encoded, how its lines end, and whether it is markup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ else:
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MARK = "\ufeff"  # a byte order mark, as a character
 
-# The first bytes of compressed files, none of which begins a text, how their names end, and what opens them.
+# The first bytes of compressed files, none of which begins a text, how their names end, and what
+# opens them.
 COMPRESSED: tuple[tuple[re.Pattern[bytes], str, Callable[[Any], Any]], ...] = (
     (re.compile(rb"\x1f\x8b"), ".gz", gzip.open),
     (re.compile(rb"\xfd7zXZ\x00"), ".xz", lzma.open),
@@ -43,9 +44,12 @@ DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.erro
 ARCHIVES = ((b"PK\x03\x04", "a zip archive"), (b"%PDF", "a PDF"), (b"\x89HDF", "an HDF5 file"))
 
 HEAD = 2**16  # bytes at a file's beginning by which its encoding and the ends of its lines are told
-NULS = 0.04  # share of NUL bytes above which a text without a mark is UTF-16: of its spaces, digits and line ends
+# share of NUL bytes above which a text without a mark is UTF-16: of its spaces, digits and line
+# ends
+NULS = 0.04
 
-# Marks of encodings other than UTF-8; those of UTF-32 first, as one of them begins as that of UTF-16.
+# Marks of encodings other than UTF-8; those of UTF-32 first, as one of them begins as that of
+# UTF-16.
 ENCODING_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -53,7 +57,8 @@ ENCODING_MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 
-# Elements that hold the segments of test sets (SGML of NIST and WMT, XML of WMT and IWSLT, TMX, XLIFF).
+# Elements that hold the segments of test sets (SGML of NIST and WMT, XML of WMT and IWSLT, TMX,
+# XLIFF).
 SEGMENT = re.compile(r"<seg\b[^<>]*>", re.IGNORECASE)
 CONTAINERS = "doc|srcset|refset|tstset|hypset|mteval|dataset|collection|tmx|xliff|html"
 MARKUP = re.compile(
@@ -69,15 +74,18 @@ class Line(NamedTuple):
     text: str
     file: Path
     number: int
-    more: tuple[str, ...] = ()  # further texts that say the same, as a text may have several references
+    more: tuple[
+        str, ...
+    ] = ()  # further texts that say the same, as a text may have several references
 
     def error(self, message: str, hint: str) -> UserError:
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
 def cleaned(text: str) -> str:
-    """The text as models read it: one space where white space or control characters were, no byte order mark at an
-    end. What shows nothing becomes empty."""
+    """The text as models read it: one space where white space or control characters were, no byte
+    order mark at an end. What shows nothing becomes empty.
+    """
     return " ".join(CONTROL.sub(" ", text).split()).strip(f"{MARK} ")
 
 
@@ -103,9 +111,9 @@ def check_plain(line: Line) -> None:
 def lines_of(path: Path) -> Iterator[Line]:
     """Lines of a UTF-8 file, also compressed (gzip, xz, zstd or bzip2), read one after another.
 
-    Ends of lines and byte order marks at their beginnings are dropped. Lines end with LF or CR LF, or with CR in a
-    file that has nothing else. All other characters, such as U+2028, belong to the text. A UserError names the line of
-    a file that is missing, empty, damaged, or not UTF-8.
+    Ends of lines and byte order marks at their beginnings are dropped. Lines end with LF or CR LF,
+    or with CR in a file that has nothing else. All other characters, such as U+2028, belong to the
+    text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
     """
     empty = True
     number = 0
@@ -119,17 +127,25 @@ def lines_of(path: Path) -> Iterator[Line]:
     except UnicodeDecodeError as error:
         _refuse_encoding(path, number, error)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise UserError("no such file", file=path, hint="check its name, or fetch the data set first") from error
+        raise UserError(
+            "no such file", file=path, hint="check its name, or fetch the data set first"
+        ) from error
     except PermissionError as error:
-        raise UserError("no permission to read this file", file=path, hint="change its permissions") from error
+        raise UserError(
+            "no permission to read this file", file=path, hint="change its permissions"
+        ) from error
     except DAMAGED as error:
         hint = "delete it and fetch the data set again"
-        raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
+        raise UserError(
+            "the compressed file is damaged or cut short", file=path, hint=hint
+        ) from error
     except OSError as error:
         if "Invalid data stream" not in str(error):  # as bzip2 says it
             raise
         hint = "delete it and fetch the data set again"
-        raise UserError("the compressed file is damaged or cut short", file=path, hint=hint) from error
+        raise UserError(
+            "the compressed file is damaged or cut short", file=path, hint=hint
+        ) from error
     if empty:
         raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
 
@@ -146,12 +162,17 @@ def refuse_markup(line: Line) -> None:
     # Most lines have no tag at all, which is seen faster than what tag it is.
     if "<" in line.text and (tag := MARKUP.match(line.text)):
         message = f"markup in a file that is read as lines: `{tag[0].strip()[:60]}`"
-        hint = "write `read: segments` if it has `<seg>` elements, else take the texts out of their tags"
+        hint = (
+            "write `read: segments` if it has `<seg>` elements, else take the texts out of their"
+            " tags"
+        )
         raise line.error(message, hint)
 
 
 def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
-    """The columns of a line; with `quotes`, one in quotes may hold the delimiter (RFC 4180), but no line end."""
+    """The columns of a line; with `quotes`, one in quotes may hold the delimiter (RFC 4180), but no
+    line end.
+    """
     if not quotes:
         return line.text.split(delimiter)
     # An article is longer than what the module takes for the longest column.
@@ -196,7 +217,9 @@ def _ended_by_cr(file: IO[bytes], path: Path) -> Iterator[bytes]:
             number += 1
             if b"\n" in line:
                 hint = "write it with one kind of line ends, LF"
-                raise UserError("some lines end with CR and others with LF", file=path, line=number, hint=hint)
+                raise UserError(
+                    "some lines end with CR and others with LF", file=path, line=number, hint=hint
+                )
             yield line
     if tail:
         yield tail
@@ -206,7 +229,11 @@ def check_encoding(head: bytes, path: Path) -> None:
     """Refuse a file whose first bytes say that it is no UTF-8 text."""
     for mark, what in ARCHIVES:
         if head.startswith(mark):
-            raise UserError(f"this is {what}, not a text", file=path, hint="unpack it, or save it as a UTF-8 text")
+            raise UserError(
+                f"this is {what}, not a text",
+                file=path,
+                hint="unpack it, or save it as a UTF-8 text",
+            )
     name = next((name for mark, name in ENCODING_MARKS if head.startswith(mark)), None)
     if name is None and head.count(0) > NULS * len(head):
         name = "UTF-16"
@@ -216,7 +243,9 @@ def check_encoding(head: bytes, path: Path) -> None:
 
 
 def _refuse_encoding(path: Path, number: int, error: UnicodeDecodeError) -> NoReturn:
-    """Raise the error for a line that is not UTF-8, with the encoding that it may have, and what the line then says."""
+    """Raise the error for a line that is not UTF-8, with the encoding that it may have, and what
+    the line then says.
+    """
     line = error.object
     hint = "save the file as UTF-8"
     if (name := _likely_encoding(line)) is not None:
@@ -227,7 +256,9 @@ def _refuse_encoding(path: Path, number: int, error: UnicodeDecodeError) -> NoRe
 
 
 def _likely_encoding(line: bytes) -> str | None:
-    """The encoding that a line may have: by its share of letters that are not ASCII, Latin-1 or that of a script."""
+    """The encoding that a line may have: by its share of letters that are not ASCII, Latin-1 or
+    that of a script.
+    """
     letters = sum(chr(byte).isalpha() and byte < 128 for byte in line)
     others = sum(byte >= 128 for byte in line)
     if others <= letters:

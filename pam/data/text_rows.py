@@ -17,7 +17,9 @@ PIECE = 2**20  # bytes of a file that are looked through at once
 
 @dataclass(frozen=True)
 class TextRows(Sequence[tuple[str, ...]]):
-    """The columns of each row of a file, which are read when they are asked for: a large corpus stays on disk."""
+    """The columns of each row of a file, which are read when they are asked for: a large corpus
+    stays on disk.
+    """
 
     file: int  # its descriptor, which is closed with the object
     ends: NDArray[np.int64]  # rows + 1 places from 0: where each line ends, with its line feed

@@ -1,6 +1,8 @@
-"""Text to symbols and back: tokenizers (sentences to words), byte pair encoding (words to subwords), and codecs.
+"""Text to symbols and back: tokenizers (sentences to words), byte pair encoding (words to
+subwords), and codecs.
 
-A codec joins both: it is all that a model needs, with its vocabularies, to read and write text of its kind of task.
+A codec joins both: it is all that a model needs, with its vocabularies, to read and write text of
+its kind of task.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ SIDES: tuple[Side, ...] = get_args(Side)
 
 
 class Tokenizer:
-    """Splits sentences of one language, by its code such as `de`, into words and joins them; this one, at white space.
+    """Splits sentences of one language, by its code such as `de`, into words and joins them; this
+    one, at white space.
 
     Making one raises a UserError if it cannot serve the language, or a package is missing.
     """
@@ -50,15 +53,23 @@ class Tokenizer:
 
 
 MOSES_ENTITIES = {  # how Moses escapes marks; `&` last, so that nothing is taken back twice
-    "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]", "&amp;": "&",
-}  # fmt: skip
+    "&#124;": "|",
+    "&lt;": "<",
+    "&gt;": ">",
+    "&apos;": "'",
+    "&quot;": '"',
+    "&#91;": "[",
+    "&#93;": "]",
+    "&amp;": "&",
+}
 
 
 class Moses(Tokenizer):
     """The Moses tokenizer (Koehn et al. 2007), in its Python port sacremoses.
 
-    Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is split as English is.
-    Letters are not torn from the marks that combine with them, as they are by Moses in Thai, Burmese or Yoruba.
+    Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is
+    split as English is. Letters are not torn from the marks that combine with them, as they are by
+    Moses in Thai, Burmese or Yoruba.
     """
 
     # Marks of scripts other than Latin, which Moses leaves with a space before them.
@@ -109,7 +120,7 @@ class UniDic(Tokenizer):
 
 
 class WordPunct(Tokenizer):
-    """NLTK's `wordpunct`: letters and digits in a row are a word, and so are other marks in a row."""
+    """NLTK's `wordpunct`: letters and digits in a row are a word, as are other marks in a row."""
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
@@ -120,7 +131,9 @@ class WordPunct(Tokenizer):
 
 
 class Characters(Tokenizer):
-    """Characters, with `▁` for a space; that sign itself, which hardly occurs, becomes the wide `＿`."""
+    """Characters, with `▁` for a space; that sign itself, which hardly occurs, becomes the wide
+    `＿`.
+    """
 
     segments = True
     spells = True
@@ -154,19 +167,23 @@ def _library(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         message = f"the package {str(error.name).replace('_', '-')} is not installed"
-        raise UserError(message, hint="pip install sacremoses fugashi unidic-lite subword-nmt nltk") from error
+        raise UserError(
+            message, hint="pip install sacremoses fugashi unidic-lite subword-nmt nltk"
+        ) from error
 
 
 # Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
 
 CONTINUES = "@@"  # ends each subword but the last one of a word
-BPE_VERSION = "#version: 0.2"  # of subword-nmt's list of merges: the end of a word belongs to its last character
+# of subword-nmt's list of merges: the end of a word belongs to its last character
+BPE_VERSION = "#version: 0.2"
 
 
 def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
     """The most frequent merges, `left right` each, in the order in which they were learned.
 
-    `words` says how often each word occurs. Fewer merges come if the words have no more pairs that occur twice.
+    `words` says how often each word occurs. Fewer merges come if the words have no more pairs that
+    occur twice.
     """
     if all(len(word) == 1 for word in words):
         return []
@@ -191,17 +208,22 @@ class Codec(ABC):
     by_line: ClassVar[bool] = True  # whether a typed line is a source, or all that is typed
     units: int = 0  # of the vectors that sources consist of, in place of symbols; 0: there are none
     clips: Table | None = None  # the vectors of sources of a prepared folder
-    files: ClassVar[tuple[str, ...]]  # what it is stored in, in a prepared folder and a model folder alike
+    # what it is stored in, in a prepared folder and a model folder alike
+    files: ClassVar[tuple[str, ...]]
     optional_files: ClassVar[tuple[str, ...]] = ()  # the same, of which a folder may have none
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> Codec:
-        """The codec of a prepared folder or a model folder; a UserError if one of `files` is missing or damaged."""
+        """The codec of a prepared folder or a model folder; a UserError if one of `files` is
+        missing or damaged.
+        """
 
     @abstractmethod
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """Symbols of a source (all columns but the last), without the end symbol; a UserError if it is none."""
+        """Symbols of a source (all columns but the last), without the end symbol; a UserError if it
+        is none.
+        """
 
     @abstractmethod
     def target_symbols(self, target: str) -> list[str]:
@@ -266,7 +288,10 @@ class InflectionSettings(Strict):
 
 
 class InflectionCodec(Codec):
-    """Symbols of lemmas, features and forms. It has a file only where rows are not written in the usual way."""
+    """Symbols of lemmas, features and forms.
+
+    It has a file only where rows are not written in the usual way.
+    """
 
     columns = ("lemma", "features", "form")
     files = ()
@@ -281,7 +306,9 @@ class InflectionCodec(Codec):
         return cls(load_settings(InflectionSettings, folder / files[0])) if files else cls()
 
     def save(self, folder: Path) -> None:
-        """Write the settings into a folder if they are not the usual ones; what another preparation left there goes."""
+        """Write the settings into a folder if they are not the usual ones; what another preparation
+        left there goes.
+        """
         path = folder / self.optional_files[0]
         if self.settings == InflectionSettings():
             path.unlink(missing_ok=True)
@@ -296,7 +323,9 @@ class InflectionCodec(Codec):
         separator = self.settings.separator
         if len(columns) != 2 or not columns[0].strip():
             example = separator.join(("case=dative", "number=plural"))
-            raise UserError("expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}")
+            raise UserError(
+                "expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}"
+            )
         lemma, features = (composed(column).strip() for column in columns)
         names = split_features(features, separator)
         return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
@@ -307,12 +336,14 @@ class InflectionCodec(Codec):
     def typed_source(self, line: str) -> tuple[str, ...]:
         """Lemma and features of a line, which may be a whole row of the data's files.
 
-        Columns are separated by tabs or as in these files, features as in these files. A line without that separator
-        may have commas in its place.
+        Columns are separated by tabs or as in these files, features as in these files. A line
+        without that separator may have commas in its place.
         """
         columns = tuple(line.split("\t"))
         if len(columns) == 1 and self.settings.delimiter in line:
-            columns = tuple(cells_of(Line(line, Path(), 1), self.settings.delimiter, self.settings.quotes))
+            columns = tuple(
+                cells_of(Line(line, Path(), 1), self.settings.delimiter, self.settings.quotes)
+            )
         if len(columns) == len(self.columns):
             cells = dict(zip(self.settings.columns, columns, strict=True))
             columns = (cells["lemma"], cells["features"])
@@ -345,7 +376,9 @@ class Settings(Strict):
 
 
 class SideCodec:
-    """One side of a translation: sentences to words to symbols, which are words if there are no merges, and back."""
+    """One side of a translation: sentences to words to symbols, which are words if there are no
+    merges, and back.
+    """
 
     def __init__(self, settings: SideSettings) -> None:
         self._settings = settings
@@ -360,15 +393,21 @@ class SideCodec:
 
     def words(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Words of a sentence, or of a text that holds them already, with white space between."""
-        return self.cased(unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))).split()
+        return self.cased(
+            unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))
+        ).split()
 
     def typed_words(self, line: str) -> list[str]:
-        """Words of a line that a person types: composed letters and no control characters, as in training text."""
+        """Words of a line that a person types: composed letters and no control characters, as in
+        training text.
+        """
         return self.words(cleaned(composed(line)))
 
     def cased(self, text: str) -> str:
         """The text, in small letters if the task's text is."""
-        return language_of(self._settings.language).lower(text) if self._settings.lowercase else text
+        return (
+            language_of(self._settings.language).lower(text) if self._settings.lowercase else text
+        )
 
     def symbols(self, words: Sequence[str]) -> list[str]:
         """Subwords, of which all but the last of a word end in `@@`, or the words themselves."""
@@ -453,11 +492,16 @@ class TranslationCodec(Codec):
 class SummarizationSettings(Settings):
     """A summarization codec's file."""
 
-    longest: int | None = Field(None, ge=1, description="symbols of a source that are read; null: all")
+    longest: int | None = Field(
+        None, ge=1, description="symbols of a source that are read; null: all"
+    )
 
 
 class SummarizationCodec(TranslationCodec):
-    """Both sides of a summary. A column holds the whole text, of which a model reads the first symbols."""
+    """Both sides of a summary.
+
+    A column holds the whole text, of which a model reads the first symbols.
+    """
 
     settings_type = SummarizationSettings
     settings: SummarizationSettings
@@ -471,14 +515,17 @@ class CaptioningSettings(Strict):
     """A captioning codec's file."""
 
     units: int = Field(ge=1, description="of what is known of a frame")
-    first: int | None = Field(None, description="frames that are read, from the first on; null: all")
+    first: int | None = Field(
+        None, description="frames that are read, from the first on; null: all"
+    )
     spaced: int | None = Field(None, description="of these so many, equally spaced; null: all")
     target: SideSettings
 
 
 class CaptioningCodec(Codec):
-    """Clips to their frames, and words of captions. The codec of a prepared folder knows its clips by their names, that
-    of a model reads the `.npy` file that a line names."""
+    """Clips to their frames, and words of captions. The codec of a prepared folder knows its clips
+    by their names, that of a model reads the `.npy` file that a line names.
+    """
 
     columns = ("source", "target")
     files = ("codec.json",)
@@ -523,14 +570,21 @@ class CaptioningCodec(Codec):
         return self.target.tokenizer.text(target.split())
 
 
-CODECS: dict[str, type[Codec]] = {  # by kind of task; word alignments have that of the task they were prepared for
-    "inflection": InflectionCodec, "translation": TranslationCodec, "alignment": TranslationCodec,
-    "summarization": SummarizationCodec, "captioning": CaptioningCodec,
-}  # fmt: skip
+CODECS: dict[
+    str, type[Codec]
+] = {  # by kind of task; word alignments have that of the task they were prepared for
+    "inflection": InflectionCodec,
+    "translation": TranslationCodec,
+    "alignment": TranslationCodec,
+    "summarization": SummarizationCodec,
+    "captioning": CaptioningCodec,
+}
 
 
 def load_codec(kind: str, folder: Path) -> Codec:
-    """The codec of a prepared folder or a model folder; a UserError if there is no such kind, or as `Codec.load`."""
+    """The codec of a prepared folder or a model folder; a UserError if there is no such kind, or as
+    `Codec.load`.
+    """
     if kind not in CODECS:
         raise unknown("kind of task", kind, sorted(CODECS))
     return CODECS[kind].load(folder)

@@ -1,7 +1,9 @@
 """Translation: a sentence gives its translation.
 
-A row's columns hold words with one space between two; its symbols are those words, or subwords. Four stages prepare
-them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbols) and `index` (to ids).
+A row's columns hold words with one space between two; its symbols are those words, or subwords.
+Four stages prepare
+them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbols) and `index` (to
+    ids).
 """
 
 from __future__ import annotations
@@ -24,18 +26,30 @@ from pam.data.languages import composed, language, segmentation_hint
 from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
 from pam.data.text_files import CONTROL, cleaned, lines_of
-from pam.data.tokenizers import SIDES, TOKENIZERS, Settings, Side, SideSettings, TranslationCodec, learn_merges
+from pam.data.tokenizers import (
+    SIDES,
+    TOKENIZERS,
+    Settings,
+    Side,
+    SideSettings,
+    TranslationCodec,
+    learn_merges,
+)
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
-# Names of the two sides of a pair: codes of languages, or others, such as those of a program and of what it does.
+# Names of the two sides of a pair: codes of languages, or others, such as those of a program and of
+# what it does.
 SIDE = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
 # Between two references of one text from stage to stage. Cleaned text has no such character.
 REFERENCE = "\x1e"
 
-REFERENCES = "{split}.target.txt"  # sentences of the target language as people write them, line by line with the pairs
-OTHER_REFERENCES = "{split}.references.jsonl"  # further references where some pairs have several, line by line too
+# sentences of the target language as people write them, line by line with the pairs
+REFERENCES = "{split}.target.txt"
+OTHER_REFERENCES = (  # further references where some pairs have several, line by line too
+    "{split}.references.jsonl"
+)
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
 
 
@@ -51,31 +65,48 @@ class VocabularyFormat(Strict):
 
     joint: bool = Field(False, description="one vocabulary, of both sides' symbols, for both")
 
-    size: int | dict[str, int] | None = Field(None, description="so many of the most frequent, or so many by language")
+    size: int | dict[str, int] | None = Field(
+        None, description="so many of the most frequent, or so many by language"
+    )
     min_count: int = Field(1, ge=1, description="only those that occur so often")
 
     @field_validator("size")
     @classmethod
     def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
-        if any(number is not None and number < 1 for number in (size.values() if isinstance(size, dict) else [size])):
+        if any(
+            number is not None and number < 1
+            for number in (size.values() if isinstance(size, dict) else [size])
+        ):
             raise ValueError("a vocabulary has at least one word")
         return size
 
 
 class PairsFormat(TaskFormat):
-    """Keys under `format` of every kind of task whose rows are two texts, each side with a name and a language."""
+    """Keys under `format` of every kind of task whose rows are two texts, each side with a name and
+    a language.
+    """
 
     source: str
     target: str
     read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
         "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
     )
-    blank_lines: Literal["refuse", "drop"] = Field("refuse", description="`drop` leaves out pairs without words")
-    tokenize: str | dict[str, str] = Field("moses", description="tokenizer, or one by language (pam.data.tokenizers)")
-    tokenized: bool = Field(False, description="the files hold words already, split as `tokenize` would")
+    blank_lines: Literal["refuse", "drop"] = Field(
+        "refuse", description="`drop` leaves out pairs without words"
+    )
+    tokenize: str | dict[str, str] = Field(
+        "moses", description="tokenizer, or one by language (pam.data.tokenizers)"
+    )
+    tokenized: bool = Field(
+        False, description="the files hold words already, split as `tokenize` would"
+    )
     lowercase: bool = Field(False, description="all letters small")
-    train_pairs: int | None = Field(None, ge=1, description="train on so many pairs, the first ones; null: all")
-    subwords: SubwordsFormat | None = Field(None, description="byte pair encoding; null: whole words")
+    train_pairs: int | None = Field(
+        None, ge=1, description="train on so many pairs, the first ones; null: all"
+    )
+    subwords: SubwordsFormat | None = Field(
+        None, description="byte pair encoding; null: whole words"
+    )
     vocabulary: VocabularyFormat = Field(VocabularyFormat(), description="which symbols have ids")
 
     @property
@@ -94,7 +125,9 @@ class PairsFormat(TaskFormat):
         return None, None
 
     def tokenizer_for(self, language: str) -> str:
-        return self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
+        return (
+            self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
+        )
 
     @model_validator(mode="after")
     def _serves_its_languages(self) -> PairsFormat:
@@ -107,7 +140,12 @@ class PairsFormat(TaskFormat):
         """How a codec treats source and target, with their merges, or without."""
         own = zip(SIDES, self.languages, merges or (None, None), strict=True)
         return {
-            side: SideSettings(language=one, tokenize=self.tokenizer_for(one), lowercase=self.lowercase, merges=learned)
+            side: SideSettings(
+                language=one,
+                tokenize=self.tokenizer_for(one),
+                lowercase=self.lowercase,
+                merges=learned,
+            )
             for side, one, learned in own
         }
 
@@ -119,11 +157,20 @@ class PairsFormat(TaskFormat):
 class TranslationFormat(PairsFormat):
     """Keys that a data set of sentence pairs may have under `format`."""
 
-    source: str = Field(pattern=SIDE, description="code of the language translated from, or another name of that side")
-    target: str = Field(pattern=SIDE, description="code of the language translated to, or another name of that side")
+    source: str = Field(
+        pattern=SIDE,
+        description="code of the language translated from, or another name of that side",
+    )
+    target: str = Field(
+        pattern=SIDE, description="code of the language translated to, or another name of that side"
+    )
     max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
-    max_ratio: float | None = Field(None, ge=1, description="of a training pair's longer to its shorter, in words")
-    dev_every: int | None = Field(None, ge=2, description="every n-th training pair becomes development data")
+    max_ratio: float | None = Field(
+        None, ge=1, description="of a training pair's longer to its shorter, in words"
+    )
+    dev_every: int | None = Field(
+        None, ge=2, description="every n-th training pair becomes development data"
+    )
 
     @model_validator(mode="after")
     def _has_two_languages(self) -> TranslationFormat:
@@ -137,18 +184,22 @@ class TranslationFormat(PairsFormat):
 
 @dataclass
 class PairWriter:
-    """Writes pairs of lines, none of them empty, into two files, and counts them and their words."""
+    """Write pairs of lines, none of them empty, into two files, and count them and their words."""
 
     files: tuple[IO[str], IO[str]]
     references: IO[str] | None  # where targets are written as people write them
     count: int = 0
     words: Counter[str] = field(default_factory=Counter)  # by side
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
-    others: list[list[dict[str, str]]] = field(default_factory=list)  # further references of each pair, if any has some
+    # further references of each pair, if any has some
+    others: list[list[dict[str, str]]] = field(default_factory=list)
 
-    def write(self, *texts: str, readable: Callable[[], str] = str, others: Sequence[dict[str, str]] = ()) -> None:
-        """Writes source and target; `readable` is called for the reference, if there are references, and `others` are
-        further ones, as text and in words."""
+    def write(
+        self, *texts: str, readable: Callable[[], str] = str, others: Sequence[dict[str, str]] = ()
+    ) -> None:
+        """Writes source and target; `readable` is called for the reference, if there are
+        references, and `others` are further ones, as text and in words.
+        """
         for side, file, text in zip(SIDES, self.files, texts, strict=True):
             if not text or "\n" in text:
                 raise ValueError(f"not a line of text: {text!r}")
@@ -163,16 +214,26 @@ class PairWriter:
         self.count += 1
 
     def stats(self, split: str, unit: str = "") -> dict[str, Any]:
-        """Pairs, and how many words there are of each side, by the name of their `unit` if there is one."""
+        """Pairs, and how many words there are of each side, by the name of their `unit` if there is
+        one.
+        """
         dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
         units = {f"{side}_{unit}": count for side, count in self.words.items() if unit}
         pairs_in = self.count + self.dropped.total()
-        return {"split": split, "pairs_in": pairs_in, "pairs_out": self.count, "dropped": dropped, **units}
+        return {
+            "split": split,
+            "pairs_in": pairs_in,
+            "pairs_out": self.count,
+            "dropped": dropped,
+            **units,
+        }
 
 
 @contextmanager
 def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterator[PairWriter]:
-    """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was written."""
+    """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was
+    written.
+    """
     first, second = (text_file(folder / f"{split}.{side}") for side in SIDES)
     third = text_file(folder / REFERENCES.format(split=split)) if references else nullcontext()
     with first as source, second as target, third as written:
@@ -196,9 +257,11 @@ def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
 
 
 class Extract(Stage[PairsFormat]):
-    """A data set's files to one line a sentence: `extract/{train,dev,test}.{source,target}`, of the splits they give.
+    """A data set's files to one line a sentence: `extract/{train,dev,test}.{source,target}`, of the
+    splits they give.
 
-    Lines are in Unicode's composed form (NFC), with one space where white space or control characters were.
+    Lines are in Unicode's composed form (NFC), with one space where white space or control
+    characters were.
     """
 
     keys = ("source", "target", "read", "blank_lines", "sample")
@@ -206,7 +269,9 @@ class Extract(Stage[PairsFormat]):
     hint = "delete it together with the same line of the other language"
 
     def run(self) -> dict[str, Any]:
-        """For each split its pairs and those left out, and in how many lines control characters became spaces."""
+        """For each split its pairs and those left out, and in how many lines control characters
+        became spaces.
+        """
         counts: dict[str, dict[str, Any]] = {}
         warnings: list[str] = []
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
@@ -218,7 +283,10 @@ class Extract(Stage[PairsFormat]):
         return {"splits": [counts[name] for name in SPLITS if name in counts], "warnings": warnings}
 
     def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> int:
-        """Write pairs; return the number of lines with control characters. A UserError counts all blank lines."""
+        """Write pairs; return the number of lines with control characters.
+
+        A UserError counts all blank lines.
+        """
         control = 0
         faults = Faults()
         for pair in pairs:
@@ -242,16 +310,28 @@ class Extract(Stage[PairsFormat]):
         asked = getattr(divide, split, pairs)
         if pairs == asked:
             return []
-        return [f"{split} has {pairs} pairs and not {asked}, as pairs that belong together stay together"]
+        return [
+            f"{split} has {pairs} pairs and not {asked}, as pairs that belong together stay"
+            " together"
+        ]
 
 
 class Tokenize(Stage[TranslationFormat]):
-    """Sentences to words: `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
+    """Sentences to words: `tokenize/{train,dev,test}.{source,target}`, and references in
+    `{dev,test}.target.txt`.
 
     Only training pairs are left out for their lengths; what is scored stays whole.
     """
 
-    keys = ("tokenize", "tokenized", "lowercase", "train_pairs", "max_length", "max_ratio", "dev_every")
+    keys = (
+        "tokenize",
+        "tokenized",
+        "lowercase",
+        "train_pairs",
+        "max_length",
+        "max_ratio",
+        "dev_every",
+    )
 
     def run(self) -> dict[str, Any]:
         """For each split its pairs, its words, and the pairs left out."""
@@ -264,7 +344,10 @@ class Tokenize(Stage[TranslationFormat]):
             holds_out = split == "train" and self.layout.dev_every is not None
             names = ["train", "dev"] if holds_out else [split]
             with ExitStack() as stack:
-                writers = (pair_writer(self.out / "tokenize", name, references=name in SCORED) for name in names)
+                writers = (
+                    pair_writer(self.out / "tokenize", name, references=name in SCORED)
+                    for name in names
+                )
                 outputs = [stack.enter_context(writer) for writer in writers]
                 for source, target in read_pairs(folder, split):
                     first, *others = target.split(REFERENCE)
@@ -279,7 +362,9 @@ class Tokenize(Stage[TranslationFormat]):
         return {"splits": counts}
 
     def _readable(self, codec: TranslationCodec, text: str, words: str) -> str:
-        """A reference as people write it: as it was given, or, if it was given in words, with these joined."""
+        """A reference as people write it: as it was given, or, if it was given in words, with these
+        joined.
+        """
         return codec.readable(words) if self.layout.tokenized else codec.target.cased(text)
 
     def _reference(self, codec: TranslationCodec, text: str) -> dict[str, str]:
@@ -332,12 +417,19 @@ class Segment(Stage[PairsFormat]):
         if self.base is not None:
             codec = TranslationCodec.load(self.base)
         else:
-            codec = self.layout.codec() if subwords is None else self.layout.codec(*self._learn(subwords))
+            codec = (
+                self.layout.codec()
+                if subwords is None
+                else self.layout.codec(*self._learn(subwords))
+            )
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "segment", split) as writer:
                 for source, target in read_pairs(self.out / "tokenize", split):
-                    symbols = codec.source.symbols(source.split(" ")), codec.target.symbols(target.split(" "))
+                    symbols = (
+                        codec.source.symbols(source.split(" ")),
+                        codec.target.symbols(target.split(" ")),
+                    )
                     writer.write(*map(" ".join, symbols))
             counts.append(writer.stats(split, "symbols"))
         if self.base is None:
@@ -366,16 +458,26 @@ class Index(Stage[PairsFormat]):
     keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
-        """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that training has too."""
+        """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that
+        training has too.
+        """
         source, target = vocabularies = self._vocabularies()
         counts: dict[str, dict[str, Any]] = {}
         tokenized = self.out / "tokenize"
         if self.base is not None:
-            counts |= {split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")}
+            counts |= {
+                split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")
+            }
         for split in self.splits:
             symbols = self.symbols(split, "source"), self.symbols(split, "target")
             given = read_pairs(tokenized, split), symbols, vocabularies
-            made = write_split(self.out, split, *given, source_eos=self.layout.source_eos, limits=self.layout.limits)
+            made = write_split(
+                self.out,
+                split,
+                *given,
+                source_eos=self.layout.source_eos,
+                limits=self.layout.limits,
+            )
             counts[split] = {"rows": len(made), **made.symbol_counts()}
             if split != "train":
                 self._check_known(split, counts[split], counts["train"], vocabularies)
@@ -391,7 +493,10 @@ class Index(Stage[PairsFormat]):
             with atomic_write(self.out / copied.name) as temporary:
                 shutil.copyfile(copied, temporary)
         seen = {hash(pair) for pair in self._trained_pairs()}
-        shared = {split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split)) for split in scored}
+        shared = {
+            split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split))
+            for split in scored
+        }
         warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
@@ -403,11 +508,18 @@ class Index(Stage[PairsFormat]):
         }
 
     def _copied(self) -> list[Path]:
-        """Files that come into the folder as they are: the codec, and the development split of other data."""
+        """Files that come into the folder as they are: the codec, and the development split of
+        other data.
+        """
         if self.base is None:
             return [self.out / "segment" / name for name in TranslationCodec.files]
         base = Prepared(self.base)
-        names = [*TranslationCodec.files, "dev.tsv", "dev.safetensors", REFERENCES.format(split="dev")]
+        names = [
+            *TranslationCodec.files,
+            "dev.tsv",
+            "dev.safetensors",
+            REFERENCES.format(split="dev"),
+        ]
         further = OTHER_REFERENCES.format(split="dev")
         if further in base.summary["outputs_sha256"]:
             names.append(further)
@@ -417,17 +529,29 @@ class Index(Stage[PairsFormat]):
         """Pairs of words that models are trained on."""
         if self.base is None:
             return read_pairs(self.out / "tokenize", "train")
-        return (tuple(line.text.split("\t")) for line in lines_of(Prepared(self.base).file("train.tsv")))
+        return (
+            tuple(line.text.split("\t")) for line in lines_of(Prepared(self.base).file("train.tsv"))
+        )
 
     def _check_known(
-        self, split: str, counted: Mapping[str, Any], train: Mapping[str, Any], vocabularies: Sequence[Vocabulary]
+        self,
+        split: str,
+        counted: Mapping[str, Any],
+        train: Mapping[str, Any],
+        vocabularies: Sequence[Vocabulary],
     ) -> None:
-        """Refuse a split in which far more symbols are unknown than in training, as where its files are swapped.
+        """Refuse a split in which far more symbols are unknown than in training, as where its files
+        are swapped.
 
-        Words that are whole phrases, in a language without spaces, are refused in the smallest data too.
+        Words that are whole phrases, in a language without spaces, are refused in the smallest data
+        too.
         """
-        for side, code, other in zip(SIDES, self.layout.languages, reversed(vocabularies), strict=True):
-            unknown, usual = (own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train))
+        for side, code, other in zip(
+            SIDES, self.layout.languages, reversed(vocabularies), strict=True
+        ):
+            unknown, usual = (
+                own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train)
+            )
             if unknown - usual <= MOST_UNKNOWN:
                 continue
 
@@ -438,12 +562,16 @@ class Index(Stage[PairsFormat]):
             if not hint and len(symbols) < FEWEST_SYMBOLS:
                 continue
             if sum(symbol in other for symbol in symbols) > len(symbols) / 2:
-                hint = "name its files the other way round in `splits`, or swap the columns of `read`"
+                hint = (
+                    "name its files the other way round in `splits`, or swap the columns of `read`"
+                )
             hint = hint or f"check that the text is {code}, and tokenized as that of train"
-            raise UserError(f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint)
+            raise UserError(
+                f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint
+            )
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-        """Those of both sides, which may be the same one, counted in the training text and saved."""
+        """Count both sides' vocabularies, which may be one, in the training text and save them."""
         if self.base is not None:
             known = Prepared(self.base)
             for side, own in zip(SIDES, (known.source, known.target), strict=True):
@@ -472,24 +600,34 @@ class Translation(Task[TranslationFormat]):
     Format = TranslationFormat
     tests_alone = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": Extract, "tokenize": Tokenize, "segment": Segment, "index": Index,
-    }  # fmt: skip
+        "extract": Extract,
+        "tokenize": Tokenize,
+        "segment": Segment,
+        "index": Index,
+    }
 
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
         """What the reader needs; without dev, if that is cut from train."""
-        return tuple(name for name in layout.read.splits if name != "dev" or layout.dev_every is None)
+        return tuple(
+            name for name in layout.read.splits if name != "dev" or layout.dev_every is None
+        )
 
     def symbols(self, layout: TranslationFormat) -> dict[str, Any]:
         return pair_symbols(layout)
 
-    def first_rows(self, files: Files, layout: TranslationFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+    def first_rows(
+        self, files: Files, layout: TranslationFormat, count: int
+    ) -> dict[str, list[tuple[str, ...]]]:
         reader, languages = layout.read, layout.fields
         pairs: Iterator[tuple[str, Iterator[Pair]]]
         if isinstance(reader, DividingReader):  # which would read all files before it divides them
             pairs = ((split, reader.pairs(split, own, languages)) for split, own in files.items())
         else:
             pairs = reader.read(files, languages)
-        return {split: [tuple(line.text for line in pair) for pair in islice(own, count)] for split, own in pairs}
+        return {
+            split: [tuple(line.text for line in pair) for pair in islice(own, count)]
+            for split, own in pairs
+        }
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         return pair_modules(self.STAGES.get(stage, TranslationCodec), layout)
@@ -498,7 +636,10 @@ class Translation(Task[TranslationFormat]):
 def pair_symbols(layout: PairsFormat) -> dict[str, Any]:
     """What of a format decides which symbols a pair of texts becomes."""
     tokenizers = [layout.tokenizer_for(language) for language in layout.languages]
-    own = {name: getattr(layout, name) for name in ("lowercase", "subwords", "vocabulary", "source_eos")}
+    own = {
+        name: getattr(layout, name)
+        for name in ("lowercase", "subwords", "vocabulary", "source_eos")
+    }
     return {"language": layout.languages, "tokenize": tokenizers} | own
 
 

@@ -1,8 +1,8 @@
 """Symbols and their ids; the first five ids mean the same in every vocabulary.
 
-One of them, STEP, is an action: targets of hard monotone attention (Aharoni and Goldberg 2017) are actions of a
-pointer. It starts at source position 0, STEP moves it one position to the right, and any other action writes that
-symbol at the pointer's position.
+One of them, STEP, is an action: targets of hard monotone attention (Aharoni and Goldberg 2017) are
+actions of a pointer. It starts at source position 0, STEP moves it one position to the right,
+and any other action writes that symbol at the pointer's position.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pam.io import UserError, write_text
 
-PAD, BOS, EOS, UNK, STEP = range(5)  # padding, begin, end, unknown symbol, pointer step of hard monotone attention
+# padding, begin, end, unknown symbol, pointer step of hard monotone attention
+PAD, BOS, EOS, UNK, STEP = range(5)
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -24,12 +25,15 @@ ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def escape(symbol: str) -> str:
     r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
 
-    Characters of `ESCAPES` are escaped, others that do not print become ``\u{hex}``; what is spelled like a special
-    symbol, such as ``<unk>`` in a text, gets a backslash in front.
+    Characters of `ESCAPES` are escaped, others that do not print become ``\u{hex}``; what is
+    spelled like a special symbol, such as ``<unk>`` in a text, gets a backslash in front.
     """
     if symbol in SPECIALS:
         return "\\" + symbol
-    return "".join(ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}") for char in symbol)
+    return "".join(
+        ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
+        for char in symbol
+    )
 
 
 def unescape(line: str) -> str:
@@ -41,7 +45,9 @@ def unescape(line: str) -> str:
         return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
 
     symbol = (
-        line[1:] if line.startswith("\\<") else re.sub(r"\\(u\{[0-9a-f]{1,6}\}|.)", replaced, line, flags=re.DOTALL)
+        line[1:]
+        if line.startswith("\\<")
+        else re.sub(r"\\(u\{[0-9a-f]{1,6}\}|.)", replaced, line, flags=re.DOTALL)
     )
     if not symbol or escape(symbol) != line:
         raise ValueError(f"not a vocabulary's line: {line!r}")
@@ -49,7 +55,9 @@ def unescape(line: str) -> str:
 
 
 class Vocabulary:
-    """Symbols in the order of their ids, each once, none empty; the first has id 5, after the five special ones."""
+    """Symbols in the order of their ids, each once, none empty; the first has id 5, after the five
+    special ones.
+    """
 
     def __init__(self, symbols: Iterable[str]) -> None:
         self.symbols = tuple(symbols)
@@ -63,8 +71,12 @@ class Vocabulary:
         return cls(sorted({symbol for row in rows for symbol in row}))
 
     @classmethod
-    def by_frequency(cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1) -> Vocabulary:
-        """The `size` most frequent symbols that occur `min_count` times or more; ties are in code point order."""
+    def by_frequency(
+        cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1
+    ) -> Vocabulary:
+        """The `size` most frequent symbols that occur `min_count` times or more; ties are in code
+        point order.
+        """
         frequent = [symbol for symbol, count in counts.items() if count >= min_count]
         return cls(sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[:size])
 
@@ -91,7 +103,9 @@ class Vocabulary:
             except ValueError as error:
                 raise UserError(str(error), file=path, line=number, hint=hint) from error
             if symbol in symbols:
-                raise UserError(f"symbol `{line}` is there twice", file=path, line=number, hint=hint)
+                raise UserError(
+                    f"symbol `{line}` is there twice", file=path, line=number, hint=hint
+                )
             symbols[symbol] = None
         return cls(symbols)
 
@@ -111,16 +125,19 @@ class Vocabulary:
     def encode(self, symbols: Iterable[str], source: Sequence[str] = ()) -> list[int]:
         """Ids of `symbols`; one that is not in the vocabulary becomes UNK.
 
-        With a source that symbols are copied from, the vocabulary is extended by it (See et al. 2017): one that is not
-        in the vocabulary becomes its size + the first position at which the source has the symbol, UNK if it has not.
+        With a source that symbols are copied from, the vocabulary is extended by it (See et al.
+        2017): one that is not in the vocabulary becomes its size + the first position at which the
+        source has the symbol, UNK if it has not.
         """
         size = len(self)
-        others = [(symbol, size + place) for place, symbol in enumerate(source) if symbol not in self._ids]
+        others = [
+            (symbol, size + place) for place, symbol in enumerate(source) if symbol not in self._ids
+        ]
         beyond = dict(reversed(others))
         return [self._ids.get(symbol) or beyond.get(symbol, UNK) for symbol in symbols]
 
     def spell(self, ids: Sequence[int], source: Sequence[str] = ()) -> list[str]:
-        """Symbols of `ids` one for one, special ones as `<eos>` and so on; `source` as in `encode`."""
+        """Return the symbols of `ids`, special ones as `<eos>`; `source` as in `encode`."""
         written = (*SPECIALS, *self.symbols, *source)
         return [written[int(number)] for number in ids]
 
@@ -132,16 +149,21 @@ class Vocabulary:
 
 
 def ended(ids: Iterable[int], end: bool = True) -> list[int]:
-    """A row of ids as a model reads or writes it: EOS behind them, unless `end` says that there is none."""
+    """A row of ids as a model reads or writes it: EOS behind them, unless `end` says that there is
+    none.
+    """
     return [*ids, EOS] if end else list(ids)
 
 
-def to_actions(target_ids: Sequence[int], alignment: Sequence[int], source_length: int) -> list[int]:
-    """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1 actions.
+def to_actions(
+    target_ids: Sequence[int], alignment: Sequence[int], source_length: int
+) -> list[int]:
+    """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1
+    actions.
 
-    `target_ids` are m symbols, the last of them EOS; `alignment` has the source positions of the first m - 1; EOS is
-    written at the last of the `source_length` positions, be that the source's own EOS or its last symbol. A ValueError
-    says if positions decrease or leave the source.
+    `target_ids` are m symbols, the last of them EOS; `alignment` has the source positions of the
+    first m - 1; EOS is written at the last of the `source_length` positions, be that the source's
+    own EOS or its last symbol. A ValueError says if positions decrease or leave the source.
     """
     if len(alignment) != len(target_ids) - 1:
         raise ValueError("every target symbol but the last needs a position")

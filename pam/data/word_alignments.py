@@ -1,7 +1,7 @@
 """Word alignments that people made: the words of two sentences, and links between them.
 
-They are no task that a model learns: they are prepared for a task of translation, whose vocabularies and subwords they
-take.
+They are no task that a model learns: they are prepared for a task of translation, whose
+vocabularies and subwords they take.
 """
 
 from __future__ import annotations
@@ -54,8 +54,12 @@ class WordAlignments(Task[AlignmentFormat]):
     def splits(self, layout: AlignmentFormat) -> tuple[str, ...]:
         return (GOLD,)
 
-    def first_rows(self, files: Files, layout: AlignmentFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
-        """As of other kinds, but all links are read: a fault in them would show once models are trained."""
+    def first_rows(
+        self, files: Files, layout: AlignmentFormat, count: int
+    ) -> dict[str, list[tuple[str, ...]]]:
+        """As of other kinds, but all links are read: a fault in them would show once models are
+        trained.
+        """
         rows = [pair[:2] for pair in _read(files, layout)]
         return {GOLD: list(rows[:count])}
 
@@ -66,32 +70,46 @@ class WordAlignments(Task[AlignmentFormat]):
 
 @dataclass(frozen=True)
 class Links:
-    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted (Och and Ney 2003)."""
+    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted (Och and
+    Ney 2003).
+    """
 
     sure: tuple[Link, ...]  # those that an alignment must have
     possible: tuple[Link, ...]  # those that it may have; the sure ones are among them
 
     def flipped(self) -> Links:
-        sure, possible = (tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible))
+        sure, possible = (
+            tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible)
+        )
         return Links(sure, possible)
 
 
-def parse_links(line: Line, lengths: tuple[int, int], first: int, unmatched: str = "refuse") -> tuple[Links, int]:
-    """Read `i-j` (sure) and `ipj` (possible), words numbered from `first`; return also how many were left out, as
-    `unmatched` says, since their words are not there. A UserError names a link that cannot be."""
+def parse_links(
+    line: Line, lengths: tuple[int, int], first: int, unmatched: str = "refuse"
+) -> tuple[Links, int]:
+    """Read `i-j` (sure) and `ipj` (possible), words numbered from `first`; return also how many
+    were left out, as `unmatched` says, since their words are not there. A UserError names a link
+    that cannot be.
+    """
     sure: set[Link] = set()
     possible: set[Link] = set()
     left_out = 0
     for written in line.text.split():
         match = re.fullmatch(r"(\d+)([-p])(\d+)", written)
         if match is None:
-            raise line.error(f"`{written}` is not a link", "write SOURCE-TARGET where it is sure, else SOURCEpTARGET")
+            raise line.error(
+                f"`{written}` is not a link",
+                "write SOURCE-TARGET where it is sure, else SOURCEpTARGET",
+            )
         link = int(match[1]) - first, int(match[3]) - first
         beyond = _beyond(link, lengths)
         if beyond is not None and unmatched == "refuse":
             side, number, length = beyond
             message = f"link `{written}`: the {side} sentence has no word {number + first}"
-            hint = f"its words are {first} to {length - 1 + first}; or write `format: {{unmatched: drop}}`"
+            hint = (
+                f"its words are {first} to {length - 1 + first}; or write `format: {{unmatched:"
+                " drop}`"
+            )
             raise line.error(message, hint)
         if beyond is not None:
             left_out += 1
@@ -103,30 +121,38 @@ def parse_links(line: Line, lengths: tuple[int, int], first: int, unmatched: str
 
 
 def _beyond(link: Link, lengths: tuple[int, int]) -> tuple[str, int, int] | None:
-    """The side of a link whose word is not there, with the word's number and the sentence's length."""
+    """Name the side of a link without its word, the word's number and the sentence's length."""
     for side, number, length in zip(("source", "target"), link, lengths, strict=True):
         if not 0 <= number < length:
             return side, number, length
     return None
 
 
-def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, out: Path) -> dict[str, Any]:
-    """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in `data`; the summary.
+def prepare_word_alignments(
+    name: str, dataset: Dataset, raw: Path, data: Path, out: Path
+) -> dict[str, Any]:
+    """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in
+    `data`; the summary.
 
-    It has one split, and the links in `links.json`. Words stay as they are, in small letters if the task's are, since
-    the links count them; ids are those of the task, and sources end as they do there. Where the task translates in the
-    other direction, all is turned round. A UserError names what does not fit, with file and line.
+    It has one split, and the links in `links.json`. Words stay as they are, in small letters if the
+    task's are, since the links count them; ids are those of the task, and sources end as they do
+    there. Where the task translates in the other direction, all is turned round. A UserError names
+    what does not fit, with file and line.
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
-        message = f"`{name}` and the data in {data} are not word alignments and a task of translation"
+        message = (
+            f"`{name}` and the data in {data} are not word alignments and a task of translation"
+        )
         raise UserError(message, hint="name a data set with `task: alignment`")
     hashes = check_fetched(dataset, raw)
     layout = AlignmentFormat.model_validate(dataset.format)
     languages, codec = task.summary["languages"], TranslationCodec.load(data)
     own, wanted = (layout.source, layout.target), (languages["source"], languages["target"])
     if sorted(own) != sorted(wanted):
-        message = f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
+        message = (
+            f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
+        )
         raise UserError(message, hint="choose alignments of the task's languages")
     sides = (codec.settings.source, codec.settings.target)
     if any(TOKENIZERS[side.tokenize].spells for side in sides):
@@ -142,12 +168,21 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
     task.source.save(out / "source.vocab")
     task.target.save(out / "target.vocab")
     codec.save(out)
-    symbols = (codec.source_symbols([pair[0]]) for pair in pairs), (codec.target_symbols(pair[1]) for pair in pairs)
+    symbols = (
+        (codec.source_symbols([pair[0]]) for pair in pairs),
+        (codec.target_symbols(pair[1]) for pair in pairs),
+    )
     given = (pair[:2] for pair in pairs), symbols, (task.source, task.target)
     split = write_split(out, GOLD, *given, source_eos=task.split("train").source_eos)
-    links = {"sure": [own.sure for *_, own in pairs], "possible": [own.possible for *_, own in pairs]}
+    links = {
+        "sure": [own.sure for *_, own in pairs],
+        "possible": [own.possible for *_, own in pairs],
+    }
     write_text(out / "links.json", json.dumps(links) + "\n")
-    counts: dict[str, Any] = {"rows": len(pairs), "links": {kind: sum(map(len, own)) for kind, own in links.items()}}
+    counts: dict[str, Any] = {
+        "rows": len(pairs),
+        "links": {kind: sum(map(len, own)) for kind, own in links.items()},
+    }
     if layout.unmatched == "drop":
         counts["unmatched_links"] = left_out
     origin = origin_of(name, dataset, hashes)
@@ -155,7 +190,9 @@ def prepare_word_alignments(name: str, dataset: Dataset, raw: Path, data: Path, 
 
 
 def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links, int]]:
-    """Words of source and target, with one space between two, their links, and how many of these were left out."""
+    """Words of source and target, with one space between two, their links, and how many of these
+    were left out.
+    """
     own = files[GOLD]
     wanted = (layout.source, layout.target, LINKS)
     if isinstance(own, Path) or not set(wanted) <= set(own):
@@ -168,5 +205,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Lin
         words, others = (composed(side.text).split() for side in (line, other))
         if not words or not others:
             raise (other if words else line).error("the line is blank", "complete it")
-        read_links, left_out = parse_links(linked, (len(words), len(others)), layout.first, layout.unmatched)
+        read_links, left_out = parse_links(
+            linked, (len(words), len(others)), layout.first, layout.unmatched
+        )
         yield " ".join(words), " ".join(others), read_links, left_out

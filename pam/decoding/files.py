@@ -1,4 +1,6 @@
-"""Outputs for a file of sources, a line each; what was attended to when they were written, and what was copied."""
+"""Outputs for a file of sources, a line each; what was attended to when they were written, and what
+was copied.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Answer:
         found: dict[str, Any] = {"line": self.line.number, "source": self.line.text}
         if reading is not None:
             found["source_tokens"] = reading.source
-            outputs = [own | read.rounded() for own, read in zip(outputs, reading.outputs, strict=True)]
+            outputs = [
+                own | read.rounded() for own, read in zip(outputs, reading.outputs, strict=True)
+            ]
         return json.dumps(found | {"outputs": outputs}, ensure_ascii=False)
 
 
@@ -59,13 +63,17 @@ def _number(value: float) -> float | None:
 
 
 def answers(generator: Generator, path: Path) -> Iterator[Answer]:
-    """Decodes a file, which may be compressed, many lines at once; a UserError names a faulty line of it."""
+    """Decodes a file, which may be compressed, many lines at once; a UserError names a faulty line
+    of it.
+    """
     lines = text_lines(path)
     first = 0
     while block := list(islice(lines, BATCHES * generator.decoding.batch_size)):
         sources = [_symbols(line, generator) for line in block]
         full = [source for source in sources if source]
-        with enough_for(f"the decoding of {generator.decoding.batch_size} sources side by side", HINT):
+        with enough_for(
+            f"the decoding of {generator.decoding.batch_size} sources side by side", HINT
+        ):
             found = iter(generator(full, first))
         first += len(full)
         for line, source in zip(block, sources, strict=True):
@@ -100,7 +108,8 @@ class ReadOutput:
     tokens: list[str]
     attention: list[list[float]]  # n x m, the alignment handed on
     p_gen: list[float] | None  # n, of models that copy; as `TeacherForced` has it
-    copied: list[bool] | None  # n, whether it is more probable that the token was copied than generated
+    # n, whether it is more probable that the token was copied than generated
+    copied: list[bool] | None
 
     def rounded(self) -> dict[str, Any]:
         """For JSON; models that do not copy say nothing of it."""
@@ -123,7 +132,10 @@ def check_symbols(model: SavedModel) -> None:
     """A UserError says if outputs of the model cannot be read again, symbol by symbol."""
     if model.run.components.targets == "actions":
         message = f"{model.run.label} writes pointer actions, whose attention is their pointer"
-        raise UserError(message, hint="leave out --attention and --weights, or choose a model with `targets: symbols`")
+        raise UserError(
+            message,
+            hint="leave out --attention and --weights, or choose a model with `targets: symbols`",
+        )
 
 
 @torch.no_grad()
@@ -138,10 +150,15 @@ def read_again(generator: Generator, answer: Answer) -> Reading:
     target = padded([torch.tensor(ended(output.symbols)) for output in written]).to(device)
     sources = read[None].expand(len(written), *read.shape)
     with enough_for(f"reading {len(written)} outputs side by side again", HINT):
-        forced = model.network.teacher_force(sources, torch.full((len(written),), len(read), device=device), target)
+        forced = model.network.teacher_force(
+            sources, torch.full((len(written),), len(read), device=device), target
+        )
     outputs = []
     for row, output in enumerate(written):
-        tokens = [*model.target.spell(output.symbols, answer.source), *([END] if output.complete else [])]
+        tokens = [
+            *model.target.spell(output.symbols, answer.source),
+            *([END] if output.complete else []),
+        ]
         n, p_gen, copied = len(tokens), None, None
         if forced.p_gen is not None and forced.copied is not None:
             p_gen, copied = forced.p_gen[row, :n].tolist(), (forced.copied[row, :n] > 0.5).tolist()
@@ -151,11 +168,19 @@ def read_again(generator: Generator, answer: Answer) -> Reading:
 
 
 def attended(generator: Generator, shown: Sequence[Answer]) -> dict[str, Any]:
-    """The alignments of best outputs, as `heat_maps` has those of given ones: target x source, for a figure."""
+    """The alignments of best outputs, as `heat_maps` has those of given ones: target x source, for
+    a figure.
+    """
     read = [read_again(generator, replace(answer, outputs=answer.outputs[:1])) for answer in shown]
     best = [(one.source, one.outputs[0]) for one in read]
-    rows = [{"source": source, "target": own.tokens, "alignment": own.attention} for source, own in best if own.tokens]
+    rows = [
+        {"source": source, "target": own.tokens, "alignment": own.attention}
+        for source, own in best
+        if own.tokens
+    ]
     if not rows:
-        raise UserError("no line to draw the attention of", hint="write sources into the file of --input")
+        raise UserError(
+            "no line to draw the attention of", hint="write sources into the file of --input"
+        )
     run = generator.model.run
     return {"model": run.model, "label": run.label, "rows": rows}

@@ -1,4 +1,6 @@
-"""Text from a trained model: any number of sources in batches, a prepared split, or what a person types."""
+"""Text from a trained model: any number of sources in batches, a prepared split, or what a person
+types.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from pam.runtime.devices import Stopwatch, enough_for, hardware
 HINT = "lower `decoding.batch_size`, or the beam"
 MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one
 REPORT_EVERY_S = 20.0
-SEED = 2019  # of draws of latent vectors: the same sources in the same batches give the same outputs
+SEED = (
+    2019  # of draws of latent vectors: the same sources in the same batches give the same outputs
+)
 log = logging.getLogger(__name__)
 
 
@@ -52,17 +56,22 @@ class Hypothesis:
 
 
 class Generator:
-    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`; or to the best output by
-    each of several length `penalties`.
+    """Sources as symbols to `n_best` outputs each as text, the best, or drawn by `sampling`; or to
+    the best output by each of several length `penalties`.
 
-    The model was read from `folder`, which holds its table of lengths. A UserError names settings that this model, or
-    this beam, does not allow.
+    The model was read from `folder`, which holds its table of lengths. A UserError names settings
+    that this model, or this beam, does not allow.
     """
 
     def __init__(
-        self, model: SavedModel, folder: Path, decoding: Decoding, n_best: int = 1, sampling: Sampling | None = None,
+        self,
+        model: SavedModel,
+        folder: Path,
+        decoding: Decoding,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
         penalties: Sequence[float] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.model, self.decoding, self.n_best, self.sampling = model, decoding, n_best, sampling
         self.penalties = penalties
         self.actions = model.run.components.targets == "actions"
@@ -77,7 +86,8 @@ class Generator:
             )
         if decoding.replace_unknown and model.codec.units:
             raise UserError(
-                "frames cannot take the place of unknown words", hint="set decoding.replace_unknown to false"
+                "frames cannot take the place of unknown words",
+                hint="set decoding.replace_unknown to false",
             )
         self.prior: LengthPrior | None = None
         if decoding.length_prior > 0 and sampling is None:
@@ -89,16 +99,31 @@ class Generator:
             self.prior = LengthPrior.load(folder / LENGTHS)
 
     def __call__(
-        self, sources: Sequence[Sequence[str]], first: int = 0, on_progress: Callable[[int], None] = lambda _: None
+        self,
+        sources: Sequence[Sequence[str]],
+        first: int = 0,
+        on_progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Hypothesis]]:
-        """For each source, symbols without an end symbol, its outputs; the other arguments are those of `decode`."""
+        """For each source, symbols without an end symbol, its outputs; the other arguments are
+        those of `decode`.
+        """
         read = [self.model.read(source) for source in sources]
         found = decode(
-            self.model.network, read, self.decoding, self.actions, n_best=self.n_best, prior=self.prior,
-            penalties=self.penalties, sampling=self.sampling, first=first, on_progress=on_progress,
-        )  # fmt: skip
+            self.model.network,
+            read,
+            self.decoding,
+            self.actions,
+            n_best=self.n_best,
+            prior=self.prior,
+            penalties=self.penalties,
+            sampling=self.sampling,
+            first=first,
+            on_progress=on_progress,
+        )
         pairs = zip(sources, found, strict=True)
-        return [[self._hypothesis(output, source) for output in outputs] for source, outputs in pairs]
+        return [
+            [self._hypothesis(output, source) for output in outputs] for source, outputs in pairs
+        ]
 
     def _hypothesis(self, output: Output, source: Sequence[str]) -> Hypothesis:
         codec = self.model.codec
@@ -112,22 +137,32 @@ class Generator:
 
 
 def decode(
-    model: Model, sources: Sequence[Tensor], decoding: Decoding, actions: bool = False, *, n_best: int = 1,
-    prior: LengthPrior | None = None, penalties: Sequence[float] = (), sampling: Sampling | None = None, first: int = 0,
+    model: Model,
+    sources: Sequence[Tensor],
+    decoding: Decoding,
+    actions: bool = False,
+    *,
+    n_best: int = 1,
+    prior: LengthPrior | None = None,
+    penalties: Sequence[float] = (),
+    sampling: Sampling | None = None,
+    first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> list[list[Output]]:  # fmt: skip
+) -> list[list[Output]]:
     """Decodes sources of any length, similar lengths side by side.
 
     Args:
         model: in evaluation mode; sources: as `SavedModel.read` gives them.
         decoding: beam, ranking, limits, and how many are decoded side by side.
-        actions: whether the model writes pointer actions; prior: of target lengths, for `decoding.length_prior`.
+        actions: whether the model writes pointer actions; prior: of target lengths, for
+            `decoding.length_prior`.
         penalties: as `beam_search` takes them.
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
 
-    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn; or one for each of
+    Returns: For each source, in the order given, its `n_best` outputs: the best first, or as drawn;
+        or one for each of
         `penalties`. A UserError names a source of which nothing is left to attend to.
     """
     for number, source in enumerate(sources, first):
@@ -140,7 +175,10 @@ def decode(
     for start in range(0, len(order), decoding.batch_size):
         rows = order[start : start + decoding.batch_size]
         read = [sources[row][: decoding.max_source] for row in rows]
-        batch = padded(read).to(device), torch.tensor([len(source) for source in read], device=device)
+        batch = (
+            padded(read).to(device),
+            torch.tensor([len(source) for source in read], device=device),
+        )
         with sampling_latents(model, decoding.latent_samples) as one:
             if sampling is None:
                 found = beam_search(one, *batch, decoding, n_best, actions, prior, penalties)
@@ -154,9 +192,14 @@ def decode(
 
 @contextmanager
 def sampling_latents(model: Model, samples: int) -> Iterator[Model]:
-    """A model as the mean distribution of so many draws of its latent vectors, each of which goes on with vectors of
-    its own; the model itself where there are none, or for no draws."""
-    latents = [part for part in model.modules() if isinstance(part, Latent) and not isinstance(part, NoLatent)]
+    """A model as the mean distribution of so many draws of its latent vectors, each of which goes
+    on with vectors of its own; the model itself where there are none, or for no draws.
+    """
+    latents = [
+        part
+        for part in model.modules()
+        if isinstance(part, Latent) and not isinstance(part, NoLatent)
+    ]
     if samples == 0 or not latents:
         yield model
         return
@@ -172,8 +215,10 @@ def sampling_latents(model: Model, samples: int) -> Iterator[Model]:
 
 
 def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
-    """A prepared folder whose ids mean to the model what they mean there; a UserError if vocabularies differ, or the
-    sources of the split end otherwise than those that the model was trained with."""
+    """A prepared folder whose ids mean to the model what they mean there; a UserError if
+    vocabularies differ, or the sources of the split end otherwise than those that the model was
+    trained with.
+    """
     data = Prepared(folder)
     for side, vocabulary in (("source", model.source), ("target", model.target)):
         if getattr(data, side).digest != vocabulary.digest:
@@ -184,19 +229,22 @@ def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
             )
     if Split.load(folder, split).source_eos != model.source_eos:
         raise UserError(
-            f"{model.run.label} was trained with sources that {'end' if model.source_eos else 'do not end'} in an end "
-            "symbol, these are otherwise",
+            f"{model.run.label} was trained with sources that"
+            f" {'end' if model.source_eos else 'do not end'} in an end symbol, these are otherwise",
             file=folder / f"{split}.safetensors",
             hint=f"prepare the data with `format: {{source_eos: {str(model.source_eos).lower()}}}`",
         )
     return data
 
 
-def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec: Codec) -> tuple[list[str], int]:
-    """Symbols of an output, pointer steps left out; those that the source alone has are spelt as there.
+def detokenize(
+    output: Output, target: Vocabulary, source: Sequence[str], codec: Codec
+) -> tuple[list[str], int]:
+    """Symbols of an output, pointer steps left out; those that the source alone has are spelt as
+    there.
 
-    An unknown symbol becomes the source word that was attended most when it was written; where that was not recorded,
-    or the output was cut short right after it, it is written `<unk>`.
+    An unknown symbol becomes the source word that was attended most when it was written; where that
+    was not recorded, or the output was cut short right after it, it is written `<unk>`.
 
     Args:
         source: symbols of the source, without the end symbol.
@@ -209,7 +257,9 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
         if number == UNK and position is not None and position < len(source):
             # The whole source word of which the symbol at `position` is a part.
             numbers = codec.words(source, "source")
-            parts = (part for part, own in zip(source, numbers, strict=True) if own == numbers[position])
+            parts = (
+                part for part, own in zip(source, numbers, strict=True) if own == numbers[position]
+            )
             symbols.append(codec.target_text(list(parts)))
             count += 1
         elif number == UNK or number >= len(SPECIALS):
@@ -220,10 +270,12 @@ def detokenize(output: Output, target: Vocabulary, source: Sequence[str], codec:
 def predict_split(
     generator: Generator, data: Path, split: str, out: Path, record: Path | None, n_best: int = 1
 ) -> None:
-    """Decodes a split of prepared data; a UserError if they are not the model's, or memory is short.
+    """Decodes a split of prepared data; a UserError if they are not the model's, or memory is
+    short.
 
     Args:
-        out: tab-separated lines, one for each output; of several length penalties the first one's, with the last
+        out: tab-separated lines, one for each output; of several length penalties the first one's,
+            with the last
             one's, which is none, as a column beside it.
         record: JSON with the cost and with what the decoding was like; None: is not written.
     """
@@ -247,11 +299,11 @@ def predict_split(
 
 
 def predict_lines(generator: Generator, n_best: int, each_line: bool = False) -> None:
-    """Decodes each line of standard input as it comes, or all of it at its end where lines are no sources (`by_line` of
-    the codec, unless `each_line`); a faulty line ends it by name.
+    """Decodes each line of standard input as it comes, or all of it at its end where lines are no
+    sources (`by_line` of the codec, unless `each_line`); a faulty line ends it by name.
 
-    One line gives one line, and a blank one a blank one; several outputs of a line are on lines of their own, after the
-    line's number, the rank and the score.
+    One line gives one line, and a blank one a blank one; several outputs of a line are on lines of
+    their own, after the line's number, the rank and the score.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -289,7 +341,9 @@ def _answer_line(generator: Generator, number: int, source: list[str], n_best: i
 
 
 def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
-    """Symbols of the source that a line is, none if it shows nothing; a UserError says that it is no source."""
+    """Symbols of the source that a line is, none if it shows nothing; a UserError says that it is
+    no source.
+    """
     place: dict[str, Any] = {"file": "standard input", "line": number}
     if number == 1:
         check_encoding(line, Path(place["file"]))
@@ -312,10 +366,15 @@ def sampling_of(decoding: Decoding, seed: int) -> Sampling | None:
 
 
 def _table(
-    codec: Codec, rows: Sequence[tuple[str, ...]], outputs: Sequence[Sequence[Hypothesis]], ranked: bool, beside: bool
+    codec: Codec,
+    rows: Sequence[tuple[str, ...]],
+    outputs: Sequence[Sequence[Hypothesis]],
+    ranked: bool,
+    beside: bool,
 ) -> str:
-    """Tab-separated lines, one for each output: with ranks and scores where they are `ranked`; or the first of each
-    source with the last one `beside` it."""
+    """Tab-separated lines, one for each output: with ranks and scores where they are `ranked`; or
+    the first of each source with the last one `beside` it.
+    """
     more = (UNPENALIZED,) if beside else ("rank", "score") if ranked else ()
     lines = ["\t".join([*codec.columns, "predicted", "log_prob", "text", *more])]
     for row, hypotheses in zip(rows, outputs, strict=True):
@@ -326,7 +385,9 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _counts(decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float) -> dict[str, Any]:
+def _counts(
+    decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float
+) -> dict[str, Any]:
     """What a decoding was like, by the best output of each source."""
     outputs = [found.output for found in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)

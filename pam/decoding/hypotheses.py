@@ -1,4 +1,6 @@
-"""Outputs of a search: how they are ranked, also by their length, and the hypotheses that they grow from."""
+"""Outputs of a search: how they are ranked, also by their length, and the hypotheses that they grow
+from.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ class Output:
     log_prob: float  # log p(symbols, end | source), in nats
     complete: bool  # false where the length limit cut it short
     score: float  # what outputs of a sentence are ranked by; see `Ranking`
-    # For each symbol the position of the source symbol most attended, by the alignment handed on, where this was asked.
+    # For each symbol the position of the source symbol most attended, by the alignment handed on,
+    # where this was asked.
     attended: list[int] = field(default_factory=list)
 
 
-NOTHING = Output([], -torch.inf, False, -torch.inf)  # found where a model gives no symbol any probability
+# found where a model gives no symbol any probability
+NOTHING = Output([], -torch.inf, False, -torch.inf)
 
 
 def forbidden_symbols(actions: bool) -> list[int]:
@@ -52,8 +56,10 @@ def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
 
 
 def forbid(log_probs: Tensor, written: Tensor, decoding: Decoding) -> None:
-    """Forbids in log p (B, k, V) of next symbols to end before `min_length` symbols are written (B, k, n), and to write
-    what would repeat `no_repeat_ngram_size` of them. Padding is forbidden already."""
+    """Forbids in log p (B, k, V) of next symbols to end before `min_length` symbols are written (B,
+    k, n), and to write what would repeat `no_repeat_ngram_size` of them. Padding is forbidden
+    already.
+    """
     if written.shape[2] < decoding.min_length:
         log_probs[:, :, EOS] = -torch.inf
     size = decoding.no_repeat_ngram_size
@@ -87,12 +93,13 @@ class Best:
 class LengthPrior(Strict):
     """p(target length | source length), counted from training text and smoothed.
 
-    Left alone, models favour short outputs; a prior over lengths sets that right (as in Eriguchi et al. 2016): y =
-    argmax log p(|y| | |x|) + log p(y | x).
+    Left alone, models favour short outputs; a prior over lengths sets that right (as in Eriguchi et
+    al. 2016): y = argmax log p(|y| | |x|) + log p(y | x).
 
-    p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the number of different
-    n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose mean grows with m. So every n is possible,
-    for every m, also one that training did not contain. Lengths are in symbols, without end symbols.
+    p(n | m) = (c(m, n) + d(m) q(n | m)) / (c(m) + d(m)), where c counts training pairs, d(m) is the
+    number of different n seen with m (Witten & Bell 1991), and q is a Poisson distribution whose
+    mean grows with m. So every n is possible, for every m, also one that training did not contain.
+    Lengths are in symbols, without end symbols.
     """
 
     ratio: float = Field(ge=0, description="mean target length over mean of source length + 1")
@@ -147,16 +154,19 @@ class LengthPrior(Strict):
 class Ranking:
     """score(y) = log p(y | x) / c(l)^a + w log p(n | m).
 
-    l is the number of symbols written, end symbol included, n without it; a is `decoding.length_penalty`, w is
-    `decoding.length_prior`; c(l) is l, or (5 + l) / 6 (Wu et al. 2016, equation 14), by `length_penalty_form`. With
-    a = w = 0 the score is log p.
+    l is the number of symbols written, end symbol included, n without it; a is
+    `decoding.length_penalty`, w is `decoding.length_prior`; c(l) is l, or (5 + l) / 6 (Wu et al.
+    2016, equation 14), by `length_penalty_form`. With a = w = 0 the score is log p.
 
     Args:
-        lengths: (B,) source lengths m, without end symbols; limits: (B,) the largest l of each sentence.
+        lengths: (B,) source lengths m, without end symbols; limits: (B,) the largest l of each
+            sentence.
         prior: p(n | m); None: w counts as 0.
     """
 
-    def __init__(self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None) -> None:
+    def __init__(
+        self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None
+    ) -> None:
         self.power, self.wu = decoding.length_penalty, decoding.length_penalty_form == "wu"
         self.bonus: list[Tensor] | None = None
         # log p is negative, so that dividing it by the largest length raises it most.
@@ -183,8 +193,9 @@ class Ranking:
         return score
 
     def bound(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """What no continuation of an open output of sentences `rows` (B',) can exceed, (B', k), given log p (B', k) of
-        what was `written` so far."""
+        """What no continuation of an open output of sentences `rows` (B',) can exceed, (B', k),
+        given log p (B', k) of what was `written` so far.
+        """
         bound = total * self.scale[rows, None] if self.power else total
         return bound if self.bonus is None else bound + self.ahead[rows, written, None]
 
@@ -192,20 +203,26 @@ class Ranking:
 class Hypotheses:
     """k hypotheses for each of B sentences, which a model extends by one symbol at a time."""
 
-    def __init__(self, model: Model, source: Tensor, lengths: Tensor, beam: int, bf16: bool = False) -> None:
+    def __init__(
+        self, model: Model, source: Tensor, lengths: Tensor, beam: int, bf16: bool = False
+    ) -> None:
         self.model, self.beam = model, beam
         self.memory = model.encode(source, lengths, beam, bf16)
         self.state = model.start(self.memory)
         self.found: Any = None
 
     def step(self, symbol: Tensor) -> Tensor:
-        """log p of every next symbol, (B, k, V), to be overwritten, after `symbol` (B, k) was written last."""
+        """log p of every next symbol, (B, k, V), to be overwritten, after `symbol` (B, k) was
+        written last.
+        """
         self.found = self.model.step(self.memory, self.state, symbol.flatten())
         log_probs: Tensor = self.found.output.log_probs()
         return log_probs.view(*symbol.shape, -1)
 
     def update(self, parents: Tensor | None, symbol: Tensor) -> None:
-        """Goes on from hypothesis `parents` (B, k) of the same sentence, None: from itself, with `symbol` (B, k)."""
+        """Goes on from hypothesis `parents` (B, k) of the same sentence, None: from itself, with
+        `symbol` (B, k).
+        """
         step = self.found
         if parents is not None and self.beam > 1:
             first = self.beam * torch.arange(len(parents), device=parents.device)[:, None]
@@ -220,9 +237,11 @@ class Hypotheses:
         self.memory, self.state = self.memory.select(sentences), self.state.select(rows)
 
     def most_attended(self, lengths: Tensor) -> Tensor:
-        """The source position that each hypothesis' last step attended most, end symbols left out: (B, k).
+        """The source position that each hypothesis' last step attended most, end symbols left out:
+        (B, k).
 
-        Source `lengths` (B,) are those of `without_end`. It is 0 where a source has nothing but its end symbol.
+        Source `lengths` (B,) are those of `without_end`. It is 0 where a source has nothing but its
+        end symbol.
         """
         alignment = self.state.alignment.unflatten(0, (-1, self.beam))
         positions = torch.arange(alignment.shape[2], device=lengths.device)

@@ -29,25 +29,35 @@ from pam.runtime import processor
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 
 
-def search(model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False) -> list[Output]:
+def search(
+    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, actions: bool = False
+) -> list[Output]:
     """The best output for each sentence of a batch, by `beam_search`."""
     return [best for best, *_ in beam_search(model, source, lengths, decoding, actions=actions)]
 
 
 @torch.no_grad()
 def beam_search(
-    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, n_best: int = 1, actions: bool = False,
-    prior: LengthPrior | None = None, penalties: Sequence[float] = (),
-) -> list[list[Output]]:  # fmt: skip
+    model: Model,
+    source: Tensor,
+    lengths: Tensor,
+    decoding: Decoding,
+    n_best: int = 1,
+    actions: bool = False,
+    prior: LengthPrior | None = None,
+    penalties: Sequence[float] = (),
+) -> list[list[Output]]:
     """Decodes a batch by beam search; a beam of 1 is greedy search.
 
-    Hypotheses are extended by their log probability. One that ends leaves its place to the next best. A sentence is
-    finished when no open hypothesis can come to a score above that of the last of the `n_best` that ended, so that a
-    beam larger than the search space finds the best.
+    Hypotheses are extended by their log probability. One that ends leaves its place to the next
+    best. A sentence is finished when no open hypothesis can come to a score above that of the last
+    of the `n_best` that ended, so that a beam larger than the search space finds the best.
 
-    A length penalty thus decides nothing but which hypotheses need not be followed, and which that ended is best: those
-    left off are less probable than those followed, and so is all that continues them. So one search serves several
-    penalties: it leaves off what is hopeless for each of them, and finds for each what a search of its own finds.
+    A length penalty thus decides nothing but which hypotheses need not be followed, and which that
+        ended is best: those left off are less probable than those followed, and so is all that
+        continues them. So one search serves several
+    penalties: it leaves off what is hopeless for each of them, and finds for each what a search of
+        its own finds.
 
     Args:
         model: in evaluation mode; source: (B, m) padded at the end; lengths: (B,).
@@ -55,12 +65,17 @@ def beam_search(
         prior: of target lengths, for `decoding.length_prior`.
         penalties: length penalties, each in place of that of `decoding`; `n_best` is then 1.
 
-    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds fewer. With
+    Returns: For each sentence its `n_best` outputs, the best one first; fewer where the beam finds
+        fewer. With
         `penalties`, the best output by each of them, in their order.
     """
     limits, words = longest(lengths, decoding), without_end(source, lengths)
-    by_penalty = [decoding.model_copy(update={"length_penalty": one}) for one in penalties] or [decoding]
-    beams = _Beams([Ranking(one, words, limits, prior) for one in by_penalty], limits, decoding, n_best)
+    by_penalty = [decoding.model_copy(update={"length_penalty": one}) for one in penalties] or [
+        decoding
+    ]
+    beams = _Beams(
+        [Ranking(one, words, limits, prior) for one in by_penalty], limits, decoding, n_best
+    )
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     bf16 = processor.usable_search_precision(decoding.precision, source.device) == "bf16"
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, bf16)
@@ -81,21 +96,29 @@ def beam_search(
             hypotheses.keep(left)
             beams.keep(left)
     found = [[best.outputs or [NOTHING] for best in race.best] for race in beams.races]
-    return [[outputs[0] for outputs in by_race] for by_race in zip(*found, strict=True)] if penalties else found[0]
+    return (
+        [[outputs[0] for outputs in by_race] for by_race in zip(*found, strict=True)]
+        if penalties
+        else found[0]
+    )
 
 
 class _Race:
-    """What ended, by one ranking: `best` of every sentence of a batch, and the `threshold` (B,) that a score must
-    exceed to be among them."""
+    """What ended, by one ranking: `best` of every sentence of a batch, and the `threshold` (B,)
+    that a score must exceed to be among them.
+    """
 
     def __init__(self, ranking: Ranking, sentences: int, device: torch.device, n_best: int) -> None:
         self.ranking = ranking
         self.best = [Best(n_best) for _ in range(sentences)]
         self.threshold = torch.full((sentences,), -torch.inf, device=device).double()
 
-    def take(self, rows: list[int], ended: Sequence[tuple[float, bool, list[int], list[int]]]) -> None:
-        """Offers hypotheses to the best of their sentences `rows`: log p, whether complete, symbols with an end symbol
-        if so, positions."""
+    def take(
+        self, rows: list[int], ended: Sequence[tuple[float, bool, list[int], list[int]]]
+    ) -> None:
+        """Offers hypotheses to the best of their sentences `rows`: log p, whether complete, symbols
+        with an end symbol if so, positions.
+        """
         for row, (log_prob, complete, symbols, attended) in zip(rows, ended, strict=True):
             score = self.ranking.score(row, log_prob, len(symbols), complete)
             written = symbols[:-1] if complete else symbols
@@ -103,7 +126,9 @@ class _Race:
         self.threshold[rows] = self.threshold.new_tensor([self.best[row].threshold for row in rows])
 
     def is_lost(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """Whether nothing that continues an open hypothesis can be among the best; arguments of `Ranking.bound`."""
+        """Whether nothing that continues an open hypothesis can be among the best; arguments of
+        `Ranking.bound`.
+        """
         return self.ranking.bound(rows, total, written) <= self.threshold[rows, None]
 
 
@@ -118,7 +143,9 @@ class _Beams:
         races: what ended, by each of the rankings.
     """
 
-    def __init__(self, rankings: Sequence[Ranking], limits: Tensor, decoding: Decoding, n_best: int) -> None:
+    def __init__(
+        self, rankings: Sequence[Ranking], limits: Tensor, decoding: Decoding, n_best: int
+    ) -> None:
         sentences, device = len(limits), limits.device
         shape = (sentences, decoding.beam)
         self.races = [_Race(ranking, sentences, device, n_best) for ranking in rankings]
@@ -132,7 +159,9 @@ class _Beams:
         self.attended = self.written
 
     def extend(self, log_probs: Tensor) -> Tensor:
-        """Goes on with the best of all continuations (B, k, V), which are overwritten; their parents, (B, k)."""
+        """Goes on with the best of all continuations (B, k, V), which are overwritten; their
+        parents, (B, k).
+        """
         beam, vocabulary = self.symbol.shape[1], log_probs.shape[2]
         self.total, chosen = largest(log_probs.add_(self.total[:, :, None]).flatten(1), beam)
         parents = chosen // vocabulary
@@ -150,7 +179,9 @@ class _Beams:
         done = ended | ((written >= self.limits[self.rows])[:, None] & alive)
         if done.any():
             self._take(done, ended)
-        hopeless = torch.stack([race.is_lost(self.rows, self.total, written) for race in self.races]).all(0)
+        hopeless = torch.stack(
+            [race.is_lost(self.rows, self.total, written) for race in self.races]
+        ).all(0)
         self.total = self.total.masked_fill(done | hopeless, -torch.inf)
 
     def _take(self, done: Tensor, ended: Tensor) -> None:
@@ -181,15 +212,23 @@ def _wide(parents: Tensor, written: Tensor) -> Tensor:
 class Sampling:
     """How outputs are drawn."""
 
-    temperature: float = 1.0  # symbols are drawn with probability proportional to p^(1 / temperature)
+    temperature: float = (
+        1.0  # symbols are drawn with probability proportional to p^(1 / temperature)
+    )
     seed: int = 1  # outputs depend on it and on the sentence's number, not on the batch
 
 
 @torch.no_grad()
 def sample(
-    model: Model, source: Tensor, lengths: Tensor, decoding: Decoding, sampling: Sampling, numbers: Sequence[int],
-    n_best: int = 1, actions: bool = False,
-) -> list[list[Output]]:  # fmt: skip
+    model: Model,
+    source: Tensor,
+    lengths: Tensor,
+    decoding: Decoding,
+    sampling: Sampling,
+    numbers: Sequence[int],
+    n_best: int = 1,
+    actions: bool = False,
+) -> list[list[Output]]:
     """Draws outputs for each sentence of a batch.
 
     Args:
@@ -199,8 +238,8 @@ def sample(
         actions: whether the model writes pointer actions; steps stay in the output.
 
     Returns:
-        For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's own, whatever the
-        temperature, and `score` is the same.
+        For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's
+        own, whatever the temperature, and `score` is the same.
     """
     limits, words, device = longest(lengths, decoding), without_end(source, lengths), source.device
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)

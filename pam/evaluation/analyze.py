@@ -1,4 +1,6 @@
-"""A trained model under teacher forcing: likelihood and attention of a split, and heat maps of a few of its rows."""
+"""A trained model under teacher forcing: likelihood and attention of a split, and heat maps of a
+few of its rows.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ from pam.models.checkpoint import SavedModel, load_model
 from pam.runtime.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
-LEGIBLE = range(6, 19)  # symbols, end symbol included, of a heat map worth a look in which they can be read
+# symbols, end symbol included, of a heat map worth a look in which they can be read
+LEGIBLE = range(6, 19)
 
 
 def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
-    """A model that can be forced to write the targets of any split; a UserError if it writes pointer actions."""
+    """A model that can be forced to write the targets of any split; a UserError if it writes
+    pointer actions.
+    """
     found = load_model(model, choose_device(device))
     if found.run.components.targets == "actions":
         words = f"{found.run.label} writes pointer actions, of which test rows have none"
@@ -31,14 +36,22 @@ def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
 
 
 def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analysis:
-    """What a model makes of a split of prepared data, or word alignments; `batch_size` rows are worked on side by side.
+    """What a model makes of a split of prepared data, or word alignments; `batch_size` rows are
+    worked on side by side.
 
-    A UserError says that the data are not those that the model was trained with, or that memory is short.
+    A UserError says that the data are not those that the model was trained with, or that memory is
+    short.
     """
     prepared, run = prepared_for(model, data, split), model.run
     watch = Stopwatch(next(model.network.parameters()).device)
     gathered = _gather(model, prepared, split, batch_size)
-    about = {"task": run.task, "model": run.model, "label": run.label, "seed": run.seed, "split": split}
+    about = {
+        "task": run.task,
+        "model": run.model,
+        "label": run.label,
+        "seed": run.seed,
+        "split": split,
+    }
     return gathered.analysis(**about, **watch.restart())
 
 
@@ -53,7 +66,9 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
             forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
         correct = forced.correct.cpu().numpy()
         floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment, forced.posterior)
-        log_probs, exact, prior, alignment, posterior = (part.double().cpu().numpy() for part in floats)
+        log_probs, exact, prior, alignment, posterior = (
+            part.double().cpu().numpy() for part in floats
+        )
         for place, number in enumerate(batch.rows.tolist()):
             source, target = _symbols(codec, rows[number])
             # A target that was cut has no end symbol, and its last symbol takes that one's place.
@@ -74,10 +89,11 @@ def _symbols(codec: Codec, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
 def heat_maps(
     model: SavedModel, data: Path, split: str, count: int, rows: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """Prior and posterior attention of rows of a split, a list of source positions for each target symbol.
+    """Prior and posterior attention of rows of a split, a list of source positions for each target
+    symbol.
 
-    The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says that there is no such
-    row, or that the data are not the model's.
+    The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says
+    that there is no such row, or that the data are not the model's.
     """
     prepared = prepared_for(model, data, split)
     table, codec = prepared.rows(split), prepared.codec
@@ -107,9 +123,10 @@ def telling_rows(
 ) -> list[int]:
     """Numbers of rows to look at: spread evenly, and each worth a look.
 
-    From places spread evenly over the split, each time the first row from there on whose target is not simply its first
-    column, that is neither too short nor too long, and whose middle columns (such as features) have not been shown; if
-    there is none, a row that meets the first wishes, or the last, or any.
+    From places spread evenly over the split, each time the first row from there on whose target is
+    not simply its first column, that is neither too short nor too long, and whose middle columns
+    (such as features) have not been shown; if there is none, a row that meets the first wishes, or
+    the last, or any.
     """
     total = len(rows)
     chosen: list[int] = []
@@ -118,5 +135,10 @@ def telling_rows(
         walk = [number % total for number in range(start, start + total)]
         shown = {rows[number][1:-1] for number in chosen}
         left = [number for number in walk if number not in chosen]
-        chosen.append(min(left, key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown)))
+        chosen.append(
+            min(
+                left,
+                key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown),
+            )
+        )
     return sorted(chosen)

@@ -1,8 +1,8 @@
 """What a model makes of given targets under teacher forcing: likelihood, attention, word links.
 
-`analysis.json` holds likelihoods, and what the paper's section 4.3 looks at: how uncertain attention is and how often
-the model is right then (Figure 3), how much of a sentence attention covers (Figure 4), and which source word is
-attended most (Table 3).
+`analysis.json` holds likelihoods, and what the paper's section 4.3 looks at: how uncertain
+attention is and how often the model is right then (Figure 3), how much of a sentence attention
+covers (Figure 4), and which source word is attended most (Table 3).
 """
 
 from __future__ import annotations
@@ -35,13 +35,22 @@ class Sentences(Strict):
     tokens: list[int] = Field(description="target symbols, end symbol included")
     correct: list[int] = Field(description="of them, those that were the most probable symbol")
     source_words: list[int]
-    coverage: list[float] = Field(description="mean over source words of the attention they got in all, at most 1 each")
+    coverage: list[float] = Field(
+        description="mean over source words of the attention they got in all, at most 1 each"
+    )
     covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
-    # For each target word the source word most attended; of a run that was stored, in hand-aligned sentences alone.
-    links: list[Links] | None = Field(None, description="word links, by the alignment handed on to the next step")
+    # For each target word the source word most attended; of a run that was stored, in hand-aligned
+    # sentences alone.
+    links: list[Links] | None = Field(
+        None, description="word links, by the alignment handed on to the next step"
+    )
     links_prior: list[Links] | None = Field(None, description="the same by the prior of the step")
-    links_late: list[Links] | None = Field(None, description="the same by the prior of the step after")
-    links_posterior: list[Links] | None = Field(None, description="the same by the posterior given the word")
+    links_late: list[Links] | None = Field(
+        None, description="the same by the prior of the step after"
+    )
+    links_posterior: list[Links] | None = Field(
+        None, description="the same by the posterior given the word"
+    )
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:
@@ -53,9 +62,9 @@ class Sentences(Strict):
 
 class Entropy(Strict):
     description: str = (
-        "entropy of the prior over source positions, an end symbol included where sources have one, at each target "
-        "symbol, end symbol included; "
-        "correct: the most probable symbol is the reference's; what lies above the last edge is in the last bin"
+        "entropy of the prior over source positions, an end symbol included where sources have one,"
+        " at each target symbol, end symbol included; correct: the most probable symbol is the"
+        " reference's; what lies above the last edge is in the last bin"
     )
     unit: str = "nats"
     mean: float = Field(description="over all target symbols")
@@ -66,9 +75,9 @@ class Entropy(Strict):
 
 class Coverage(Strict):
     description: str = (
-        "words: attention that a source word got over all target symbols, at most 1; sentences: share of the source "
-        f"words of a sentence that got {COVERED} or more; by the alignment that is handed on, end symbols excluded on "
-        "both sides"
+        "words: attention that a source word got over all target symbols, at most 1; sentences:"
+        f" share of the source words of a sentence that got {COVERED} or more; by the alignment"
+        " that is handed on, end symbols excluded on both sides"
     )
     edges: list[float] = COVERAGE_EDGES
     words: list[int]
@@ -93,7 +102,9 @@ class Analysis(Strict):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of n target symbols and m source symbols, end symbols included where there are some."""
+    """One sentence of n target symbols and m source symbols, end symbols included where there are
+    some.
+    """
 
     log_probs: Floats  # (n,) log p(y_t | y_<t, x)
     exact: Floats  # (n,) the same summed over all source positions
@@ -118,8 +129,13 @@ class Gatherer:
         """Takes in row `number` of the split."""
         # A source word gets what its symbols get; end symbols are left out on both sides.
         starts = _starts(sentence.source_words)
-        read, symbols = (sentence.alignment, sentence.prior, sentence.posterior), len(sentence.source_words)
-        alignment, prior, posterior = (np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in read)
+        read, symbols = (
+            (sentence.alignment, sentence.prior, sentence.posterior),
+            len(sentence.source_words),
+        )
+        alignment, prior, posterior = (
+            np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in read
+        )
         alignment, prior, late, posterior = alignment[:-1], prior[:-1], prior[1:], posterior[:-1]
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
         self.rows[number] = {
@@ -146,8 +162,12 @@ class Gatherer:
         nats, correct = np.concatenate(self.entropies), np.concatenate(self.correct)
         mean, count, right = fsum(nats) / len(nats), _histogram(nats, ENTROPY_EDGES), nats[correct]
         covered, words = np.array(columns["covered"]), np.concatenate(self.coverage)
-        coverage = Coverage(words=_histogram(words, COVERAGE_EDGES), sentences=_histogram(covered, COVERAGE_EDGES))
-        entropy = Entropy(mean=round(mean, DIGITS), count=count, correct=_histogram(right, ENTROPY_EDGES))
+        coverage = Coverage(
+            words=_histogram(words, COVERAGE_EDGES), sentences=_histogram(covered, COVERAGE_EDGES)
+        )
+        entropy = Entropy(
+            mean=round(mean, DIGITS), count=count, correct=_histogram(right, ENTROPY_EDGES)
+        )
         return Analysis(sentences=Sentences(**columns), entropy=entropy, coverage=coverage, **about)
 
 
@@ -160,7 +180,8 @@ def entropies(distributions: Floats) -> Floats:
 def most_attended(alignment: Floats, words: list[int]) -> Links:
     """For each target word its most attended source word, by `alignment` (n - 1, source words).
 
-    A word attends as its symbols do on average (Ghader & Monz 2017, section 3); `words` (n - 1,) says whose each is.
+    A word attends as its symbols do on average (Ghader & Monz 2017, section 3); `words` (n - 1,)
+    says whose each is.
     """
     if not words:
         return []

@@ -1,18 +1,20 @@
 """Bootstrap over units: percentile intervals and paired differences.
 
-A test set of 200 lemmas with 8 forms each is a sample of 200 lemmas, not of 1,600 independent forms: the forms of a
-lemma are right or wrong together. So lemmas are drawn, with replacement, and each brings all its forms; of a translated
-text, sentences are drawn. Every system of a task sees the same draws, which makes differences between systems paired;
-the draws depend on the seed and the number of units only, so a system's interval does not change when another one joins
-the table.
+A test set of 200 lemmas with 8 forms each is a sample of 200 lemmas, not of 1,600 independent
+    forms: the forms of a lemma are right or wrong together. So lemmas are drawn, with replacement,
+    and each brings all its forms; of a translated text, sentences are drawn. Every system of a task
+    sees the same draws, which makes differences between systems paired; the draws depend on the
+    seed and the number of units only, so a system's interval does not change when another one joins
+    the table.
 
-A figure is a mean over a few seeds, which are a sample too: of all trainings that the same configuration could have
-had. `Draws` hold both levels. The units' draws give the mean over seeds in other test sets. To each is added how far
-that mean would be off with other seeds, drawn with replacement from those at hand, by sqrt(n / (n - 1)) wider, as the
-n deviations from their own mean are too small by that. Few seeds tell their own spread badly, so `spread` widens the
-tails from normal to Student's, by Satterthwaite's degrees of freedom. In simulations with three seeds of each system
-93 to 96 % of such 95 % intervals hold the truth, whichever level scatters more. Of intervals over units alone as few as
-half do.
+A figure is a mean over a few seeds, which are a sample too: of all trainings that the same
+configuration could have had. `Draws` hold both levels. The units' draws give the mean over
+seeds in other test sets. To each is added how far that mean would be off with other seeds,
+drawn with replacement from those at hand, by sqrt(n / (n - 1)) wider, as the n deviations from
+their own mean are too small by that. Few seeds tell their own spread badly, so `spread` widens
+the tails from normal to Student's, by Satterthwaite's degrees of freedom. In simulations with
+three seeds of each system 93 to 96 % of such 95 % intervals hold the truth, whichever level
+scatters more. Of intervals over units alone as few as half do.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from pam.evaluation.metrics import Floats
 
 RESAMPLES, RESAMPLES_OF_MANY = 10_000, 1_000
 MANY = 1_000
-"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their draws cost in
-proportion to the units, and 1,000 still give an interval's ends."""
+"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their
+draws cost in proportion to the units, and 1,000 still give an interval's ends.
+"""
 SEED, LEVEL = 2019, 0.95
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB, whatever the size of the test set
 
@@ -50,10 +53,12 @@ def resamples_for(units: int) -> int:
 
 
 def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEED) -> Floats:
-    """Sums of `counts` (systems, units, columns) over bootstrap samples of the units: (systems, resamples, columns).
+    """Sums of `counts` (systems, units, columns) over bootstrap samples of the units: (systems,
+    resamples, columns).
 
-    How often each of n units is drawn among n draws is multinomial, so one matrix product of these frequencies with the
-    counts gives all sums at once. Without `resamples`, there are as many as `resamples_for` the units.
+    How often each of n units is drawn among n draws is multinomial, so one matrix product of these
+    frequencies with the counts gives all sums at once. Without `resamples`, there are as many as
+    `resamples_for` the units.
     """
     systems, units, columns = counts.shape
     resamples = resamples or resamples_for(units)
@@ -74,7 +79,9 @@ class Draws:
 
     values: Floats  # (resamples,)
     seed_parts: tuple[tuple[float, int], ...] = ()
-    """Variance of the mean that is due to seeds, and its degrees of freedom, of each system that has several seeds."""
+    """Variance of the mean that is due to seeds, and its degrees of freedom, of each system that
+    has several seeds.
+    """
 
     def minus(self, other: Draws) -> Draws:
         """Return the draws of the difference; units are paired, seeds are independent."""
@@ -88,9 +95,9 @@ class Draws:
     def spread(self) -> Floats:
         """Return the draws (resamples,) with the tails of Student's distribution for so few seeds.
 
-        By Satterthwaite's approximation the variance of all draws has the square of it, divided by the sum of
-        (part's variance)^2 / (its degrees of freedom), as degrees of freedom. A normal deviation times
-        sqrt(f / chi2_f) is one of Student's with f of them.
+        By Satterthwaite's approximation the variance of all draws has the square of it, divided by
+        the sum of (part's variance)^2 / (its degrees of freedom), as degrees of freedom. A normal
+        deviation times sqrt(f / chi2_f) is one of Student's with f of them.
         """
         uncertain = sum(variance**2 / freedom for variance, freedom in self.seed_parts)
         total = float(np.var(self.values))
@@ -109,7 +116,8 @@ def draws_over_seeds(values: Floats, means: Floats, name: str) -> Draws:
     Args:
         values: (seeds,) what was measured.
         means: (resamples,) the mean over these seeds in each resample of the units.
-        name: the system's, from which its draws of seeds follow: those of two systems are independent, and those of
+        name: the system's, from which its draws of seeds follow: those of two systems are
+            independent, and those of
             one do not change when another joins.
     """
     seeds = len(values)
@@ -131,15 +139,16 @@ def interval(values: Floats) -> Interval:
 def p_value(differences: Floats, observed: float) -> float:
     """Two-sided paired bootstrap test of the hypothesis that two systems do equally well.
 
-    The resampled differences, (resamples,), are shifted to mean 0, which is what they would scatter around if the
-    hypothesis held; c counts those at least as large as the observed difference, in either direction, and p = (c + 1) /
-    (n + 1). As in sacreBLEU's `significance` (after Clark's multeval), 1 is added above and below because the observed
-    sample is itself one draw under the hypothesis: without it the test could claim p = 0, and would reject more often
-    than its level says.
+    The resampled differences, (resamples,), are shifted to mean 0, which is what they would scatter
+    around if the hypothesis held; c counts those at least as large as the observed difference, in
+    either direction, and p = (c + 1) / (n + 1). As in sacreBLEU's `significance` (after Clark's
+    multeval), 1 is added above and below because the observed sample is itself one draw under the
+    hypothesis: without it the test could claim p = 0, and would
+        reject more often than its level says.
 
-    It departs from sacreBLEU in two points. sacreBLEU takes absolute values before it shifts, which makes p of a clear
-    gain one-sided, half of this one; and it counts strictly larger differences, so that two systems with the same
-    outputs get p = 1 / (n + 1), here 1.
+    It departs from sacreBLEU in two points. sacreBLEU takes absolute values before it shifts, which
+    makes p of a clear gain one-sided, half of this one; and it counts strictly larger differences,
+    so that two systems with the same outputs get p = 1 / (n + 1), here 1.
     """
     shifted = np.abs(differences - np.mean(differences))
     # Differences live on a lattice (whole forms): a tie must not hang on the last bit.
@@ -148,10 +157,12 @@ def p_value(differences: Floats, observed: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return each p corrected for how many there are, by Holm's step-down method, in the given order.
+    """Return each p corrected for how many there are, by Holm's step-down method, in the given
+    order.
 
-    The smallest of n is multiplied by n, the next by n - 1 and so on; none gets smaller than one before it, nor larger
-    than 1. If only those below a level are called differences, the chance of calling any wrongly is at most that level.
+    The smallest of n is multiplied by n, the next by n - 1 and so on; none gets smaller than one
+    before it, nor larger than 1. If only those below a level are called differences, the chance of
+    calling any wrongly is at most that level.
     """
     corrected = [0.0] * len(p_values)
     largest = 0.0

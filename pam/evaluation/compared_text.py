@@ -1,4 +1,4 @@
-"""Texts of a task as scores of summaries and captions compare them, and metrics that are left out."""
+"""Texts as scores of summaries and captions compare them, and metrics that are left out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ class ComparedText:
     """How texts of a task are compared."""
 
     language: Language
-    segmented: bool = True  # whether the words of the task are words, also where the language has no spaces
+    segmented: bool = (
+        True  # whether the words of the task are words, also where the language has no spaces
+    )
     spelled: SideCodec | None = None  # joins words that are characters
 
     @property
     def has_words(self) -> bool:
-        """Whether the task's own words are what a reader would call words, or can be taken for them."""
+        """Whether the task's own words are what a reader would call words, or can be taken for
+        them.
+        """
         return self.segmented and self.spelled is None
 
     def joined(self, text: str) -> str:
@@ -39,7 +43,9 @@ class ComparedText:
         """The words of a caption that scores compare: in small letters, without marks."""
         if not (self.language.is_spaced or self.has_words):
             return " ".join(self.tokenize(text))
-        return " ".join(word for word in self.language.lower(self.joined(text)).split() if has_word(word))
+        return " ".join(
+            word for word in self.language.lower(self.joined(text)).split() if has_word(word)
+        )
 
 
 def tell_left_out(reasons: Sequence[str], details: dict[str, Any]) -> None:

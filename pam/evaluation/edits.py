@@ -14,10 +14,11 @@ class Edits(NamedTuple):
 
 
 def edit_distance(output: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
-    """Fewest insertions, deletions and substitutions of symbols that make the one of the other (Levenshtein 1966).
+    """Fewest insertions, deletions and substitutions of symbols that make the one of the other
+    (Levenshtein 1966).
 
-    A column of the table of distances is two numbers of as many bits as the reference is long, which say where the
-    next distance is one more and where it is one less (Hyyrö 2003).
+    A column of the table of distances is two numbers of as many bits as the reference is long,
+    which say where the next distance is one more and where it is one less (Hyyrö 2003).
     """
     if not reference:
         return len(output)
@@ -45,6 +46,8 @@ def edit_distance(output: Sequence[Hashable], reference: Sequence[Hashable]) -> 
 
 
 def fewest_edits(output: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> Edits:
-    """Edits to that of several references which needs the fewest for its length, of equal ones the first."""
+    """Edits to that of several references which needs the fewest for its length, of equal ones the
+    first.
+    """
     counted = [Edits(edit_distance(output, reference), len(reference)) for reference in references]
     return min(counted, key=lambda found: found.edits / max(1, found.length))

@@ -1,4 +1,6 @@
-"""Morphological inflection: forms that are right, lemmas with all forms right, and characters that are wrong."""
+"""Morphological inflection: forms that are right, lemmas with all forms right, and characters that
+are wrong.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,11 @@ def count(inputs: EvalInputs) -> Counts:
 
 
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
-    """Counts per lemma: forms right, whether all are right, forms, 1, and edits and characters of the forms.
+    """Counts per lemma: forms right, whether all are right, forms, 1, and edits and characters of
+    the forms.
 
-    Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the letter they show.
-    Lemmas keep the order in which they first appear.
+    Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the
+    letter they show. Lemmas keep the order in which they first appear.
     """
     counts: dict[str, list[int]] = {}
     for row in rows:

@@ -28,7 +28,9 @@ class EvalInputs:
     predictions: Sequence[Path] = ()  # the main beam's first
     beams: Sequence[int | None] = ()  # of each; None where it is not known
     analysis: Path | None = None  # `analysis.json` of teacher forcing, where there is one
-    data: Path | None = None  # the prepared folder that holds `split`; None: nothing is checked against it
+    data: Path | None = (
+        None  # the prepared folder that holds `split`; None: nothing is checked against it
+    )
     split: str = "test"
 
     @property
@@ -40,7 +42,9 @@ class EvalInputs:
     @property
     def prepared(self) -> Prepared:
         if self.data is None:
-            raise UserError("these scores need the prepared data", hint="name its folder with --data")
+            raise UserError(
+                "these scores need the prepared data", hint="name its folder with --data"
+            )
         return Prepared(self.data)
 
 
@@ -49,14 +53,16 @@ class Counts:
     units: Units
     metrics: tuple[str, ...]  # names of metrics whose counts are there
     over: str  # the units in words, such as `sentences`
-    details: dict[str, Any] = field(default_factory=dict)  # what else scores hold: signatures, counts of oddities
+    # what else scores hold: signatures, counts of oddities
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:
-    """The `required` columns, in that order, of a tab-separated file whose first line names its columns.
+    """The `required` columns, in that order, of a tab-separated file whose first line names its
+    columns.
 
-    A UserError names file and line: missing or empty file, missing column, a line with too few or too many columns,
-    text that is not UTF-8.
+    A UserError names file and line: missing or empty file, missing column, a line with too few or
+    too many columns, text that is not UTF-8.
     """
     lines = _lines(path)
     names = next(lines, (1, ""))[1].split("\t")
@@ -78,19 +84,26 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
 
 
 def columns_of(path: Path | str) -> list[str]:
-    """The names of the columns of predictions, from the file's first line; a UserError as `read_predictions`."""
+    """The names of the columns of predictions, from the file's first line; a UserError as
+    `read_predictions`.
+    """
     return next(_lines(path))[1].split("\t")
 
 
 def read_checked(path: Path, inputs: EvalInputs, kind: type[Row]) -> list[Row]:
-    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or of others."""
+    """Reads predictions of the split, of which one may be empty; a UserError if they are faulty, or
+    of others.
+    """
     rows = [kind._make(row) for row in read_predictions(path, kind._fields)]
     check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
     return rows
 
 
-def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str) -> None:
-    """Checks that predictions read from `path` begin with the columns of a prepared split, a file without a header.
+def check_against_split(
+    rows: Sequence[tuple[str, ...]], path: Path | str, split: Path | str
+) -> None:
+    """Checks that predictions read from `path` begin with the columns of a prepared split, a file
+    without a header.
 
     A UserError names the first line that differs, or is missing.
     """
@@ -98,7 +111,8 @@ def check_against_split(rows: Sequence[tuple[str, ...]], path: Path | str, split
     hint = "predict again on this data set"
     for index, (row, reference) in enumerate(zip(rows, expected, strict=False)):
         if row[: len(reference)] != reference:
-            problem = f"this row is not line {index + 1} of {split}: {' '.join(reference)[:80]}"  # it may be an article
+            # it may be an article
+            problem = f"this row is not line {index + 1} of {split}: {' '.join(reference)[:80]}"
             raise UserError(problem, file=path, line=index + 2, hint=hint)
     if len(rows) != len(expected):
         problem = f"{len(rows)} predictions for {len(expected)} rows of {split}"
@@ -117,20 +131,26 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
         try:
             yield number, line.rstrip(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError("this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8") from error
+            raise UserError(
+                "this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8"
+            ) from error
 
 
 def load(kind: type[Record], path: Path | str) -> Record:
-    """Reads JSON that an earlier step wrote, as `kind`; the hint of a UserError is to make it again."""
+    """Reads JSON that an earlier step wrote, as `kind`; the hint of a UserError is to make it
+    again.
+    """
     content = read_json(path)
     try:
         return parse(kind, content, path)
     except UserError as error:
-        raise UserError(error.message, file=path, line=error.line, hint="delete it and make it again") from error
+        raise UserError(
+            error.message, file=path, line=error.line, hint="delete it and make it again"
+        ) from error
 
 
 def save(record: Strict, path: Path | str) -> None:
-    """Writes JSON, whole or not at all, for people to read too: a line for each entry of a section."""
+    """Write JSON, whole or not at all, for people to read too: a line for each entry."""
     text, sections = partial(json.dumps, ensure_ascii=False), []
     for key, value in record.model_dump().items():
         content = text(value)

@@ -15,22 +15,28 @@ from numpy.typing import NDArray
 from pam.io import unknown
 
 Floats = NDArray[np.float64]
-UNPENALIZED_COUNT = "unpenalized_"  # begins the name of a count of references for outputs without a length penalty
-ORDERS, CHARACTER_ORDERS = 4, 6  # longest n-grams of words that BLEU counts, and of characters that chrF counts
+# begins the name of a count of references for outputs without a length penalty
+UNPENALIZED_COUNT = "unpenalized_"
+# longest n-grams of words that BLEU counts, and of characters that chrF counts
+ORDERS, CHARACTER_ORDERS = (4, 6)
 
 
 @dataclass(frozen=True)
 class Units:
-    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that metrics need."""
+    """Counts of one system on one test set per resampling unit (a lemma, a sentence): all that
+    metrics need.
+    """
 
     names: tuple[str, ...]  # one per unit, unique
     columns: tuple[str, ...]  # names of the counts
     counts: Floats  # (units, columns)
-    references: str  # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
+    # SHA-256 of what was to be predicted; two systems can be compared only where it is the same
+    references: str
 
     def index_of(self, column: str) -> int:
-        """Return the index of a count. One of references that these have for all outputs in common is found by its
-        plain name. A ValueError says that there is none."""
+        """Return the index of a count. One of references that these have for all outputs in common
+        is found by its plain name. A ValueError says that there is none.
+        """
         stored = next((name for name in _names_of(column) if name in self.columns), column)
         return self.columns.index(stored)
 
@@ -48,14 +54,21 @@ class Units:
 
 
 def join(parts: Sequence[Units]) -> Units:
-    """Counts of the same units, else a ValueError, side by side; of a column that several parts have, the first."""
+    """Counts of the same units, else a ValueError, side by side; of a column that several parts
+    have, the first.
+    """
     first, columns = parts[0], dict[str, Floats]()
     for part in parts:
         if (part.names, part.references) != (first.names, first.references):
             raise ValueError("counts of other units")
         columns = dict(zip(part.columns, part.counts.T, strict=True)) | columns
     order = dict.fromkeys(column for part in parts for column in part.columns)
-    return Units(first.names, tuple(order), np.stack([columns[name] for name in order], axis=1), first.references)
+    return Units(
+        first.names,
+        tuple(order),
+        np.stack([columns[name] for name in order], axis=1),
+        first.references,
+    )
 
 
 def digest_of(rows: Iterable[Sequence[str]]) -> str:
@@ -64,7 +77,9 @@ def digest_of(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _names_of(column: str) -> tuple[str, ...]:
-    """List the names under which a count may be stored: its own, without the beam, and without `unpenalized_`."""
+    """List the names under which a count may be stored: its own, without the beam, and without
+    `unpenalized_`.
+    """
     plain = re.sub(r"_b\d+$", "", column)
     return column, plain, plain.removeprefix(UNPENALIZED_COUNT)
 
@@ -77,13 +92,15 @@ class Metric:
     label: str  # words for an axis or a heading, without the unit
     of_outputs: tuple[str, ...]  # names of the counts that change with the outputs
     given: tuple[str, ...]  # names of the counts that do not, whatever the beam
-    value: Callable[[Floats], Floats]  # sums (..., columns) to values (...); columns in the order of `columns`
+    # sums (..., columns) to values (...); columns in the order of `columns`
+    value: Callable[[Floats], Floats]
     counted: str = "sentences"  # the column whose sum is the number of things judged
     unit: str = ""  # of the value; empty where it has none
     decimals: int = 2  # digits shown after the point
     lower_is_better: bool = False
     over: str = "sentences"  # the resampling units, in words
-    span: tuple[float, float] | None = (0.0, 100.0)  # lowest and highest value; None: it does not judge outputs
+    # lowest and highest value; None: it does not judge outputs
+    span: tuple[float, float] | None = (0.0, 100.0)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -97,7 +114,9 @@ def of_beam(name: str, beam: int | None) -> str:
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of this name, such as `accuracy`, or `bleu_b4` for the outputs of beam 4; a UserError if none is."""
+    """The metric of this name, such as `accuracy`, or `bleu_b4` for the outputs of beam 4; a
+    UserError if none is.
+    """
     found = re.fullmatch(r"(\w+?)(?:_b([1-9]\d*))?", name)
     known = METRICS.get(found[1]) if found else None
     if found is None or known is None or (found[2] and not known.of_outputs):
@@ -107,9 +126,15 @@ def metric_of(name: str) -> Metric:
     beam = int(found[2])
     outputs = tuple(of_beam(column, beam) for column in known.of_outputs)
     # Of several references those are counted that fit an output best.
-    given = tuple(of_beam(column, beam) if column in OF_REFERENCES else column for column in known.given)
+    given = tuple(
+        of_beam(column, beam) if column in OF_REFERENCES else column for column in known.given
+    )
     return replace(
-        known, name=of_beam(known.name, beam), label=f"{known.label}, beam {beam}", of_outputs=outputs, given=given
+        known,
+        name=of_beam(known.name, beam),
+        label=f"{known.label}, beam {beam}",
+        of_outputs=outputs,
+        given=given,
     )
 
 
@@ -124,11 +149,13 @@ def perplexity(sums: Floats) -> Floats:
 
 
 def bleu(sums: Floats, smooth: bool) -> Floats:
-    """BLEU times 100 (Papineni et al. 2002), (...); 0 where nothing matches, or where no output is four words long.
+    """BLEU times 100 (Papineni et al. 2002), (...); 0 where nothing matches, or where no output is
+    four words long.
 
     Args:
         sums: (..., 10) matches and totals of orders 1 to 4, output length, reference length.
-        smooth: an order without any match counts as 1/2 match, the next such as 1/4 and so on (sacreBLEU's `exp`);
+        smooth: an order without any match counts as 1/2 match, the next such as 1/4 and so on
+            (sacreBLEU's `exp`);
             without, one such order makes BLEU 0, as in `multi-bleu.perl`.
     """
     match, total = sums[..., :ORDERS], sums[..., ORDERS : 2 * ORDERS]
@@ -144,10 +171,12 @@ def bleu(sums: Floats, smooth: bool) -> Floats:
 
 
 def chrf(sums: Floats) -> Floats:
-    """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does; 0 where nothing matches.
+    """chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU does; 0
+    where nothing matches.
 
     Args:
-        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each of orders 1 to 6.
+        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each
+            of orders 1 to 6.
     """
     output, match, reference = np.split(sums, 3, axis=-1)
     occurs = (output > 0) & (reference > 0)
@@ -155,25 +184,32 @@ def chrf(sums: Floats) -> Floats:
         orders = occurs.sum(axis=-1)
         precision = np.where(occurs, match / output, 0.0).sum(axis=-1) / orders
         recall = np.where(occurs, match / reference, 0.0).sum(axis=-1) / orders
-        score = 5 * precision * recall / (4 * precision + recall)  # recall weighs twice as much as precision
+        # recall weighs twice as much as precision
+        score = 5 * precision * recall / (4 * precision + recall)
     return np.where(precision + recall > 0, 100.0 * score, 0.0)
 
 
 def alignment_agreement(sums: Floats) -> Floats:
-    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23); sums (..., 4), in this order."""
+    """1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23); sums (..., 4), in
+    this order.
+    """
     return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
 
 
 def share(sums: Floats) -> Floats:
     """First count / second count, 0 where there is nothing; sums (..., 2) -> (...)."""
-    return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0)
+    return np.divide(
+        sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0
+    )
 
 
 def meteor(sums: Floats) -> Floats:
-    """METEOR times 100 (Denkowski and Lavie 2014), (...): a mean of precision and recall, less for matches in pieces.
+    """METEOR times 100 (Denkowski and Lavie 2014), (...): a mean of precision and recall, less for
+    matches in pieces.
 
     Args:
-        sums: (..., 6) as in `METEOR_COUNTS`; the parameters are those of English: alpha 0.85, beta 0.2, gamma 0.6.
+        sums: (..., 6) as in `METEOR_COUNTS`; the parameters are those of English: alpha 0.85, beta
+            0.2, gamma 0.6.
     """
     output, reference, output_whole, reference_whole, chunks, matched = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -190,7 +226,11 @@ def numbered(count: int, stem: str = "") -> tuple[str, ...]:
 
 def bleu_columns(name: str) -> tuple[str, ...]:
     """Counts of the outputs for a kind of BLEU, in the order of `bleu`."""
-    return (*numbered(ORDERS, f"{name}_match"), *numbered(ORDERS, f"{name}_total"), f"{name}_length")
+    return (
+        *numbered(ORDERS, f"{name}_match"),
+        *numbered(ORDERS, f"{name}_total"),
+        f"{name}_length",
+    )
 
 
 def _ratio(sums: Floats) -> Floats:
@@ -201,11 +241,17 @@ def _ratio(sums: Floats) -> Floats:
 ROUGE = ("rouge1", "rouge2", "rougeL")
 NGRAMS = range(1, 5)  # lengths of n-grams that are looked for in the source of a summary
 METEOR_COUNTS = ("matched_output", "matched_reference", "output", "reference", "chunks", "matched")
-"""Weighted words of output and reference that match, and all of them; runs of matches in order, and matches."""
+"""Weighted words of output and reference that match, and all of them; runs of matches in order, and
+matches.
+"""
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
-OF_REFERENCES = frozenset({"words", f"{UNPENALIZED_COUNT}words", "sacrebleu_words", *CHRF_REFERENCE})
-"""Counts of the references of a translation: where it has several, those of the references that fit the output."""
+OF_REFERENCES = frozenset(
+    {"words", f"{UNPENALIZED_COUNT}words", "sacrebleu_words", *CHRF_REFERENCE}
+)
+"""Counts of the references of a translation: where it has several, those of the references that fit
+the output.
+"""
 
 
 def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
@@ -220,15 +266,21 @@ def _error_rate(
     counted: str = "sentences",
     over: str = "sentences",
 ) -> Metric:
-    return Metric(name, label, of_outputs, given, percentage, counted, "%", lower_is_better=True, over=over)
+    return Metric(
+        name, label, of_outputs, given, percentage, counted, "%", lower_is_better=True, over=over
+    )
 
 
 def _perplexity(name: str, label: str, nll: str) -> Metric:
-    return Metric(name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True, span=None)
+    return Metric(
+        name, label, (), (nll, "tokens"), perplexity, "tokens", lower_is_better=True, span=None
+    )
 
 
 def _of_summaries(name: str, label: str, part: str, whole: str, **more: Any) -> Metric:
-    """A ratio of two counts; `whole` counts outputs' parts too, unless it is the number of summaries."""
+    """A ratio of two counts; `whole` counts outputs' parts too, unless it is the number of
+    summaries.
+    """
     given = (whole,) if whole in ("summaries", "reference_words") else ()
     columns = (part,) if given else (part, whole)
     more |= {"over": "summaries", "span": None}
@@ -256,7 +308,15 @@ METRICS: dict[str, Metric] = {
     for metric in (
         _accuracy("accuracy", "Accuracy", "correct", "forms"),
         _accuracy("paradigm_accuracy", "Whole paradigms", "whole", "paradigms"),
-        Metric("token_accuracy", "Accuracy, next symbol", (), ("tokens_correct", "tokens"), percentage, "tokens", "%"),
+        Metric(
+            "token_accuracy",
+            "Accuracy, next symbol",
+            (),
+            ("tokens_correct", "tokens"),
+            percentage,
+            "tokens",
+            "%",
+        ),
         _perplexity("ppl", "Perplexity", "nll"),
         _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
         Metric("bleu", "BLEU", bleu_columns("bleu"), ("words",), partial(bleu, smooth=False)),
@@ -277,10 +337,21 @@ METRICS: dict[str, Metric] = {
             span=None,
         ),
         Metric(
-            "length_ratio_unpenalized", "Words over the reference's without length penalty",
-            ("bleu_unpenalized_length",), (f"{UNPENALIZED_COUNT}words",), _ratio, decimals=3, span=None,
+            "length_ratio_unpenalized",
+            "Words over the reference's without length penalty",
+            ("bleu_unpenalized_length",),
+            (f"{UNPENALIZED_COUNT}words",),
+            _ratio,
+            decimals=3,
+            span=None,
         ),
-        Metric("sacrebleu", "sacreBLEU", bleu_columns("sacrebleu"), ("sacrebleu_words",), partial(bleu, smooth=True)),
+        Metric(
+            "sacrebleu",
+            "sacreBLEU",
+            bleu_columns("sacrebleu"),
+            ("sacrebleu_words",),
+            partial(bleu, smooth=True),
+        ),
         Metric("chrf", "chrF", CHRF_OUTPUT, CHRF_REFERENCE, chrf),
         _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
         _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
@@ -304,23 +375,54 @@ METRICS: dict[str, Metric] = {
         _meteor("meteor_exact", "METEOR, exact"),
         _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases"),
         *(
-            Metric(name, label, (name,), ("clips",), share, "clips", decimals=3, over="clips", span=(0.0, highest))
+            Metric(
+                name,
+                label,
+                (name,),
+                ("clips",),
+                share,
+                "clips",
+                decimals=3,
+                over="clips",
+                span=(0.0, highest),
+            )
             for name, label, highest in (("cider", "CIDEr", 10.0), ("rouge_coco", "ROUGE-L", 1.0))
         ),
         Metric(
-            "bleu_coco", "BLEU-4", (*bleu_columns("bleu_coco"), "bleu_coco_words"), (), partial(bleu, smooth=False),
-            "clips", over="clips",
+            "bleu_coco",
+            "BLEU-4",
+            (*bleu_columns("bleu_coco"), "bleu_coco_words"),
+            (),
+            partial(bleu, smooth=False),
+            "clips",
+            over="clips",
         ),
         Metric(
-            "meteor_coco", "METEOR", tuple(f"meteor_coco_{count}" for count in METEOR_COUNTS), (), meteor, "clips",
+            "meteor_coco",
+            "METEOR",
+            tuple(f"meteor_coco_{count}" for count in METEOR_COUNTS),
+            (),
+            meteor,
+            "clips",
             over="clips",
         ),
         _of_summaries("novel_words", "Novel words", "novel_1", "ngrams_1"),
-        *(_of_summaries(f"novel_{n}grams", f"Novel {n}-grams", f"novel_{n}", f"ngrams_{n}") for n in NGRAMS[1:]),
-        _of_summaries("oov_words", "Words outside the vocabulary, a summary", "oov_words", "summaries"),
-        _of_summaries("copied_sentences", "Sentences copied whole", "copied_sentences", "output_sentences"),
-        _of_summaries("repeated_trigrams", "Repeated trigrams", "repeated", "ngrams_3", lower_is_better=True),
-        _of_summaries("summary_words", "Words over the reference's", "summary_words", "reference_words"),
+        *(
+            _of_summaries(f"novel_{n}grams", f"Novel {n}-grams", f"novel_{n}", f"ngrams_{n}")
+            for n in NGRAMS[1:]
+        ),
+        _of_summaries(
+            "oov_words", "Words outside the vocabulary, a summary", "oov_words", "summaries"
+        ),
+        _of_summaries(
+            "copied_sentences", "Sentences copied whole", "copied_sentences", "output_sentences"
+        ),
+        _of_summaries(
+            "repeated_trigrams", "Repeated trigrams", "repeated", "ngrams_3", lower_is_better=True
+        ),
+        _of_summaries(
+            "summary_words", "Words over the reference's", "summary_words", "reference_words"
+        ),
     )
-}  # fmt: skip
+}
 """Every metric by name; `metric_of` finds those of a beam too."""

@@ -1,7 +1,8 @@
-"""`scores.json`: all that is known of one trained run, result, cost and origin; and what the command `score` does.
+"""`scores.json`: all that is known of one trained run, result, cost and origin; and what the
+command `score` does.
 
-Tables and figures read nothing else of a run, except histories and alignments. To score another kind of task: a
-function from `EvalInputs` to `Counts`, and a line in `KINDS`.
+Tables and figures read nothing else of a run, except histories and alignments. To score another
+kind of task: a function from `EvalInputs` to `Counts`, and a line in `KINDS`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from pam.io import Strict, UserError, read_json, unknown, write_text
 from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
-    "inflection": inflection.count, "translation": translation.count, "alignment": alignment.count,
-    "summarization": summarization.count, "captioning": captioning.count,
-}  # fmt: skip
+    "inflection": inflection.count,
+    "translation": translation.count,
+    "alignment": alignment.count,
+    "summarization": summarization.count,
+    "captioning": captioning.count,
+}
 
 CONTROLS: dict[str, Callable[[str, Prepared, str], tuple[str, Sequence[Sequence[str]]]]] = {
-    "summarization": summarization.control_rows, "captioning": captioning.control_rows,
-}  # fmt: skip
+    "summarization": summarization.control_rows,
+    "captioning": captioning.control_rows,
+}
 """By kind of task what makes outputs without a model, which are scored as a model's are."""
 
 
@@ -90,7 +95,11 @@ Record = dict[str, Any]  # the content of a file that training or decoding wrote
 
 
 def make(
-    kind: str, counts: Counts, identity: Mapping[str, Any], training: Record, decoding: Mapping[str, Record]
+    kind: str,
+    counts: Counts,
+    identity: Mapping[str, Any],
+    training: Record,
+    decoding: Mapping[str, Record],
 ) -> Scores:
     """Puts a run's record together.
 
@@ -105,9 +114,14 @@ def make(
     sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
     for known in map(metric_of, counts.metrics):
         places = [units.index_of(column) for column in known.columns]
-        value, n = float(known.value(units.total(known.columns))), int(units.total([known.counted])[0])
+        value, n = (
+            float(known.value(units.total(known.columns))),
+            int(units.total([known.counted])[0]),
+        )
         spread = bootstrap.interval(known.value(sums[:, places]))
-        metrics[known.name] = Value(value=value, low=spread.low, high=spread.high, n=n, unit=known.unit)
+        metrics[known.name] = Value(
+            value=value, low=spread.low, high=spread.high, n=n, unit=known.unit
+        )
     resamples, rows = bootstrap.resamples_for(len(units.names)), units.counts.tolist()
     numbers = [[int(number) if number.is_integer() else number for number in row] for row in rows]
     return Scores(
@@ -156,7 +170,9 @@ def files_of(folder: RunFolder, split: str) -> Scored:
 
 
 def score(files: Scored) -> Scores:
-    """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of different runs."""
+    """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of
+    different runs.
+    """
     if not files.kind and files.data is None:
         hint = "name the run with --run, its data with --data, or the kind: --kind inflection"
         raise UserError("what kind of predictions these are is not said", hint=hint)
@@ -168,11 +184,16 @@ def score(files: Scored) -> Scores:
     names = ("experiment", "task", "model", "label", "seed")
     identity = {name: getattr(files.run, name) for name in names} if files.run else {}
     training = {} if files.training is None else _content(files.training)
-    return make(kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding})
+    return make(
+        kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding}
+    )
 
 
-def score_control(name: str, data: Path, split: str, predictions: Path, experiment: str, task: str) -> Scores:
-    """Writes what a control gives for a split as `predictions`; its scores, as those of a model of that name.
+def score_control(
+    name: str, data: Path, split: str, predictions: Path, experiment: str, task: str
+) -> Scores:
+    """Writes what a control gives for a split as `predictions`; its scores, as those of a model of
+    that name.
 
     A UserError says that there is no such control for data of this kind.
     """
@@ -184,15 +205,25 @@ def score_control(name: str, data: Path, split: str, predictions: Path, experime
     label, rows = CONTROLS[kind](name, prepared, split)
     write_text(predictions, "".join("\t".join(row) + "\n" for row in rows))
     identity = {"experiment": experiment, "task": task, "model": name, "label": label, "seed": 1}
-    return make(kind, KINDS[kind](EvalInputs([predictions], [None], data=data, split=split)), identity, {}, {})
+    return make(
+        kind,
+        KINDS[kind](EvalInputs([predictions], [None], data=data, split=split)),
+        identity,
+        {},
+        {},
+    )
 
 
 def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """The records of decoding, one for each file of predictions, or none; and the beams, which differ."""
+    """The records of decoding, one for each file of predictions, or none; and the beams, which
+    differ.
+    """
     found = [_content(path) for path in files.decoding]
     if found and len(found) != len(files.predictions):
         words = f"{len(files.predictions)} files of predictions and {len(found)} of decoding"
-        raise UserError(words, hint="name one --decoding for each of --predictions, in the same order")
+        raise UserError(
+            words, hint="name one --decoding for each of --predictions, in the same order"
+        )
     beams = [content.get("beam") for content in found] or [None] * len(files.predictions)
     if len(set(beams)) < len(beams):
         words = f"several files of predictions, of beams {', '.join(map(str, beams))}"

@@ -1,12 +1,13 @@
-"""Summaries: ROUGE, METEOR, and how much of a summary is new, copied or said twice; counted per summary.
+"""Summaries: ROUGE, METEOR, and how much of a summary is new, copied or said twice; counted per
+summary.
 
-ROUGE is that of the package rouge-score. In English its words are those of the Perl program ROUGE-1.5.5,
-with stems, and it agrees with that to some hundredths. In other languages they are the words of the
-task, or characters where a language has no spaces and the task's tokenizer finds no words; there are no
-stems. ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence: that of the whole text as
-one sentence, which some wrappers give, is several points lower. Of several references the one that fits
-best counts. Texts are compared in the words of the task, sources whole: also what a model did not read
-is no novelty.
+ROUGE is that of the package rouge-score. In English its words are those of the Perl program
+ROUGE-1.5.5, with stems, and it agrees with that to some hundredths. In other languages they are the
+words of the task, or characters where a language has no spaces and the task's tokenizer finds no
+words; there are no stems. ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence:
+that of the whole text as one sentence, which some wrappers give, is several points lower. Of
+several references the one that fits best counts. Texts are compared in the words of the task,
+sources whole: also what a model did not read is no novelty.
 """
 
 from __future__ import annotations
@@ -43,11 +44,17 @@ from pam.evaluation.metrics import (
 from pam.io import UserError, unknown
 
 NAMES = (
-    *ROUGE, "novel_words", *(f"novel_{n}grams" for n in NGRAMS[1:]), "oov_words", "copied_sentences",
-    "repeated_trigrams", "summary_words",
-)  # fmt: skip
+    *ROUGE,
+    "novel_words",
+    *(f"novel_{n}grams" for n in NGRAMS[1:]),
+    "oov_words",
+    "copied_sentences",
+    "repeated_trigrams",
+    "summary_words",
+)
 METEORS = ("meteor_exact", "meteor_full")
-SOURCE, NOVEL, ADOPTED = "source", "novel", "adopted"  # where a word of a summary comes from; see `origins`
+# where a word of a summary comes from; see `origins`
+SOURCE, NOVEL, ADOPTED = ("source", "novel", "adopted")
 ORIGINS = "origins"  # column of tables that has that of every word, with a space between two
 SEED = 2019  # of the sentences of a random extract
 Reference = list[str]  # its sentences
@@ -62,9 +69,9 @@ class Summary(NamedTuple):
 def count(inputs: EvalInputs) -> Counts:
     """Counts per summary, of every beam; those of the main beam are named without a beam.
 
-    A metric that is not defined for the language or for these references is left out, with the reason among the
-    details; so is METEOR where Java or its package is missing. A UserError names a file that is missing or faulty, or
-    is about other texts.
+    A metric that is not defined for the language or for these references is left out, with the
+    reason among the details; so is METEOR where Java or its package is missing. A UserError names a
+    file that is missing or faulty, or is about other texts.
     """
     references, known = read_references(inputs), inputs.prepared.target
     parts, names, details = list[Units](), list[str](), dict[str, Any]()
@@ -82,13 +89,21 @@ def count(inputs: EvalInputs) -> Counts:
             outputs = [text.joined(row.predicted) for row in rows]
             found = meteor.counts(outputs, whole, name.removeprefix("meteor_"))
             columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
-        metrics = [name for name in (*NAMES, *(() if missing else METEORS)) if name not in undefined]
+        metrics = [
+            name for name in (*NAMES, *(() if missing else METEORS)) if name not in undefined
+        ]
         names += [of_beam(name, beam) for name in metrics]
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
         given = {column for metric in METRICS.values() for column in metric.given}
         named = [column if column in given else of_beam(column, beam) for column in columns]
-        digest = digest_of((*row[:2], json.dumps(own)) for row, own in zip(rows, references, strict=True))
-        parts.append(Units(numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest))
+        digest = digest_of(
+            (*row[:2], json.dumps(own)) for row, own in zip(rows, references, strict=True)
+        )
+        parts.append(
+            Units(
+                numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest
+            )
+        )
     return Counts(join(parts), tuple(names), "summaries", details)
 
 
@@ -105,21 +120,36 @@ def read_references(inputs: EvalInputs) -> list[list[Reference]]:
 def compared_text(data: Prepared) -> ComparedText:
     """How texts of prepared data are compared; a UserError if the data are not of summaries."""
     if not isinstance(data.codec, SummarizationCodec):
-        raise UserError("this data is not of summarization", file=data.folder, hint="name the task's own data")
+        raise UserError(
+            "this data is not of summarization", file=data.folder, hint="name the task's own data"
+        )
     side = data.codec.target
     layout = data.summary["format"]
     segmented = bool(layout.get("tokenized")) or side.tokenizer.segments
-    return ComparedText(language(str(layout["language"])), segmented, side if side.tokenizer.spells else None)
+    return ComparedText(
+        language(str(layout["language"])), segmented, side if side.tokenizer.spells else None
+    )
 
 
 def _undefined(references: Sequence[Sequence[Reference]], text: ComparedText) -> dict[str, str]:
-    """Why a metric is not defined for a test split, by its name: the references themselves would have 0."""
-    longest = max(sum(len(text.tokenize(sentence)) for sentence in own) for texts in references for own in texts)
+    """Why a metric is not defined for a test split, by its name: the references themselves would
+    have 0.
+    """
+    longest = max(
+        sum(len(text.tokenize(sentence)) for sentence in own)
+        for texts in references
+        for own in texts
+    )
     if longest > 1:
         return {}
     if longest == 1:
-        return {"rouge2": "ROUGE-2 is not defined for these references, none of which has two words"}
-    return {name: f"{METRICS[name].label} is not defined for these references, which have no words" for name in ROUGE}
+        return {
+            "rouge2": "ROUGE-2 is not defined for these references, none of which has two words"
+        }
+    return {
+        name: f"{METRICS[name].label} is not defined for these references, which have no words"
+        for name in ROUGE
+    }
 
 
 class PorterWords:
@@ -136,8 +166,12 @@ class PorterWords:
         return words
 
 
-def rouge(rows: Sequence[Summary], references: Sequence[Sequence[Reference]], text: ComparedText) -> dict[str, Floats]:
-    """ROUGE-1, -2 and -L as F1, 0 to 1, of each summary against that of its references which fits best."""
+def rouge(
+    rows: Sequence[Summary], references: Sequence[Sequence[Reference]], text: ComparedText
+) -> dict[str, Floats]:
+    """ROUGE-1, -2 and -L as F1, 0 to 1, of each summary against that of its references which fits
+    best.
+    """
     from rouge_score.rouge_scorer import RougeScorer  # optional: other tasks are scored without it
 
     # The package's `rougeLsum` is ROUGE-L of a summary, whose sentences are lines.
@@ -158,8 +192,11 @@ def _rouge_tokenizer(text: ComparedText) -> Any:
     return PorterWords(text) if text.language.has_rouge_stemmer else text
 
 
-def wording(rows: Sequence[Summary], known: Vocabulary, own_language: Language) -> dict[str, Floats]:
-    """Counts of n-grams and sentences of each summary, and of those that are new, copied whole or said twice.
+def wording(
+    rows: Sequence[Summary], known: Vocabulary, own_language: Language
+) -> dict[str, Floats]:
+    """Counts of n-grams and sentences of each summary, and of those that are new, copied whole or
+    said twice.
 
     Words outside the target's vocabulary `known` can only have been copied, `<unk>` apart.
     """
@@ -178,7 +215,11 @@ def _wording(row: Summary, known: Vocabulary, own_language: Language) -> dict[st
     sentences, text = list(sentences_of(words, own_language)), f" {row.source} "
     copied = sum(f" {' '.join(sentence)} " in text for sentence in sentences)
     outside = sum(is_outside(word, known) for word in words)
-    return counts | {"output_sentences": len(sentences), "copied_sentences": copied, "oov_words": outside}
+    return counts | {
+        "output_sentences": len(sentences),
+        "copied_sentences": copied,
+        "oov_words": outside,
+    }
 
 
 def is_outside(word: str, known: Vocabulary) -> bool:
@@ -187,11 +228,15 @@ def is_outside(word: str, known: Vocabulary) -> bool:
 
 
 def origins(summary: str, source: str, known: Vocabulary) -> list[str]:
-    """Of each word of a summary `novel` if its source, which is whole, does not have it; `adopted` if the source has it
-    and the target's vocabulary `known` does not; else `source`."""
+    """Of each word of a summary `novel` if its source, which is whole, does not have it; `adopted`
+    if the source has it and the target's vocabulary `known` does not; else `source`.
+    """
     there = set(source.split())
     adopted = {word for word in there if is_outside(word, known)}
-    return [NOVEL if word not in there else ADOPTED if word in adopted else SOURCE for word in summary.split()]
+    return [
+        NOVEL if word not in there else ADOPTED if word in adopted else SOURCE
+        for word in summary.split()
+    ]
 
 
 def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
@@ -207,7 +252,8 @@ class Control:
     """Outputs that are made of the prepared data alone."""
 
     label: str  # in tables; `{n}` is the number of sentences of an extract
-    output: Callable[[Summary, int, Language], str]  # of a row, whose own output is empty, and that number
+    # of a row, whose own output is empty, and that number
+    output: Callable[[Summary, int, Language], str]
     extracts: bool = True  # whether it takes sentences of the source
 
 
@@ -217,8 +263,10 @@ def _lead(row: Summary, sentences: int, own_language: Language) -> str:
 
 def _random(row: Summary, sentences: int, own_language: Language) -> str:
     found = list(sentences_of(row.source.split(), own_language))
-    drawn = random.Random(f"{SEED} {row.source}").sample(range(len(found)), min(sentences, len(found)))  # noqa: S311
-    return _text([found[place] for place in sorted(drawn)])
+    drawn_count = min(sentences, len(found))
+    generator = random.Random(f"{SEED} {row.source}")  # noqa: S311
+    drawn = generator.sample(range(len(found)), drawn_count)
+    return _text([found[index] for index in sorted(drawn)])
 
 
 def _text(sentences: Sequence[Sequence[str]]) -> str:
@@ -228,7 +276,9 @@ def _text(sentences: Sequence[Sequence[str]]) -> str:
 CONTROLS = {
     "lead": Control("Lead-{n}", _lead),
     "random": Control("Random-{n}", _random),
-    "reference": Control("Reference", lambda row, sentences, own_language: row.target, extracts=False),
+    "reference": Control(
+        "Reference", lambda row, sentences, own_language: row.target, extracts=False
+    ),
 }
 """The first sentences of the source, sentences drawn at random, and the reference itself."""
 
@@ -236,7 +286,9 @@ NO_SENTENCES = 0.9  # share of texts of one sentence above which an extract is t
 
 
 def control_rows(name: str, data: Prepared, split: str) -> tuple[str, list[Summary]]:
-    """A control's label, and predictions of a split with their heading; a UserError if there is no such control."""
+    """A control's label, and predictions of a split with their heading; a UserError if there is no
+    such control.
+    """
     if name not in CONTROLS:
         raise unknown("control", name, list(CONTROLS))
     control = CONTROLS[name]

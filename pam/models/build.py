@@ -19,9 +19,14 @@ from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
 
 
-def build(components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0) -> Model:
-    """Makes a model with fresh weights, for so many source and target symbols, or for sources of `vectors` of so many
-    units; that its components fit together is checked when an experiment is read (`pam.models.fitting`)."""
+def build(
+    components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0
+) -> Model:
+    """Makes a model with fresh weights, for so many source and target symbols, or for sources of
+    `vectors` of so many units; that its components fit together is checked when an experiment is
+    read
+    (`pam.models.fitting`).
+    """
     architecture = implementation(components.architecture)
     # What reads symbols alone need not know of vectors.
     given = {"vectors": vectors} if vectors else {}
@@ -40,7 +45,9 @@ def implementation(chosen: options.Options) -> Callable[..., Any]:
     return made
 
 
-def recurrent(components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0) -> Seq2Seq:
+def recurrent(
+    components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0
+) -> Seq2Seq:
     """Encoder and decoder of LSTMs with attention."""
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout

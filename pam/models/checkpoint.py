@@ -51,7 +51,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads what `save_tensors` wrote, with its notes; a UserError says if it is missing, no such file, or damaged."""
+    """Reads what `save_tensors` wrote, with its notes; a UserError says if it is missing, no such
+    file, or damaged.
+    """
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the model first")
     again = "delete it and train again, or copy it once more"
@@ -82,12 +84,15 @@ class SavedModel:
 
     @property
     def copies(self) -> bool:
-        """Whether it copies symbols of the source: then it reads and writes the extended ids of `Vocabulary.encode`."""
+        """Whether it copies symbols of the source: then it reads and writes the extended ids of
+        `Vocabulary.encode`.
+        """
         return bool(pointers_of(self.network))
 
     def read(self, source: Sequence[str]) -> Tensor:
-        """A source as the model reads it: ids (m,), an end symbol with them where sources have one; of frames their
-        vectors (m, units)."""
+        """A source as the model reads it: ids (m,), an end symbol with them where sources have one;
+        of frames their vectors (m, units).
+        """
         if isinstance(source, Frames):
             return torch.from_numpy(source.vectors)
         ids = self.source.encode(source, source if self.copies else ())
@@ -100,9 +105,13 @@ class SavedModel:
         return [symbol for symbol in source if symbol not in self.source]
 
     def pairs(
-        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], longest: int | None = None
+        self,
+        sources: Sequence[Sequence[str]],
+        targets: Sequence[Sequence[str]],
+        longest: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Make a batch of sources and targets, symbols without end symbols, as `Model.log_likelihood` takes it.
+        """Make a batch of sources and targets, symbols without end symbols, as
+        `Model.log_likelihood` takes it.
 
         Args:
             longest: symbols of a source that are read; None: all.
@@ -124,15 +133,25 @@ class SavedModel:
 
 
 def save_model(
-    folder: Path, run: RunConfig, task: str, origin: Path, weights: Mapping[str, Tensor], source_eos: bool = True
+    folder: Path,
+    run: RunConfig,
+    task: str,
+    origin: Path,
+    weights: Mapping[str, Tensor],
+    source_eos: bool = True,
 ) -> None:
-    """Writes a model folder; the weights last, as they complete it, with the hashes of all files in the folder, those
-    too that were there before.
+    """Writes a model folder; the weights last, as they complete it, with the hashes of all files in
+    the folder, those too that were there before.
 
-    `origin` is prepared data, or another model: vocabularies and the files that this kind of task needs are copied.
-    `source_eos`: whether the sources that it was trained with end in an end symbol.
+    `origin` is prepared data, or another model: vocabularies and the files that this kind of task
+    needs are copied. `source_eos`: whether the sources that it was trained with end in an end
+    symbol.
     """
-    sides = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"} if run.components.reversed else {}
+    sides = (
+        {"source.vocab": "target.vocab", "target.vocab": "source.vocab"}
+        if run.components.reversed
+        else {}
+    )
     for name in belongings(task, origin):
         write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
@@ -150,13 +169,15 @@ def belongings(task: str, folder: Path) -> list[str]:
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the path of a model folder's weights; an exported model has them under another name."""
+    """Return the path of a model folder's weights, which an exported model names differently."""
     exported = folder / EXPORTED_WEIGHTS
     return exported if exported.is_file() else folder / WEIGHTS
 
 
 def check_files(folder: Path, notes: Mapping[str, str]) -> None:
-    """Raise a UserError if a file of a model folder is missing, or is not the one that the weights were saved with."""
+    """Raise a UserError if a file of a model folder is missing, or is not the one that the weights
+    were saved with.
+    """
     for name, known in json.loads(notes.get("files", "{}")).items():
         path = folder / name
         message = None
@@ -169,7 +190,9 @@ def check_files(folder: Path, notes: Mapping[str, str]) -> None:
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
-    """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of another model."""
+    """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of
+    another model.
+    """
     if not folder.is_dir():
         raise UserError("no such model folder", file=folder, hint="train the model first")
     run = load_run(folder / CONFIG)
@@ -182,13 +205,17 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     tensors, notes = load_tensors(weights)
     if notes.get("format") != FORMAT:
         raise UserError(
-            f"not a model of this format (`{FORMAT}`)", file=weights, hint="take a model folder that `pam train` made"
+            f"not a model of this format (`{FORMAT}`)",
+            file=weights,
+            hint="take a model folder that `pam train` made",
         )
     check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
     sizes = len(source), len(target)
     members = [build(one.components, one.network, *sizes, codec.units) for one in run.members]
-    network = Ensemble(members) if members else build(run.components, run.network, *sizes, codec.units)
+    network = (
+        Ensemble(members) if members else build(run.components, run.network, *sizes, codec.units)
+    )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
@@ -199,4 +226,6 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     network.load_state_dict(tensors)
     match(network, source, target)
     network.eval().to(device or torch.device("cpu"))
-    return SavedModel(run, notes["task"], source, target, codec, network, notes.get("source_eos") != "false")
+    return SavedModel(
+        run, notes["task"], source, target, codec, network, notes.get("source_eos") != "false"
+    )

@@ -1,8 +1,9 @@
 """Copying: an output symbol is generated from the vocabulary, or is a symbol of the source.
 
-The vocabulary is extended for each source (See et al. 2017): of V target symbols, a word of the source that is none of
-them has the id V + a, where a is the first position at which the source has it. In sources, words that are not in the
-source's own vocabulary are numbered likewise, after its last symbol.
+The vocabulary is extended for each source (See et al. 2017): of V target symbols, a word of the
+source that is none of them has the id V + a, where a is the first position at which the source has
+it. In sources, words that are not in the source's own vocabulary are numbered likewise, after its
+last symbol.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.models import options
 from pam.models.interfaces import Component, Memory, Sizes
 from pam.models.logspace import ZERO
-from pam.models.outputs import Attention, AttentionMixture, ContextDistribution, Origin, TokenDistribution
+from pam.models.outputs import (
+    Attention,
+    AttentionMixture,
+    ContextDistribution,
+    Origin,
+    TokenDistribution,
+)
 from pam.models.packing import PackedTargets, rows_of
 
 
@@ -30,7 +37,9 @@ class Copying(Component):
     copies = False
 
     def symbols(self, source: Tensor) -> Tensor | None:
-        """The symbols that positions of a source (B, m) are copied as, (B, m); None: nothing is copied."""
+        """The symbols that positions of a source (B, m) are copied as, (B, m); None: nothing is
+        copied.
+        """
         return None
 
     def of_positions(self, values: Tensor) -> Tensor | None:
@@ -38,7 +47,11 @@ class Copying(Component):
         return None
 
     def output(
-        self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
+        self,
+        generated: TokenDistribution,
+        memory: Memory,
+        embedded: Tensor | None,
+        follows_prior: bool,
     ) -> TokenDistribution:
         """Add what is copied to the distribution of what is generated; `embedded` (n, E) is the
         embedding of y_{t-1}. `follows_prior`: see `CopyMixture`."""
@@ -50,25 +63,30 @@ class NoCopying(Copying):
 
 
 class PointerGenerator(Copying):
-    """p(y_t) = p_gen p_vocab(y_t) + (1 - p_gen) sum_a prior_t(a) [x_a = y_t], with p_gen = sigmoid(w_h . c_t +
-    w_s . s_t + w_x . x_t + b) (See et al. 2017, equations 8 and 9; 'Amortized Context Vector Inference', 5 and 6).
+    """p(y_t) = p_gen p_vocab(y_t) + (1 - p_gen) sum_a prior_t(a) [x_a = y_t], with p_gen =
+    sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b) (See et al. 2017, equations 8 and 9; 'Amortized
+    Context Vector Inference', 5 and 6).
 
-    Where the position is summed out at the output, each has a p_gen of its own, in which h_a is in the place of c_t,
-    and whoever attends to a and copies writes x_a:
+    Where the position is summed out at the output, each has a p_gen of its own, in which h_a is in
+    the place of c_t, and whoever attends to a and copies writes x_a:
 
         p(y_t | s_t, h_a) = p_gen(a) p_vocab(y_t | s_t, h_a) + (1 - p_gen(a)) [x_a = y_t],
         p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a).
 
-    Bayes' rule applies to it as it stands: the posterior moves to positions that have the symbol. Where the sum is cut
-    (`top_k`, `mass`), what is generated is summed over the kept positions and what is copied over all, as that costs
-    nothing: a word that can only be copied keeps its probability. With both terms at least zero, it is a lower bound of
-    the exact sum as before. Where the sum is renormalized in training, the kept positions generate as much as all do.
+    Bayes' rule applies to it as it stands: the posterior moves to positions that have the symbol.
+    Where the sum is cut (`top_k`, `mass`), what is generated is summed over the kept positions and
+    what is copied over all, as that costs
+    nothing: a word that can only be copied keeps its probability. With both terms at least zero, it
+        is a lower bound of the exact sum as before. Where the sum is renormalized in training, the
+        kept positions generate as much as all do.
 
-    A bound needs log p(y_t | s_t, h_a) at positions that do not have the symbol, which would be minus infinity where
-    it is not in the vocabulary. So there the latent position decides the context alone, and what is copied follows the
-    attention, [x_a = y_t] above giving way to sum_a' prior_t(a') [x_a' = y_t].
+    A bound needs log p(y_t | s_t, h_a) at positions that do not have the symbol, which would be
+    minus infinity where it is not in the vocabulary. So there the latent position decides the
+    context alone, and what is copied follows the attention, [x_a = y_t] above giving way to sum_a'
+    prior_t(a') [x_a' = y_t].
 
-    The embedding x_t is read without dropout. Until `match` is called, both vocabularies are taken to be the same.
+    The embedding x_t is read without dropout. Until `match` is called, both vocabularies are taken
+    to be the same.
     """
 
     copies = True
@@ -80,12 +98,17 @@ class PointerGenerator(Copying):
         self.of_values = nn.Linear(sizes.values, 1, bias=False)
         self.of_query = nn.Linear(sizes.query, 1)
         self.of_symbol = nn.Linear(sizes.embedding, 1, bias=False)
-        # Vocabularies belong to a model's folder, so that its weights need not hold what follows from them.
+        # Vocabularies belong to a model's folder, so that its weights need not hold what follows
+        # from them.
         same = torch.arange(sizes.source)
-        self.register_buffer("targets", same.masked_fill(same >= sizes.target, -1), persistent=False)
+        self.register_buffer(
+            "targets", same.masked_fill(same >= sizes.target, -1), persistent=False
+        )
 
     def match(self, source: Vocabulary, target: Vocabulary) -> None:
-        """Learns which symbols of the source are which of the target: (source symbols,) ids, -1 for none."""
+        """Learns which symbols of the source are which of the target: (source symbols,) ids, -1 for
+        none.
+        """
         found = torch.tensor([*range(len(SPECIALS)), *target.encode(source.symbols)])
         found[len(SPECIALS) :].masked_fill_(found[len(SPECIALS) :] == UNK, -1)
         self.targets.copy_(found)
@@ -103,7 +126,11 @@ class PointerGenerator(Copying):
         return logits.squeeze(-1)
 
     def output(
-        self, generated: TokenDistribution, memory: Memory, embedded: Tensor | None, follows_prior: bool
+        self,
+        generated: TokenDistribution,
+        memory: Memory,
+        embedded: Tensor | None,
+        follows_prior: bool,
     ) -> CopyMixture:
         assert isinstance(generated, ContextDistribution)
         assert memory.copied is not None and memory.pointed is not None and embedded is not None
@@ -119,9 +146,9 @@ class PointerGenerator(Copying):
 
 @dataclass(eq=False)
 class CopyMixture(TokenDistribution):
-    """p(y) = sum_k p(k) p_gen(k) p(y | s_t, c_k) + sum_a mass(a) [x_a = y]: a symbol is generated by
-    another distribution, of contexts c_k, with p_gen(k) = sigmoid(w_h . c_k + w_s . s_t + w_x . x_t + b),
-    or copied from position a.
+    """p(y) = sum_k p(k) p_gen(k) p(y | s_t, c_k) + sum_a mass(a) [x_a = y]: a symbol is generated
+    by another distribution, of contexts c_k, with p_gen(k) = sigmoid(w_h . c_k + w_s . s_t + w_x .
+    x_t + b), or copied from position a.
 
     As a rule whoever attends to position a copies from there: mass(a) = prior(a) (1 - p_gen), with
     a's own p_gen where the contexts are the positions. `follows_prior`: the position of the context
@@ -213,7 +240,9 @@ class CopyMixture(TokenDistribution):
 
     def log_joint(self, symbols: Tensor) -> Tensor:
         known = self.vocabulary_symbols(symbols)
-        generated = self._log_generated(symbols) + self.positions_distribution.position_log_prob(known)
+        generated = self._log_generated(symbols) + self.positions_distribution.position_log_prob(
+            known
+        )
         return torch.logaddexp(generated, self._log_copied_by_context(symbols))
 
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
@@ -262,9 +291,12 @@ class CopyMixture(TokenDistribution):
         probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
         probs.scatter_add_(1, copied, mass)
         log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
-        # Ids that stand for no word of the source: its padding, and where a word is repeated or known.
+        # Ids that stand for no word of the source: its padding, and where a word is repeated or
+        # known.
         words = torch.zeros_like(mass, dtype=torch.bool)
-        words = F.pad(words, (1, 0)).scatter_(1, (copied - vocabulary + 1).clamp_min(0), True)[:, 1:]
+        words = F.pad(words, (1, 0)).scatter_(1, (copied - vocabulary + 1).clamp_min(0), True)[
+            :, 1:
+        ]
         log_probs[:, vocabulary:].masked_fill_(~words, -torch.inf)
         return log_probs
 

@@ -1,6 +1,7 @@
 """Couplings of the alignment distribution to the previous alignment.
 
-Shankar & Sarawagi (2019), section 2.3.1: prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) + k(a, a')).
+Shankar & Sarawagi (2019), section 2.3.1: prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) +
+k(a, a')).
 """
 
 from __future__ import annotations
@@ -22,18 +23,23 @@ class NoCoupling(Coupling):
     """k = 0, so that prior_t = softmax(e_t) (equation 6: the query carries the past)."""
 
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        distribution: Distribution,
+        memory: Memory,
+        history: AttentionHistory,
     ) -> Tensor:
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
 
 
 class RelativeCoupling(Coupling):
-    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy depends on the
-    distance alone.
+    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy
+    depends on the distance alone.
 
-    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as there is no previous
-    alignment; or `before`: a position just before the source, a' = -1.
+    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as
+    there is no previous alignment; or `before`: a position just before the source, a' = -1.
     """
 
     def __init__(self, options: options.Proximity | options.Monotone) -> None:
@@ -50,11 +56,18 @@ class RelativeCoupling(Coupling):
         return self.energies(positions[None, :] - positions[:, None])
 
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        distribution: Distribution,
+        memory: Memory,
+        history: AttentionHistory,
     ) -> Tensor:
         if history.alignment is None:
             if self.starts_before:
-                scores = scores + self.energies(torch.arange(scores.shape[-1], device=scores.device) + 1)
+                scores = scores + self.energies(
+                    torch.arange(scores.shape[-1], device=scores.device) + 1
+                )
             log_prior: Tensor = distribution(scores, mask)
             return log_prior
         assert memory.transitions is not None
@@ -63,9 +76,12 @@ class RelativeCoupling(Coupling):
         return coupled(scores, mask, memory.transitions, history.alignment, distribution)
 
 
-def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution) -> Tensor:
-    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), (n, m), the definition: O(m^2) for each row. Energies
-    are (m, m), from the first index to the second, all else (n, m)."""
+def coupled(
+    scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution
+) -> Tensor:
+    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), (n, m), the definition: O(m^2) for
+    each row. Energies are (m, m), from the first index to the second, all else (n, m).
+    """
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
 
@@ -73,8 +89,8 @@ def coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, di
 def coupled_softmax(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
     """`coupled` of a softmax, in two products with M = exp(k), (a', a).
 
-    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that prior = u * M^T (previous /
-    z). As z is at least the smallest of M, nothing is divided by zero.
+    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that prior =
+    u * M^T (previous / z). As z is at least the smallest of M, nothing is divided by zero.
     """
     weights = energies.exp()
     log_u = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=1)
@@ -104,8 +120,9 @@ class Monotone(RelativeCoupling):
 
 
 class Proximity(RelativeCoupling):
-    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The paper has a width of 3, hence five
-    learned energies, from -2 to +2."""
+    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The paper has a
+    width of 3, hence five learned energies, from -2 to +2.
+    """
 
     def __init__(self, options: options.Proximity, sizes: Sizes) -> None:
         super().__init__(options)
@@ -122,19 +139,21 @@ class Proximity(RelativeCoupling):
 class Chain(Coupling):
     """p(a_1, ..., a_t) ~ exp(sum_t e_t(a_t) + sum_t k(a_t - a_{t-1})), a first-order Markov chain.
 
-    It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector Inference' gives it in
-    equation 20. Scores of later steps depend on symbols not yet written, so at step t the chain ends there, and the
-    marginal of a_t, which forward-backward gives, is the forward message alone:
+    It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector
+    Inference' gives it in equation 20. Scores of later steps depend on symbols not yet written, so
+    at step t the chain ends there, and the marginal of a_t, which forward-backward gives, is the
+    forward message alone:
 
         prior_t(a) ~ exp(e_t(a)) sum_a' prior_{t-1}(a') exp(k(a - a')).
 
-    Where the whole target is given, as for word alignments, the backward pass is taken too (`smoothed`).
+    Where the whole target is given, as for word alignments, the backward pass is taken too
+    (`smoothed`).
 
-    With k = 0 it is the distribution of the scores. What is handed on should be the prior (`input_feeding: prior`);
-    with the posterior it is the filter of a hidden Markov model.
+    With k = 0 it is the distribution of the scores. What is handed on should be the prior
+    (`input_feeding: prior`); with the posterior it is the filter of a hidden Markov model.
 
-    k has a learned value for each distance of at most `reach` positions, one for all jumps further on and one for all
-    further back.
+    k has a learned value for each distance of at most `reach` positions, one for all jumps further
+    on and one for all further back.
     """
 
     def __init__(self, options: options.Chain, sizes: Sizes) -> None:
@@ -153,7 +172,12 @@ class Chain(Coupling):
         return self.energies(positions[None, :] - positions[:, None]).exp()
 
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        distribution: Distribution,
+        memory: Memory,
+        history: AttentionHistory,
     ) -> Tensor:
         if history.alignment is not None:
             assert memory.transitions is not None
@@ -173,15 +197,22 @@ class PointerCoupling(Coupling):
     """
 
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        distribution: Distribution,
+        memory: Memory,
+        history: AttentionHistory,
     ) -> Tensor:
         assert history.alignment is not None
         return safe_log(history.alignment)
 
 
 def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
-    """The forward message that reaches each position, (B, m), unnormalized, from the marginal (B, m) of the step
-    before, given the scores up to it, by weights exp(k) (m, m), from the first index to the second."""
+    """The forward message that reaches each position, (B, m), unnormalized, from the marginal (B,
+    m) of the step before, given the scores up to it, by weights exp(k) (m, m), from the first index
+    to the second.
+    """
     return marginal @ transitions
 
 
@@ -192,8 +223,8 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
 
         g_t(a) = f_t(a) sum_b exp(k(a, b)) g_{t+1}(b) / sum_a' f_t(a') exp(k(a', b)),    g_n = f_n.
 
-    Time goes with n m^2, over the whole batch at once. Marginals are (B, n, m); steps beyond a row's length, of
-    `lengths` (B,), are left as they are.
+    Time goes with n m^2, over the whole batch at once. Marginals are (B, n, m); steps beyond a
+    row's length, of `lengths` (B,), are left as they are.
     """
     tiny = torch.finfo(filtered.dtype).tiny
     found = [filtered[:, -1]]

@@ -14,7 +14,8 @@ from pam.models import options
 from pam.models.interfaces import Distribution, Sizes
 from pam.models.logspace import masked_log_softmax, safe_log
 
-TOLERANCE = 1e-10  # below this a difference of levels, of scores of order 1 in float64, is taken for rounding
+# below this a difference of levels, of scores of order 1 in float64, is taken for rounding
+TOLERANCE = 1e-10
 
 
 class Softmax(Distribution):
@@ -29,9 +30,11 @@ class Projection(Distribution):
 
     @abstractmethod
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Probabilities (..., m), outside of autograd, exactly 0 outside the support and at padding.
+        """Probabilities (..., m), outside of autograd, exactly 0 outside the support and at
+        padding.
 
-        Scores (..., m) have any value where `mask` (..., m), broadcastable, is false; each row has a position at least.
+        Scores (..., m) have any value where `mask` (..., m), broadcastable, is false; each row has
+        a position at least.
         """
 
     @abstractmethod
@@ -66,10 +69,11 @@ class _Projected(Function):
 
 
 class Sparsemax(Projection):
-    """The point of the simplex nearest to the scores (Martins & Astudillo 2016, equation 2): max(e - tau, 0) with tau
-    such that it sums to one (algorithm 1).
+    """The point of the simplex nearest to the scores (Martins & Astudillo 2016, equation 2): max(e
+    - tau, 0) with tau such that it sums to one (algorithm 1).
 
-    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support and can be raised to
+    With the highest score moved to 0, -1 <= tau < 0. Lower scores are therefore not in the support
+    and can be raised to
     -1, as can padding, which then needs no care of its own.
     """
 
@@ -93,26 +97,29 @@ class Sparsemax(Projection):
 class Fusedmax(Sparsemax):
     """argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)|.
 
-    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The default weight is
-    that of the example which the paper's authors published with their code.
+    It is the sparsemax of the scores after total variation denoising (Niculae & Blondel 2017). The
+    default weight is that of the example which the paper's authors published with their code.
 
-    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a level stays below it and
-    draws its neighbours down as far as any could. So scores that lie more than 1 + 4 weight below the best need no
-    distinction.
+    Denoising lowers the best score by at most 2 weight, and a score that lies 2 weight below a
+    level stays below it and draws its neighbours down as far as any could. So scores that lie more
+    than 1 + 4 weight below the best need no distinction.
     """
 
     def __init__(self, options: options.Fusedmax, sizes: Sizes) -> None:
         super().__init__()
         self.weight = options.weight
         if self.weight:
-            self.waits = "fusedmax asks after each round of its denoising whether a level has changed"
+            self.waits = (
+                "fusedmax asks after each round of its denoising whether a level has changed"
+            )
 
     def project(self, scores: Tensor, mask: Tensor) -> Tensor:
         if self.weight == 0:
             return super().project(scores, mask)
         best = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
         near = (scores - best).masked_fill(~mask, -torch.inf).clamp_min(-1 - 4 * self.weight)
-        # On the CPU, wherever the scores are: a chain of so many small steps, each of which is a launch on CUDA.
+        # On the CPU, wherever the scores are: a chain of so many small steps, each of which is a
+        # launch on CUDA.
         smooth = denoise(near.double().cpu(), mask.expand_as(scores).cpu(), self.weight)
         return super().project(smooth.to(scores), mask)
 
@@ -123,16 +130,19 @@ class Fusedmax(Sparsemax):
 
 
 class Entmax(Distribution):
-    """argmax over the simplex of p . e + H_alpha(p), with the Tsallis entropy H_alpha (Peters et al. 2019, section 3).
+    """argmax over the simplex of p . e + H_alpha(p), with the Tsallis entropy H_alpha (Peters et
+    al. 2019, section 3).
 
-    A learned alpha is 1 + sigmoid of a parameter, the same at every step (Correia et al. 2019, section 3). Like theirs,
-    it stays at 1.01 and more, where the package can compute it.
+    A learned alpha is 1 + sigmoid of a parameter, the same at every step (Correia et al. 2019,
+    section 3). Like theirs, it stays at 1.01 and more, where the package can compute it.
     """
 
     def __init__(self, options: options.Entmax, sizes: Sizes) -> None:
         super().__init__()
         self.alpha = options.alpha
-        self.logit = nn.Parameter(torch.tensor(options.alpha - 1).logit()) if options.learned else None
+        self.logit = (
+            nn.Parameter(torch.tensor(options.alpha - 1).logit()) if options.learned else None
+        )
 
     def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
         from entmax import entmax15, entmax_bisect
@@ -154,13 +164,15 @@ def denoise(values: Tensor, mask: Tensor, weight: float) -> Tensor:
         x(t) > level  where  forward(t) + (values(t) - level) + backward(t) > 0,
         forward(t + 1) = clip(forward(t) + values(t) - level, -weight, weight),
 
-    and backward alike from the other end. Each pass takes the mean of a stretch for its level and cuts the stretch
-    where x crosses that level. This settles which side of the edge is the higher, so the edge adds the weight to its
-    lower side and takes it from its higher one from then on. A stretch that is cut no more is constant, at its mean. It
-    is the divide and conquer over levels of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
+    and backward alike from the other end. Each pass takes the mean of a stretch for its level and
+    cuts the stretch where x crosses that level. This settles which side of the edge is the higher,
+    so the edge adds the weight to its lower side and takes it from its higher one from then on. A
+    stretch that is cut no more is constant, at its mean. It is the divide and conquer over levels
+    of Chambolle & Darbon (2009): a handful of passes, for all rows at once.
 
-    Values (..., m) are in float64, of order 1; `mask` (..., m) is true at real positions, which stand before padding;
-    the weight is more than 0. Equal neighbours are equal to the last bit. Padding carries no meaning.
+    Values (..., m) are in float64, of order 1; `mask` (..., m) is true at real positions, which
+    stand before padding; the weight is more than 0. Equal neighbours are equal to the last bit.
+    Padding carries no meaning.
     """
     cut = ~(mask[..., 1:] & mask[..., :-1])
     sent = torch.zeros_like(values[..., 1:])  # along cut edges, from left to right; 0 at padding

@@ -94,8 +94,9 @@ class Steps:
 
 
 class Ensemble(Model):
-    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes on from the symbol
-    that was chosen in its own way. Alignments are the mean of theirs."""
+    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes
+    on from the symbol that was chosen in its own way. Alignments are the mean of theirs.
+    """
 
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()

@@ -8,7 +8,9 @@ from pam.models.options import COMPONENTS, PARTS, TransformerOptions
 
 
 class FitError(UserError):
-    """Parts or sizes that do not fit; `keys` of the model's file name a part; none: it is the sizes of a task."""
+    """Parts or sizes that do not fit; `keys` of the model's file name a part; none: it is the sizes
+    of a task.
+    """
 
     def __init__(self, message: str, *keys: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -16,15 +18,21 @@ class FitError(UserError):
 
 
 def check_fit(components: ModelConfig, network: Network) -> None:
-    """Checks that a model can be made of these parts at these sizes; a FitError says that it cannot."""
+    """Checks that a model can be made of these parts at these sizes; a FitError says that it
+    cannot.
+    """
     check_parts(components)
     check_sizes(components, network)
 
 
 def check_parts(components: ModelConfig) -> None:
-    """Checks the combination of a model's parts; a FitError says if some exclude each other, or one changes nothing."""
+    """Checks the combination of a model's parts; a FitError says if some exclude each other, or one
+    changes nothing.
+    """
     if components.members:
-        _check_unused(components, "an ensemble", ("init_from", "reversed", "architecture", *COMPONENTS))
+        _check_unused(
+            components, "an ensemble", ("init_from", "reversed", "architecture", *COMPONENTS)
+        )
         return
     _check_start(components)
     kind = components.architecture.kind
@@ -44,7 +52,9 @@ def check_parts(components: ModelConfig) -> None:
 
 
 def check_vectors(components: ModelConfig, kind: str) -> None:
-    """Checks that a model can read sources of vectors, which a kind of task has; a FitError says that it cannot."""
+    """Checks that a model can read sources of vectors, which a kind of task has; a FitError says
+    that it cannot.
+    """
     what = ""
     if components.architecture.kind in ("transformer", "agreement"):
         what = f"the architecture `{components.architecture.kind}`"
@@ -70,7 +80,8 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
     values = directions * network.encoder
     if components.score.kind == "dot" and network.decoder != values:
         raise FitError(
-            f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder state of {values}",
+            f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder"
+            f" state of {values}",
             hint="give the decoder as many units as both directions of the encoder have",
         )
 
@@ -82,18 +93,28 @@ def _check_unused(components: ModelConfig, what: str, names: tuple[str, ...]) ->
 
 
 def _check_start(components: ModelConfig) -> None:
-    """There is a model to start from, and a place for its weights; what is reversed has symbols on both sides."""
+    """There is a model to start from, and a place for its weights; what is reversed has symbols on
+    both sides.
+    """
     start = components.init_from
     if start is not None and not components.starts():
-        raise FitError("no model to start from", "init_from", hint="name one: `init_from: {forward: soft}`")
-    if start is not None and start.backward is not None and components.architecture.kind != "agreement":
+        raise FitError(
+            "no model to start from", "init_from", hint="name one: `init_from: {forward: soft}`"
+        )
+    if (
+        start is not None
+        and start.backward is not None
+        and components.architecture.kind != "agreement"
+    ):
         raise FitError(
             "only `architecture: agreement` has an opposite direction",
             *("init_from", "backward"),
             hint="name the model to start from alone: `init_from: soft`",
         )
     if components.reversed and components.targets != "symbols":
-        raise FitError("sources have no actions to learn", "reversed", hint="use `targets: symbols`")
+        raise FitError(
+            "sources have no actions to learn", "reversed", hint="use `targets: symbols`"
+        )
 
 
 def _check_bound(components: ModelConfig) -> None:
@@ -146,13 +167,20 @@ def _check_copying(components: ModelConfig) -> None:
     for name, part in (("window", components.window), ("distribution", components.distribution)):
         if part.has_zeros:
             raise FitError(
-                f"{name} `{part.kind}` leaves positions no probability at all, and so words that are to be copied",
+                f"{name} `{part.kind}` leaves positions no probability at all, and so words that"
+                " are to be copied",
                 *(name, "copying"),
                 hint=f"leave out `{name}`, or `copying`",
             )
     if components.marginalization.kind == "none":
-        raise FitError("without attention there is nothing to copy from", "copying", hint="leave out `copying`")
-    if components.targets == "actions" or components.reversed or components.architecture.kind == "agreement":
+        raise FitError(
+            "without attention there is nothing to copy from", "copying", hint="leave out `copying`"
+        )
+    if (
+        components.targets == "actions"
+        or components.reversed
+        or components.architecture.kind == "agreement"
+    ):
         raise FitError(
             "only a model from source to target, of symbols, can copy",
             "copying",

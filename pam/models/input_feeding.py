@@ -23,10 +23,11 @@ class PriorFeeding(InputFeeding):
 class PosteriorFeeding(InputFeeding):
     """c_t = sum_a postr_t(a) h_a (equations 12, 13).
 
-    `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4). By default it is 1/2
-    where `top_k` leaves positions out, because the posterior is then too sparse, and 1 where it is exact or a nucleus.
-    The paper states the half for its top-K runs and nothing for exact sums. Nor does it say whether gradients flow
-    through the posterior; they do by default, as it is an ordinary node of the computation.
+    `mix` is the share of the posterior in what is fed back; the rest is the prior (section 2.4). By
+    default it is 1/2 where `top_k` leaves positions out, because the posterior is then too sparse,
+    and 1 where it is exact or a nucleus. The paper states the half for its top-K runs and nothing
+    for exact sums. Nor does it say whether gradients flow through the posterior; they do by
+    default, as it is an ordinary node of the computation.
     """
 
     needs_positions = True
@@ -44,8 +45,9 @@ class PosteriorFeeding(InputFeeding):
         return share * weights + (1 - share) * output.attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
-        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None: no sum is); None
-        where it is all of it."""
+        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None:
+        no sum is); None where it is all of it.
+        """
         if self.mix is not None:
             return self.mix
         return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]
@@ -54,8 +56,8 @@ class PosteriorFeeding(InputFeeding):
 class SampleFeeding(InputFeeding):
     """c_t = h_a with a drawn from prior_t: hard attention (Xu et al. 2015).
 
-    The draw is the estimator's own, which reads the same noise. At test time, where nothing is drawn, it is the most
-    probable position. No gradient flows through the choice.
+    The draw is the estimator's own, which reads the same noise. At test time, where nothing is
+    drawn, it is the most probable position. No gradient flows through the choice.
     """
 
     draws = True
@@ -84,7 +86,8 @@ class PointerFeeding(InputFeeding):
 
 
 class NoFeeding(PriorFeeding):
-    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section 3.3). The prior is
-    handed on to couplings and scores."""
+    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section
+    3.3). The prior is handed on to couplings and scores.
+    """
 
     feeds = False

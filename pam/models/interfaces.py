@@ -1,8 +1,8 @@
 """What the parts of a model hand each other, and what each part has to offer.
 
-Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in decoding the
-hypotheses of all sentences), m source positions, D units of an encoder state, H of a decoder state, R of the readout, V
-target symbols.
+Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in
+    decoding the hypotheses of all sentences), m source positions, D units of an encoder state, H of
+    a decoder state, R of the readout, V target symbols.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from pam.models.schedules import Schedule, final
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
 Embed = Callable[[Tensor], Tensor]
-Cell = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # as an `LSTMCell` is called
+# as an `LSTMCell` is called
+Cell = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Sizes:
 class Contexts:
     """W c of contexts c = sum_a alignment(a) h_a + shift.
 
-    Where many steps read few sources, W h_a of every position costs less than W c of every step. So W is multiplied
-    with the encoder states once; without W, contexts are what they are.
+    Where many steps read few sources, W h_a of every position costs less than W c of every step. So
+    W is multiplied with the encoder states once; without W, contexts are what they are.
 
     Args:
         values: (B, m, D) h_a; weight: (W, D), or None.
@@ -88,15 +89,25 @@ class Memory:
     start: Hidden  # the decoder's first state
     cells: tuple[Cell, ...]  # the decoder's layers
     readout: SourceReadout  # the output layer, and its view of the values
-    gates: Callable[[Tensor], Tensor] | None = None  # `Decoder.gates`, for steps that choose symbols
+    gates: Callable[[Tensor], Tensor] | None = (
+        None  # `Decoder.gates`, for steps that choose symbols
+    )
     viewed: Contexts | None = None  # the contexts that the readout is given, where it reads any
     transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
-    readout_shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
+    readout_shift: Tensor | None = (
+        None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
+    )
     variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
-    log_ratios: Tensor | None = None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
-    cost: Tensor | None = None  # (n,) nats that the objective pays for the sentence's latent vector, or None
+    log_ratios: Tensor | None = (
+        None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
+    )
+    cost: Tensor | None = (
+        None  # (n,) nats that the objective pays for the sentence's latent vector, or None
+    )
     copied: Tensor | None = None  # (n, m) the symbols that positions are copied as, or None
-    pointed: Tensor | None = None  # (n, m) what positions add to the logit of generating a symbol, or None
+    pointed: Tensor | None = (
+        None  # (n, m) what positions add to the logit of generating a symbol, or None
+    )
     beam: int = 1  # hypotheses of each sentence
 
     def first(self, rows: int) -> Memory:
@@ -110,7 +121,8 @@ class Memory:
         if beam == 1:
             return self
         changed = self._changed(
-            lambda part: part.repeat_interleave(beam, 0), lambda source: SourceMatrix(source.matrix, beam)
+            lambda part: part.repeat_interleave(beam, 0),
+            lambda source: SourceMatrix(source.matrix, beam),
         )
         return replace(changed, beam=beam)
 
@@ -118,16 +130,33 @@ class Memory:
         """That of the given sentences, with all of their hypotheses."""
         each = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + each).flatten()
-        chosen = self._changed(lambda part: part.index_select(0, rows), lambda source: source.select(sentences))
+        chosen = self._changed(
+            lambda part: part.index_select(0, rows), lambda source: source.select(sentences)
+        )
         values, readout = self.values.index_select(0, sentences), self.readout.select(sentences)
         return replace(chosen, values=values, readout=readout)
 
     def _changed(
-        self, change: Callable[[Tensor], Tensor], of_source: Callable[[SourceMatrix], SourceMatrix] | None
+        self,
+        change: Callable[[Tensor], Tensor],
+        of_source: Callable[[SourceMatrix], SourceMatrix] | None,
     ) -> Memory:
-        """With all that has a row for each row of a step changed, and what kernels read, if that does."""
+        """With all that has a row for each row of a step changed, and what kernels read, if that
+        does.
+        """
         changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
-        names = "mask", "fed", "viewed", "keys", "readout_shift", "variance", "log_ratios", "cost", "copied", "pointed"
+        names = (
+            "mask",
+            "fed",
+            "viewed",
+            "keys",
+            "readout_shift",
+            "variance",
+            "log_ratios",
+            "cost",
+            "copied",
+            "pointed",
+        )
         for name in names:
             part = getattr(self, name)
             if isinstance(part, Tensor):
@@ -144,8 +173,12 @@ class AttentionHistory:
     """What was attended before a step."""
 
     steps: int = 0  # how many symbols were written, t - 1
-    alignment: Tensor | None = None  # (n, m) handed on last; before the first output None, or the input feeding's first
-    summed: Tensor | None = None  # (n, m) what all steps handed on, added up; None before the first output
+    alignment: Tensor | None = (
+        None  # (n, m) handed on last; before the first output None, or the input feeding's first
+    )
+    summed: Tensor | None = (
+        None  # (n, m) what all steps handed on, added up; None before the first output
+    )
 
     def then(self, alignment: Tensor) -> AttentionHistory:
         summed = alignment if self.summed is None else self.summed + alignment
@@ -157,14 +190,16 @@ class AttentionHistory:
 
 @dataclass(frozen=True)
 class Noise:
-    """What training draws at random for a batch, ahead of the steps: for one, or with time first."""
+    """Draw a batch's random numbers ahead of the steps: for one step, or with time first."""
 
     gumbel: Tensor  # (..., B, m) standard Gumbel noise, by which positions are drawn
     normal: Tensor  # (..., B, D) standard normal noise, by which contexts are
 
     @classmethod
     def draw(cls, steps: int, values: Tensor, beam: int = 1) -> Noise:
-        """Noise for `steps` steps over encoder states (B, m, D), of so many hypotheses of each sentence."""
+        """Noise for `steps` steps over encoder states (B, m, D), of so many hypotheses of each
+        sentence.
+        """
         rows = beam * len(values)
         uniform = torch.rand(steps, rows, values.shape[1], dtype=values.dtype, device=values.device)
         tiny = torch.finfo(values.dtype).tiny
@@ -178,7 +213,7 @@ class Noise:
 
 
 class Component(nn.Module, ABC):
-    """A part of a model, made from its options and the model's sizes; of itself it needs neither."""
+    """A part of a model, made from its options and the model's sizes."""
 
     static = False  # whether nothing may wait for a value; see `Model.static`
     waits: str | None = None  # why it has to wait for a value all the same; None: it has not
@@ -186,10 +221,14 @@ class Component(nn.Module, ABC):
     def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.schedules: dict[str, Schedule] = {}
-        self.held: dict[str, Tensor] = {}  # values that change at each step, as tensors of the device
+        self.held: dict[
+            str, Tensor
+        ] = {}  # values that change at each step, as tensors of the device
 
     def follow(self, name: str, value: float | Schedule) -> None:
-        """Gives the attribute `name` the value of an option: the final one, but while it is trained by a schedule."""
+        """Gives the attribute `name` the value of an option: the final one, but while it is trained
+        by a schedule.
+        """
         setattr(self, name, final(value))
         if isinstance(value, Schedule):
             self.schedules[name] = value
@@ -204,10 +243,14 @@ class Component(nn.Module, ABC):
                 setattr(self, name, value)
 
     def hold_schedules(self, device: torch.device) -> None:
-        """Let attributes that change at each step be tensors (), whose values change in their place."""
+        """Let attributes that change at each step be tensors (), whose values change in their
+        place.
+        """
         for name, schedule in self.schedules.items():
             if schedule.is_gradual and name not in self.held:
-                self.held[name] = torch.tensor(getattr(self, name), dtype=torch.float64, device=device)
+                self.held[name] = torch.tensor(
+                    getattr(self, name), dtype=torch.float64, device=device
+                )
                 setattr(self, name, self.held[name])
 
     @property
@@ -217,7 +260,7 @@ class Component(nn.Module, ABC):
 
 
 def is_off(value: float | Tensor) -> bool:
-    """Whether an option is zero and stays so for now; one that changes at each step is never off."""
+    """Whether an option is zero and stays zero; one that changes at each step is never off."""
     return not isinstance(value, Tensor) and value == 0
 
 
@@ -235,8 +278,9 @@ class Score(Component):
         """Scores of queries (n, H): (n, m), finite, without meaning where the mask is false."""
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
-        """(B,) nats that the objective pays for what all steps attended, before their symbols were seen and as they
-        handed it on, (T, B, m) each, zeros where a row has ended; None: nothing."""
+        """(B,) nats that the objective pays for what all steps attended, before their symbols were
+        seen and as they handed it on, (T, B, m) each, zeros where a row has ended; None: nothing.
+        """
         return None
 
 
@@ -244,9 +288,12 @@ class Window(Component):
     """The positions that a step considers at all."""
 
     @abstractmethod
-    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
-        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least one position of each
-        row. `query` is (n, H), `mask` (n, m)."""
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
+    ) -> tuple[Tensor, Tensor]:
+        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
+        one position of each row. `query` is (n, H), `mask` (n, m).
+        """
 
 
 class Distribution(Component):
@@ -266,14 +313,22 @@ class Coupling(Component):
 
     @abstractmethod
     def forward(
-        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory, history: AttentionHistory
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        distribution: Distribution,
+        memory: Memory,
+        history: AttentionHistory,
     ) -> Tensor:
-        """log prior_t, (n, m), log probabilities that sum to one over real positions, from scores e_t (n, m), of which
-        those of `mask` (n, m) are considered, and `history.alignment`, None at the first step."""
+        """log prior_t, (n, m), log probabilities that sum to one over real positions, from scores
+        e_t (n, m), of which those of `mask` (n, m) are considered, and `history.alignment`, None at
+        the first step.
+        """
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
-        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on one another, later
-        ones tell of those before. `lengths` (B,) of the targets."""
+        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
+        one another, later ones tell of those before. `lengths` (B,) of the targets.
+        """
         return alignments
 
 
@@ -290,11 +345,15 @@ class Latent(Component):
     """Latent vectors besides the alignment, drawn in training."""
 
     draws = True  # whether a step draws anything
-    sampling = False  # whether vectors are drawn at test time too, where they are their means otherwise
+    sampling = (
+        False  # whether vectors are drawn at test time too, where they are their means otherwise
+    )
     samples = 1  # draws of everything by which training estimates the objective of a sentence
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        """The memory with what a latent vector of the sentence adds; `final` (B, D) are the encoder's final states."""
+        """The memory with what a latent vector of the sentence adds; `final` (B, D) are the
+        encoder's final states.
+        """
         return memory
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
@@ -315,8 +374,9 @@ class InputFeeding(Component):
 
     @abstractmethod
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
-        """The alignment handed on, (n, m), once the symbol y_t (n,) is written, by the distribution that
-        the step gave it; `mask` is (n, m)."""
+        """The alignment handed on, (n, m), once the symbol y_t (n,) is written, by the distribution
+        that the step gave it; `mask` is (n, m).
+        """
 
 
 class Inference(Component):
@@ -326,13 +386,19 @@ class Inference(Component):
 
     @abstractmethod
     def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
     ) -> Tensor | None:
-        """log q, (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded target positions;
-        None if there is no such distribution, or if it is the prior.
+        """log q, (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded
+        target positions; None if there is no such distribution, or if it is the prior.
 
-        Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the end; the model's own
-        embeddings take them from (...,) to (..., E). Sources may be vectors, (B, m, units), too.
+        Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the
+        end; the model's own embeddings take them from (...,) to (..., E). Sources may be vectors,
+        (B, m, units), too.
         """
 
 

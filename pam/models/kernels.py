@@ -1,9 +1,10 @@
 """Hand-made gradients: what plain autograd would compute, at the speed of a few large products.
 
-A decoder uses the same weights at every step. Autograd would add up their gradient step by step, one thin product each.
-Here a layer that steps share notes what each step gives to its gradient and takes all of it in one product, once the
-last of the steps has been differentiated. Every kernel has a plain twin of a few lines, by which it is defined and
-tested. The kernels of the output layer are in `output_kernels`.
+A decoder uses the same weights at every step. Autograd would add up their gradient step by step,
+one thin product each. Here a layer that steps share notes what each step gives to its gradient and
+takes all of it in one product, once the last of the steps has been differentiated. Every kernel has
+a plain twin of a few lines, by which it is defined and tested. The kernels of the output layer are
+in `output_kernels`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Anchor(Function):
 
 
 class Products:
-    """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by itself, MKL as a rule.
+    """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by
+    itself, MKL as a rule.
 
     A process has one answer, that of `pam.runtime.devices.use_precision`.
     """
@@ -62,7 +64,8 @@ class Products:
 def large_products(function: F) -> F:
     """Lets `Products` decide who takes the products of this function.
 
-    Those outside of these kernels, such as batches of small ones, come in too many shapes for oneDNN.
+    Those outside of these kernels, such as batches of small ones, come in too many shapes for
+    oneDNN.
     """
 
     @wraps(function)
@@ -75,7 +78,10 @@ def large_products(function: F) -> F:
 
 @contextmanager
 def onednn_float32() -> Iterator[None]:
-    """Has oneDNN take float32 products. It is allowed bfloat16 for them, and takes it if the processor has AMX."""
+    """Has oneDNN take float32 products.
+
+    It is allowed bfloat16 for them, and takes it if the processor has AMX.
+    """
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
     try:
@@ -85,11 +91,13 @@ def onednn_float32() -> Iterator[None]:
 
 
 def padded_size(rows: int, bf16: bool) -> int:
-    """So many rows, or a few more where products are oneDNN's: a multiple of 16, and of a 32nd of the size.
+    """So many rows, or a few more where products are oneDNN's: a multiple of 16, and of a 32nd of
+    the size.
 
-    oneDNN compiles a program for each shape that it meets. The rows that have not ended, the tokens and the pairs of a
-    batch have another number each time, so that a fifth of the time went into compiling, and much memory into programs.
-    Of these sizes there are but 16 from any number to its double.
+    oneDNN compiles a program for each shape that it meets. The rows that have not ended, the tokens
+    and the pairs of a batch have another number each time, so that a fifth of the time went into
+    compiling, and much memory into programs. Of these sizes there are but 16 from any number to its
+    double.
     """
     if not (bf16 or Products.by_onednn):
         return rows
@@ -98,7 +106,9 @@ def padded_size(rows: int, bf16: bool) -> int:
 
 
 def factor(x: Tensor, bf16: bool) -> Tensor:
-    """A factor (n, X) of a product, in bfloat16 if that is wanted, with rows of zeros up to the `padded_size`."""
+    """A factor (n, X) of a product, in bfloat16 if that is wanted, with rows of zeros up to the
+    `padded_size`.
+    """
     rows, dtype = len(x), torch.bfloat16 if bf16 else x.dtype
     size = padded_size(rows, bf16)
     if size == rows:
@@ -121,7 +131,9 @@ def stacked(parts: Sequence[Tensor], bf16: bool) -> Tensor:
 
 
 def trimmed(x: Tensor, rows: int) -> Tensor:
-    """The first rows (rows, X); without padding it is x itself, as a view for each step of a batch takes time."""
+    """The first rows (rows, X); without padding it is x itself, as a view for each step of a batch
+    takes time.
+    """
     return x if len(x) == rows else x[:rows]
 
 
@@ -133,7 +145,9 @@ def product(x: Tensor, weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
 # The LSTM cell.
 
 
-def lstm_cell_plain(before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor) -> tuple[Tensor, Tensor]:
+def lstm_cell_plain(
+    before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor
+) -> tuple[Tensor, Tensor]:
     """The definition that `LSTMCell` computes; gates in torch's order."""
     i, f, g, o = (before + x @ wx.t() + h @ wh.t()).chunk(4, dim=1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -141,15 +155,19 @@ def lstm_cell_plain(before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor,
 
 
 class LSTMCell:
-    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share: `wx` (4H, X) of the layer's input,
-    `wh` (4H, H) of its own last output. With `bf16`, products are taken in bfloat16."""
+    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share: `wx` (4H, X)
+    of the layer's input, `wh` (4H, H) of its own last output. With `bf16`, products are taken in
+    bfloat16.
+    """
 
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
         self.tape = _CellTape(wx.detach(), wh.detach(), bf16)
         self.anchor = Anchor.apply(self.tape, wx, wh)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """New h and c, (n, H) each, from the last ones, x (n, X), and all else of the gates, (n, 4H) or (4H,)."""
+        """New h and c, (n, H) each, from the last ones, x (n, X), and all else of the gates, (n,
+        4H) or (4H,).
+        """
         cell = _FusedCell if h.is_cuda else _Cell
         state: tuple[Tensor, Tensor] = cell.apply(self.anchor, self.tape, before, x, h, c)
         return state
@@ -188,7 +206,11 @@ class _Cell(Function):
         new = (f * c).addcmul_(i, g, value=2).sub_(i)
         squashed = torch.mul(new, 2).sigmoid_()
         output = (o * squashed).mul_(2).sub_(o)
-        ctx.tape, ctx.inputs, ctx.shared_before = tape, [trimmed(part, rows) for part in inputs], before.dim() == 1
+        ctx.tape, ctx.inputs, ctx.shared_before = (
+            tape,
+            [trimmed(part, rows) for part in inputs],
+            before.dim() == 1,
+        )
         ctx.save_for_backward(parts, squashed, c)
         return output, new
 
@@ -218,7 +240,9 @@ class _Cell(Function):
 
 
 class _FusedCell(Function):
-    """The same on CUDA, in float32: torch's kernel takes all gates in one launch, and launches take the time there."""
+    """The same on CUDA, in float32: torch's kernel takes all gates in one launch, and launches take
+    the time there.
+    """
 
     @staticmethod
     def forward(
@@ -245,7 +269,11 @@ class _FusedCell(Function):
 
 
 def additive_plain(
-    keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None = None, weight: Tensor | None = None
+    keys: Tensor,
+    query: Tensor,
+    vector: Tensor,
+    covered: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """v . tanh(k_a + q + c_a w), the definition that `additive` computes."""
     hidden = keys + query[:, None]
@@ -255,13 +283,17 @@ def additive_plain(
 
 
 def additive(
-    keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None = None, weight: Tensor | None = None
+    keys: Tensor,
+    query: Tensor,
+    vector: Tensor,
+    covered: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Tensor:
-    """The scores (n, m) of keys (n, m, U) for queries (n, U), with the vector v (U,), and, where it counts, what was
-    covered (n, m) before, by its weight (U,).
+    """The scores (n, m) of keys (n, m, U) for queries (n, U), with the vector v (U,), and, where it
+    counts, what was covered (n, m) before, by its weight (U,).
 
-    The hidden layer, which is m times as large as all else of a step, is computed once more in the backward pass: of
-    many steps over long sources it would fill gigabytes.
+    The hidden layer, which is m times as large as all else of a step, is computed once more in the
+        backward pass: of many steps over long sources it would fill gigabytes.
     """
     found: Tensor = _Additive.apply(keys, query, vector, covered, weight)
     return found
@@ -270,7 +302,12 @@ def additive(
 class _Additive(Function):
     @staticmethod
     def forward(
-        ctx: Any, keys: Tensor, query: Tensor, vector: Tensor, covered: Tensor | None, weight: Tensor | None
+        ctx: Any,
+        keys: Tensor,
+        query: Tensor,
+        vector: Tensor,
+        covered: Tensor | None,
+        weight: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(keys, query, vector, covered, weight)
         return _hidden(keys, query, covered, weight) @ vector
@@ -353,8 +390,8 @@ class _Linear(Function):
 class SearchLinear:
     """x W^T + b for search, where nothing asks for a gradient.
 
-    With `bf16`, of a weight that is converted once, and transposed as oneDNN wants it: it would do that at every call,
-    which takes as long as the product.
+    With `bf16`, of a weight that is converted once, and transposed as oneDNN wants it: it would do
+    that at every call, which takes as long as the product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
@@ -369,7 +406,8 @@ class SearchLinear:
             return torch.addmm(self.bias, x, self.weight, out=out)
         factors = factor(x, bf16=True)
         if self.held is None or len(self.held) < len(factors):
-            self.held = factors.new_empty(len(factors), self.rough.shape[1])  # fresh memory costs as much as a product
+            # fresh memory costs as much as a product
+            self.held = factors.new_empty(len(factors), self.rough.shape[1])
         found = torch.mm(factors, self.rough, out=self.held[: len(factors)])[: len(x)]
         return (found.to(x.dtype) if out is None else out.copy_(found)).add_(self.bias)
 
@@ -390,8 +428,8 @@ def read_plain(matrix: Tensor, weights: Tensor) -> Tensor:
 class SourceMatrix:
     """A matrix of m rows for each sentence, (B, m, D), which many steps multiply.
 
-    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses of each sentence,
-    one after another, which share its matrix.
+    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses
+    of each sentence, one after another, which share its matrix.
     """
 
     def __init__(self, matrix: Tensor, beam: int = 1) -> None:
@@ -424,11 +462,17 @@ class SourceMatrix:
 class _MatrixTape(Tape):
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
-        self.products: Tensor | None = None  # overwritten by each step: fresh memory would take most of its time
+        self.products: Tensor | None = (
+            None  # overwritten by each step: fresh memory would take most of its time
+        )
         self.notes: list[tuple[Tensor, Tensor]] = []
 
     def times(self, x: Tensor) -> Tensor:
-        """matrix . x, (n, m). On a CPU this is several times faster than a batched product of a matrix and a vector."""
+        """matrix .
+
+        x, (n, m). On a CPU this is several times faster than a batched product of a matrix and a
+        vector.
+        """
         self.products = torch.empty_like(self.matrix) if self.products is None else self.products
         return torch.mul(self.matrix[: len(x)], x[:, None], out=self.products[: len(x)]).sum(2)
 

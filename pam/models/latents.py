@@ -22,27 +22,29 @@ class NoLatent(Latent):
 
 
 class Acvi(Latent):
-    """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b) ('Amortized Context Vector
-    Inference for Sequence-to-Sequence Networks', equations 14 to 25).
+    """c_t ~ sum_a prior_t(a) N(h_a, diag sigma^2(h_a)), log sigma^2 = ReLU(W h_a + b) ('Amortized
+    Context Vector Inference for Sequence-to-Sequence Networks', equations 14 to 25).
 
-    Training maximizes log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For most of the training
-    c_t is the mean of one draw from every component, weighted by the attention (25), and Gumbel-Softmax's choice of one
-    (23) at its end. The divergence of the mixture has no closed form; as in the paper, it is estimated from draws, here
-    one from every component, c_a = h_a + sigma(h_a) eps_a, once for the sentence, so that its steps share their
+    Training maximizes log p(y_t | s_t, c_t) - KL (equation 22), with the prior N(0, I) (21). For
+    most of the training c_t is the mean of one draw from every component, weighted by the attention
+    (25), and Gumbel-Softmax's choice of one (23) at its end. The divergence of the mixture has no
+    closed form; as in the paper, it is estimated from draws, here one from every component, c_a =
+    h_a + sigma(h_a) eps_a, once for the sentence, so that its steps share their
     densities:
 
         sum_a prior_t(a) [log sum_b prior_t(b) N(c_a; h_b, sigma^2(h_b)) - log N(c_a; 0, I)],
 
-    whose value and gradient are unbiased. At (25), which is no draw of the mixture, the bracket is no divergence: it
-    falls below zero without meaning, and a training follows it there.
+    whose value and gradient are unbiased. At (25), which is no draw of the mixture, the bracket is
+    no divergence: it falls below zero without meaning, and a training follows it there.
 
-    sum_a w(a) sigma(h_a) eps_a, with the weights w of either kind, is a Gaussian of variance sum_a w(a)^2 sigma^2(h_a):
-    it is drawn as such, once instead of for each position.
+    sum_a w(a) sigma(h_a) eps_a, with the weights w of either kind, is a Gaussian of variance sum_a
+    w(a)^2 sigma^2(h_a): it is drawn as such, once instead of for each position.
 
     Without noise, the context is its mean under the weights of the attention: soft attention's.
 
-    The ReLU is equation 18's: with it sigma is 1 or more, while LSTM states are within (-1, 1). `variance: linear`
-    leaves W h_a + b as it is; `bounded` keeps it within +-10, by 10 tanh(./10). `start` is b before training.
+    The ReLU is equation 18's: with it sigma is 1 or more, while LSTM states are within (-1, 1).
+    `variance: linear` leaves W h_a + b as it is; `bounded` keeps it within +-10, by 10 tanh(./10).
+    `start` is b before training.
     """
 
     temperature: float
@@ -85,8 +87,9 @@ class Acvi(Latent):
         return LatentContext(log_weights, shift, self.divergence(log_prior, memory))
 
     def divergence(self, log_prior: Tensor, memory: Memory) -> Tensor | None:
-        """KL of the mixture with log weights (B, m) from N(0, I), weighted: (B,) nats; None where nothing was drawn for
-        it."""
+        """KL of the mixture with log weights (B, m) from N(0, I), weighted: (B,) nats; None where
+        nothing was drawn for it.
+        """
         if memory.log_ratios is None:
             return None
         of_each = torch.logsumexp(log_prior[:, None] + memory.log_ratios, dim=2)
@@ -108,12 +111,14 @@ def _log_ratios(values: Tensor, log_variance: Tensor) -> Tensor:
 
 
 class Ved(Latent):
-    """xi ~ N(mu(x), diag sigma^2(x)) next to soft attention (Bahuleyan et al. 2018, as 'Amortized Context Vector
-    Inference' describes it), with the prior N(0, I).
+    """xi ~ N(mu(x), diag sigma^2(x)) next to soft attention (Bahuleyan et al. 2018, as 'Amortized
+    Context Vector Inference' describes it), with the prior N(0, I).
 
-    mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at each step with the
-    context: W_xi xi is added to the readout's view of the query. Training maximizes sum_t log p(y_t | s_t, c_t, xi) -
-    KL(N(mu, sigma^2) || N(0, I)) at a draw of xi; without a draw xi is its mean.
+    mu and log sigma^2 are linear in the encoder's final states. xi is fed to the output layer at
+    each step with the
+    context: W_xi xi is added to the readout's view of the query. Training maximizes sum_t log p(y_t
+        | s_t, c_t, xi) - KL(N(mu, sigma^2) || N(0, I)) at a draw of xi; without a draw xi is its
+        mean.
 
     xi has 100 dimensions in that paper's experiments with captions, 128 in summarization.
     """

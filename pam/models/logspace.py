@@ -6,13 +6,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-VECTOR = 16  # numbers that a processor takes at once; torch takes a softmax of fewer one by one, at a fifth of the rate
-ZERO = -1e4  # the log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too
+# numbers that a processor takes at once; torch takes a softmax of fewer one by one, at a fifth of
+# the rate
+VECTOR = 16
+# the log of a probability that is zero: finite, yet exp(ZERO) is exactly 0 in float64 too
+ZERO = -1e4
 
 
 def tanh(x: Tensor) -> Tensor:
-    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on processors for which the
-    vendor's vector library was not written; on CUDA torch's own, one launch in place of three."""
+    """tanh(x) as 2 sigmoid(2x) - 1: equal to within rounding, and several times cheaper on
+    processors for which the vendor's vector library was not written; on CUDA torch's own, one
+    launch in place of three.
+    """
     return torch.tanh(x) if x.is_cuda else torch.sigmoid(2 * x) * 2 - 1
 
 
@@ -22,10 +27,13 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 def masked_log_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Log softmax of finite scores (..., m) over the last dimension where `mask` is true, `ZERO` elsewhere.
+    """Log softmax of finite scores (..., m) over the last dimension where `mask` is true, `ZERO`
+    elsewhere.
 
-    The mask (..., m), broadcastable, is true at one position of each row or more. Gradients are finite and vanish at
-    masked positions: -inf enters only the softmax, whose gradient there is exactly zero, and is replaced right after.
+    The mask (..., m), broadcastable, is true at one position of each row or more. Gradients are
+    finite and vanish at masked positions: -inf enters only the softmax, whose gradient there is
+    exactly zero, and is
+        replaced right after.
     """
     scores, length = scores.masked_fill(~mask, -torch.inf), scores.shape[-1]
     if length < VECTOR:
@@ -41,8 +49,9 @@ def safe_log(probabilities: Tensor) -> Tensor:
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Which probabilities are not zero, of any shape: `ZERO` may have been rounded. What is no number counts, so that
-    whoever sums it sees it."""
+    """Which probabilities are not zero, of any shape: `ZERO` may have been rounded. What is no
+    number counts, so that whoever sums it sees it.
+    """
     return ~(log_probs <= ZERO / 2)
 
 
@@ -53,8 +62,9 @@ def is_most_probable(log_probs: Tensor, top_k: int) -> Tensor:
 
 
 def is_nucleus(probs: Tensor, mass: float) -> Tensor:
-    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row: at least one
-    (Holtzman et al. 2020, of symbols). The first of equals comes first."""
+    """Which of (n, m) are in the smallest set whose sum reaches `mass`, less than 1, in their row:
+    at least one (Holtzman et al. 2020, of symbols). The first of equals comes first.
+    """
     falling, order = probs.sort(dim=1, descending=True, stable=True)
     before = falling.cumsum(1) - falling
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, order, ~(before >= mass))
@@ -70,5 +80,8 @@ def draw(log_probs: Tensor, gumbel: Tensor) -> Tensor:
 
 
 def relax(log_probs: Tensor, gumbel: Tensor, temperature: float) -> Tensor:
-    """Gumbel-Softmax (Jang et al. 2017): log weights (..., m) near a drawn position, differentiable."""
+    """Gumbel-Softmax (Jang et al.
+
+    2017): log weights (..., m) near a drawn position, differentiable.
+    """
     return torch.log_softmax((log_probs + gumbel) / temperature, dim=-1)

@@ -38,7 +38,9 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def known(symbols: Tensor, embedding: nn.Embedding) -> Tensor:
-    """Symbols of any shape as they are embedded: those of the source alone, beyond the vocabulary, as unknown."""
+    """Symbols of any shape as they are embedded: those of the source alone, beyond the vocabulary,
+    as unknown.
+    """
     return symbols.masked_fill(symbols >= embedding.num_embeddings, UNK)
 
 
@@ -67,19 +69,24 @@ class _Mirrored(torch.autograd.Function):
 
 
 def lstms(size: int, hidden: int, layers: int, width: int) -> nn.ModuleList:
-    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give `width` units on, of all
-    their directions."""
+    """The LSTMs of one direction of `layers` layers, over inputs of `size` units; layers give
+    `width` units on, of all their directions.
+    """
     return nn.ModuleList(nn.LSTM(s, hidden) for s in [size] + [width] * (layers - 1))
 
 
 def run_lstms(
-    forwards: nn.ModuleList | None, backwards: nn.ModuleList | None, states: Tensor, lengths: Tensor, rate: float
+    forwards: nn.ModuleList | None,
+    backwards: nn.ModuleList | None,
+    states: Tensor,
+    lengths: Tensor,
+    rate: float,
 ) -> tuple[Tensor, Tensor]:
     """Recurrent layers over a batch, of both directions or of one.
 
-    The backward LSTM reads each sentence reversed within its own length, so that padding is at the end in both
-    directions and never changes a state. Both are plain `nn.LSTM`s over dense batches, for which torch has fused
-    kernels.
+    The backward LSTM reads each sentence reversed within its own length, so that padding is at the
+    end in both directions and never changes a state. Both are plain `nn.LSTM`s over dense batches,
+    for which torch has fused kernels.
 
     Args:
         forwards, backwards: one LSTM per layer each, of H units; None: not run in that direction.
@@ -87,8 +94,9 @@ def run_lstms(
         rate: dropout rate on each layer's output.
 
     Returns:
-        States (B, m, D) with D = 2H, or H of one direction, meaningless at padding, and the last layer's final states
-        (B, D): the forward LSTM's at the last symbol, the backward LSTM's at the first.
+        States (B, m, D) with D = 2H, or H of one direction, meaningless at padding, and the last
+        layer's final states (B, D): the forward LSTM's at the last symbol, the backward LSTM's at
+        the first.
     """
     positions = torch.arange(len(states), device=states.device)[:, None]
     # Reverses each sentence in place and leaves padding where it is; its own inverse.
@@ -129,22 +137,34 @@ class SearchCell:
 
 
 class Encoder(nn.Module):
-    """Source symbols, or vectors such as those of a clip's frames, to states h_a, forward and backward concatenated.
+    """Source symbols, or vectors such as those of a clip's frames, to states h_a, forward and
+    backward concatenated.
 
     Args:
-        vocabulary: number of source symbols; embedding: units of an embedding; hidden: LSTM units of one direction.
-        vectors: units of each vector, where sources are vectors: a linear layer takes the place of embeddings; or 0.
+        vocabulary: number of source symbols; embedding: units of an embedding; hidden: LSTM units
+            of one direction.
+        vectors: units of each vector, where sources are vectors: a linear layer takes the place of
+            embeddings; or 0.
         layers: in the stack; rate: dropout rate, on embeddings and on each layer's output.
-        reads: `both` directions, or one of them alone; `backward` is the reversed source of Sutskever et al. (2014),
+        reads: `both` directions, or one of them alone; `backward` is the reversed source of
+            Sutskever et al. (2014),
             with positions counted as they stand in the text.
     """
 
     def __init__(
-        self, vocabulary: int, embedding: int, hidden: int, layers: int, rate: float,
-        reads: Literal["both", "forward", "backward"] = "both", vectors: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        vocabulary: int,
+        embedding: int,
+        hidden: int,
+        layers: int,
+        rate: float,
+        reads: Literal["both", "forward", "backward"] = "both",
+        vectors: int = 0,
+    ) -> None:
         super().__init__()
-        self.embedding = nn.Linear(vectors, embedding) if vectors else Embedding(vocabulary, embedding)
+        self.embedding = (
+            nn.Linear(vectors, embedding) if vectors else Embedding(vocabulary, embedding)
+        )
         width = 2 * hidden if reads == "both" else hidden
         sizes = embedding, hidden, layers, width
         self.forwards = None if reads == "backward" else lstms(*sizes)
@@ -152,30 +172,44 @@ class Encoder(nn.Module):
         self.rate = rate
 
     def embed(self, source: Tensor) -> Tensor:
-        """Embeddings, with dropout in training, of symbols of any shape (...,) or of vectors (..., units): (..., E)."""
+        """Embeddings, with dropout in training, of symbols of any shape (...,) or of vectors (...,
+        units): (..., E).
+        """
         return dropout(self.embedding(source), self.rate, self.training)
 
     def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes symbols (B, m) or vectors (B, m, units), padded at the end, of `lengths` (B,); see `run_lstms`."""
+        """Encodes symbols (B, m) or vectors (B, m, units), padded at the end, of `lengths` (B,);
+        see `run_lstms`.
+        """
         rate = self.rate if self.training else 0.0
-        return run_lstms(self.forwards, self.backwards, self.embed(source.transpose(0, 1)), lengths, rate)
+        return run_lstms(
+            self.forwards, self.backwards, self.embed(source.transpose(0, 1)), lengths, rate
+        )
 
 
 class Decoder(nn.Module):
     """s_t = RNN(s_{t-1}, [emb(y_{t-1}); c_{t-1}]) (Shankar & Sarawagi 2019, equations 9, 12).
 
-    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first layer depends on no
-    other step, so it is computed for many symbols at once (`gates`).
+    A stack of LSTM layers, fed with symbol and context. What embeddings give the gates of the first
+    layer depends on no other step, so it is computed for many symbols at once (`gates`).
 
     Args:
         vocabulary: number of target symbols; embedding: units of an embedding.
         context: units D of the context c_{t-1}; hidden: LSTM units H; layers: in the stack.
-        final: units of the encoder's final states, from which the first state is made; 0: it is zeros.
+        final: units of the encoder's final states, from which the first state is made; 0: it is
+            zeros.
         rate: dropout rate, on embeddings and on each layer's output.
     """
 
     def __init__(
-        self, vocabulary: int, embedding: int, context: int, hidden: int, layers: int, final: int, rate: float
+        self,
+        vocabulary: int,
+        embedding: int,
+        context: int,
+        hidden: int,
+        layers: int,
+        final: int,
+        rate: float,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
@@ -191,7 +225,9 @@ class Decoder(nn.Module):
         return [cell for cell in self.cells if isinstance(cell, nn.LSTMCell)]
 
     def start(self, final: Tensor) -> Hidden:
-        """The first state from the encoder's final states (B, final), h by tanh, c linear, or zeros."""
+        """The first state from the encoder's final states (B, final), h by tanh, c linear, or
+        zeros.
+        """
         if self.bridge is None:
             zeros = final.new_zeros(len(final), self.hidden)
             return tuple((zeros, zeros) for _ in self.cells)
@@ -212,10 +248,14 @@ class Decoder(nn.Module):
     def search_cells(self) -> tuple[Cell, ...]:
         """The layers for search; the first one's input is W_c c."""
         inputs = [None, *(cell.weight_ih for cell in self.stack[1:])]
-        return tuple(SearchCell(wx, cell.weight_hh) for wx, cell in zip(inputs, self.stack, strict=True))
+        return tuple(
+            SearchCell(wx, cell.weight_hh) for wx, cell in zip(inputs, self.stack, strict=True)
+        )
 
     def search_gates(self, rows: int) -> Callable[[Tensor], Tensor]:
-        """`gates` for search in steps of so many rows, which have few different symbols, or all that there are."""
+        """`gates` for search in steps of so many rows, which have few different symbols, or all
+        that there are.
+        """
         cell, bias = self.stack[0], self.stack[0].bias_ih + self.stack[0].bias_hh
         linear = SearchLinear(cell.weight_ih[:, : self.embedding.embedding_dim], bias)
 
@@ -246,13 +286,19 @@ class Decoder(nn.Module):
         return dropout_mask(shape, self.rate, self.embedding.weight)
 
     def forward(
-        self, gates: Tensor, context: Tensor, state: Hidden, cells: tuple[Cell, ...], masks: Tensor | None
+        self,
+        gates: Tensor,
+        context: Tensor,
+        state: Hidden,
+        cells: tuple[Cell, ...],
+        masks: Tensor | None,
     ) -> tuple[Tensor, Hidden]:
         """One step.
 
         Args:
             gates: (n, 4H) of y_{t-1}, made by `gates`; state: the state before.
-            context: c_{t-1}, (n, D), for cells of `kernels`; W_c c_{t-1}, (n, 4H), for those of `search_cells`.
+            context: c_{t-1}, (n, D), for cells of `kernels`; W_c c_{t-1}, (n, 4H), for those of
+                `search_cells`.
             masks: (layers, n, H) dropout masks of this step, or None.
 
         Returns: The query (n, H), the top layer's output after dropout, and the new state.

@@ -10,7 +10,14 @@ from torch import Tensor
 from pam.models import options
 from pam.models.interfaces import Component, Estimator, Memory, Sizes
 from pam.models.logspace import ZERO, is_most_probable
-from pam.models.outputs import Attention, AttentionMixture, Cut, OutputRows, SingleContext, TokenDistribution
+from pam.models.outputs import (
+    Attention,
+    AttentionMixture,
+    Cut,
+    OutputRows,
+    SingleContext,
+    TokenDistribution,
+)
 
 
 class Marginalization(Component):
@@ -18,12 +25,17 @@ class Marginalization(Component):
 
     gives_positions = False  # whether it computes p(y | s, h_a) of every position
     needs_context = False  # whether it reads the context of the prior
-    needs_inference = False  # whether its objective is a bound, by alignments that an inference network gives
+    needs_inference = (
+        False  # whether its objective is a bound, by alignments that an inference network gives
+    )
 
     @abstractmethod
-    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> TokenDistribution:
-        """The distribution of a step's symbols; `context` is the prior's, by `Memory.viewed`, if it is
-        read."""
+    def output(
+        self, memory: Memory, attention: Attention, context: Tensor | None
+    ) -> TokenDistribution:
+        """The distribution of a step's symbols; `context` is the prior's, by `Memory.viewed`, if it
+        is read.
+        """
 
     def objective(
         self, output: TokenDistribution, symbols: Tensor, log_q: Tensor | None, estimator: Estimator
@@ -43,8 +55,9 @@ class Input(Marginalization):
 
 
 class NoAttention(Input):
-    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one (Sutskever et al.
-    2014)."""
+    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one
+    (Sutskever et al. 2014).
+    """
 
     needs_context = False
 
@@ -52,14 +65,16 @@ class NoAttention(Input):
 class Output(Marginalization):
     """p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a) (equations 3 and 11).
 
-    With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are the fewest of which
-    the prior is at least `mass`: a nucleus; with both, at most K of them. The sum is not renormalized, so that the
-    likelihood is a lower bound of the exact one. As p(y | s, h_a) is at most 1, a whole nucleus takes at most 1 - mass
-    from p(y_t).
+    With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are
+    the fewest of which the prior is at least `mass`: a nucleus; with both, at most K of them. The
+    sum is not renormalized, so that the likelihood is a lower bound of the exact one. As p(y | s,
+    h_a) is at most 1, a whole nucleus takes at most 1 - mass from p(y_t).
 
-    In training, where positions know too little yet to be told apart, such a bound pays for nothing but less spread:
-    attention ends on one position. So what is trained with a `mass` is the sum renormalized, log p - log sum prior; it
-    has no gradient where all positions explain y_t alike, and is at most -log mass above the bound of a whole nucleus.
+    In training, where positions know too little yet to be told apart, such a bound pays for nothing
+    but less spread: attention ends on one position. So what is trained with a `mass` is the sum
+    renormalized, log p
+    - log sum prior; it has no gradient where all positions explain y_t alike, and is at most -log
+    mass above the bound of a whole nucleus.
     """
 
     gives_positions = True
@@ -67,9 +82,13 @@ class Output(Marginalization):
     def __init__(self, options: options.Output | options.Bound, sizes: Sizes) -> None:
         super().__init__()
         self.top_k, self.mass = options.top_k, options.mass
-        self.renormalized = options.mass is not None and (options.mass < 1 or options.top_k is not None)
+        self.renormalized = options.mass is not None and (
+            options.mass < 1 or options.top_k is not None
+        )
 
-    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> AttentionMixture:
+    def output(
+        self, memory: Memory, attention: Attention, context: Tensor | None
+    ) -> AttentionMixture:
         cut = Cut(self.top_k, self.mass, self.renormalized and self.training)
         return AttentionMixture(OutputRows(memory.readout, attention, memory.readout_shift), cut)
 
@@ -81,14 +100,16 @@ class Bound(Output):
 
         E_q[log p(y_t | s_t, h_a)] - weight KL(q_t || prior_t) <= log p(y_t | y_<t, x),
 
-    where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is zero, and the bound is
-    Jensen's, that of hard attention (Xu et al. 2015). The estimator computes the expectation; the divergence is always
-    enumerated. Without the target there is no q: the likelihood sums the prior out, as `output` does.
+    where q_t(a | x, y) comes from the inference network, or is the prior: then the divergence is
+    zero, and the bound is Jensen's, that of hard attention (Xu et al. 2015). The estimator computes
+    the expectation; the divergence is always enumerated. Without the target there is no q: the
+    likelihood sums the prior out, as `output` does.
 
-    `q_top_k` positions are enumerated by the bound: q restricted to its K most probable ones and renormalized, which is
-    a distribution too, so that the bound stays one. That is cheaper, but the others get no gradient: it is for a q that
-    knows where to look. With a `weight` below 1 the objective is no bound; the whole divergence can hold q to a prior
-    that has found nothing yet.
+    `q_top_k` positions are enumerated by the bound: q restricted to its K most probable ones and
+    renormalized, which is a distribution too, so that the bound stays one. That is cheaper, but the
+    others get no
+    gradient: it is for a q that knows where to look. With a `weight` below 1 the objective is no
+    bound; the whole divergence can hold q to a prior that has found nothing yet.
     """
 
     needs_inference = True

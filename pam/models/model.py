@@ -17,8 +17,9 @@ from pam.models.outputs import TokenDistribution
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
-    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of the data's format.
-    Sources of vectors, (B, m, units), have none."""
+    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of
+    the data's format. Sources of vectors, (B, m, units), have none.
+    """
     if source.is_floating_point():
         return lengths
     last = source.gather(1, lengths[:, None] - 1).squeeze(1)
@@ -29,19 +30,29 @@ def without_end(source: Tensor, lengths: Tensor) -> Tensor:
 class TeacherForced:
     """A batch under teacher forcing; entries at padded target positions carry no meaning.
 
-    Models that copy know whether a symbol was generated. `p_gen` is that of the distribution which the model defines,
-    before the symbol is seen. Where the position is summed out at the output, p(y_t | s_t, h_a) generates with a p_gen
-    of its own at each position, and p_gen is their mean, sum_a prior_t(a) p_gen_t(a).
+    Models that copy know whether a symbol was generated. `p_gen` is that of the distribution which
+    the model defines, before the symbol is seen. Where the position is summed out at the output,
+    p(y_t | s_t, h_a) generates with a p_gen of its own at each position, and p_gen is their mean,
+    sum_a prior_t(a) p_gen_t(a).
     """
 
     log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
-    exact: Tensor  # (B, T) the same over all source positions, where some are left out; what is fed back is the same
+    # (B, T) the same over all source positions, where some are left out; what is fed back is the
+    # same
+    exact: Tensor
     correct: Tensor  # (B, T) whether y_t is the most probable symbol
     prior: Tensor  # (B, T, m)
-    alignment: Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
-    posterior: Tensor  # (B, T, m) given y_t, where positions have likelihoods of their own; else what was handed on
-    positions: Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
-    p_gen: Tensor | None = None  # (B, T) probability that a symbol is generated; None: nothing can be copied
+    alignment: (
+        Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
+    )
+    # (B, T, m) given y_t, where positions have likelihoods of their own; else what was handed on
+    posterior: Tensor
+    positions: (
+        Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
+    )
+    p_gen: Tensor | None = (
+        None  # (B, T) probability that a symbol is generated; None: nothing can be copied
+    )
     copied: Tensor | None = None  # (B, T) probability that y_t was copied, given y_t; None likewise
 
 
@@ -89,17 +100,22 @@ class Step(Protocol):
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
-    bf16 = False  # whether large products of given targets are taken in bfloat16; sums and states are not
+    # whether large products of given targets are taken in bfloat16; sums and states are not
+    bf16 = False
 
     static = False
-    """Whether nothing in the objective may wait for a value: shapes depend on nothing but those of the
-    batch, which has rows and tokens of padding. Values there have no meaning. All other tokens must
-    have the same weight in what is differentiated, as in a sum; else gradients are no numbers."""
+    """Whether nothing in the objective may wait for a value: shapes depend on nothing but those of
+    the batch, which has rows and tokens of padding. Values there have no meaning. All other tokens
+    must have the same weight in what is differentiated, as in a sum; else gradients are no numbers.
+    """
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
-        """Encodes sources, ids (B, m) or vectors (B, m, units), of real `lengths` (B,) for so many hypotheses of each
-        sentence, one after another; see `Encoded`. With `bf16`, the output layer takes its products in bfloat16."""
+        """Encodes sources, ids (B, m) or vectors (B, m, units), of real `lengths` (B,) for so many
+        hypotheses of each sentence, one after another; see `Encoded`. With `bf16`, the output layer
+        takes its products
+        in bfloat16.
+        """
 
     @abstractmethod
     def start(self, memory: Any) -> Any:
@@ -115,8 +131,10 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """log p(y_t | y_<t, x), (B, T), of sources (B, m) of `lengths` (B,) and targets (B, T) with their end symbols,
-        all padded at the end. Entries at padded target positions carry no meaning; mask them."""
+        """log p(y_t | y_<t, x), (B, T), of sources (B, m) of `lengths` (B,) and targets (B, T) with
+        their end symbols, all padded at the end. Entries at padded target positions carry no
+        meaning; mask them.
+        """
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """What training maximizes, (B, T): log p(y_t | y_<t, x), unless a model knows better."""
@@ -157,8 +175,10 @@ class Model(nn.Module, ABC):
         return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
 
     def use_bf16(self, bf16: bool) -> None:
-        """Sets `bf16` of this model and of those that it is made of. On CUDA it stays off, and products are in TF32: a
-        step's are so small there that to convert their factors would take longer."""
+        """Sets `bf16` of this model and of those that it is made of. On CUDA it stays off, and
+        products are in TF32: a step's are so small there that to convert their factors would take
+        longer.
+        """
         on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters())
         for part in self.modules():
             if isinstance(part, Model):
@@ -177,8 +197,14 @@ class Model(nn.Module, ABC):
                 part.static = False
 
     def waiting_parts(self) -> list[str]:
-        """Say why parts of the model have to wait for a value in each step; none: it can be `static`."""
-        return [part.waits for part in self.modules() if isinstance(part, Component) and part.waits is not None]
+        """Say why parts of the model have to wait for a value in each step; none: it can be
+        `static`.
+        """
+        return [
+            part.waits
+            for part in self.modules()
+            if isinstance(part, Component) and part.waits is not None
+        ]
 
     def hold_schedules(self, device: torch.device) -> None:
         """Let options that change at each step be tensors of the device; see `Component`."""
@@ -188,12 +214,16 @@ class Model(nn.Module, ABC):
 
     @property
     def settings(self) -> tuple[float, ...]:
-        """Values of schedules that a recorded step has in it; where they change it is recorded anew."""
+        """Values of schedules that a recorded step has in it; where they change it is recorded
+        anew.
+        """
         parts = [part for part in self.modules() if isinstance(part, Component)]
         return tuple(value for part in parts for value in part.settings)
 
     def progress(self, step: int, steps: int) -> None:
-        """Called by the training loop before each step, from 0, of so many: options that follow a schedule do."""
+        """Called by the training loop before each step, from 0, of so many: options that follow a
+        schedule do.
+        """
         for part in self.modules():
             if isinstance(part, Component):
                 part.progress(step, steps)

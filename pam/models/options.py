@@ -1,8 +1,9 @@
 """What a model is made of and which options each part takes, without importing torch.
 
-A kind of a component is declared here, and nowhere else: by its class of options, which names the class that computes
-it. Whatever asks for kinds reads `COMPONENTS`: configuration and schemas, the builder of models, and the fingerprints
-by which a run knows its code. A package of one's own adds a kind with `register`.
+A kind of a component is declared here, and nowhere else: by its class of options, which names the
+class that computes it. Whatever asks for kinds reads `COMPONENTS`: configuration and schemas,
+the builder of models, and the fingerprints by which a run knows its code. A package of one's
+own adds a kind with `register`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pydantic import Field
 from pam.io import Strict, UserError, unknown
 from pam.models.schedules import Schedule, Scheduled
 
-LARGEST, DEEPEST = 65_536, 100  # units and layers of the largest network: what is more was written by mistake
+# units and layers of the largest network: what is more was written by mistake
+LARGEST, DEEPEST = (65_536, 100)
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
 Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
@@ -34,17 +36,29 @@ class Options(Strict):
 
     kind: str
     implementation: ClassVar[str] = ""
-    """`package.module:Class` of what computes the kind; of an architecture, the function that builds it."""
+    """`package.module:Class` of what computes the kind; of an architecture, the function that
+    builds it.
+    """
 
-    # Facts by which `pam.models.fitting` tells whether parts fit together. A class that computes a kind and has an
-    # attribute of the same name says the same of itself.
-    has_components: ClassVar[bool] = True  # of an architecture: whether it is made of the other components
-    gives_positions: ClassVar[bool] = False  # of a marginalization: whether it computes p(y | s, h_a) of each position
+    # Facts by which `pam.models.fitting` tells whether parts fit together. A class that computes a
+    # kind and has an attribute of the same name says the same of itself.
+    has_components: ClassVar[bool] = (
+        True  # of an architecture: whether it is made of the other components
+    )
+    gives_positions: ClassVar[bool] = (
+        False  # of a marginalization: whether it computes p(y | s, h_a) of each position
+    )
     needs_positions: ClassVar[bool] = False  # of input feeding: whether it needs that
-    needs_inference: ClassVar[bool] = False  # of a marginalization: whether it is a bound, which an inference tightens
+    needs_inference: ClassVar[bool] = (
+        False  # of a marginalization: whether it is a bound, which an inference tightens
+    )
     infers: ClassVar[bool] = False  # of an inference: whether there is one
-    draws: ClassVar[bool] = False  # of a latent, input feeding, an estimator: whether a step draws at random
-    has_zeros: ClassVar[bool] = False  # of a window or a distribution: whether positions get no probability at all
+    draws: ClassVar[bool] = (
+        False  # of a latent, input feeding, an estimator: whether a step draws at random
+    )
+    has_zeros: ClassVar[bool] = (
+        False  # of a window or a distribution: whether positions get no probability at all
+    )
     copies: ClassVar[bool] = False  # of copying: whether symbols of the source can be written
 
 
@@ -71,7 +85,9 @@ PARTS = tuple(component for component in COMPONENTS if component != "architectur
 
 
 def kind_of(component: str) -> Callable[[type[AnyOptions]], type[AnyOptions]]:
-    """Declare a class of options as a kind of this component; the default of its `kind` is the kind's name."""
+    """Declare a class of options as a kind of this component; the default of its `kind` is the
+    kind's name.
+    """
 
     def declare(options: type[AnyOptions]) -> type[AnyOptions]:
         COMPONENTS[component][options.model_fields["kind"].default] = options
@@ -139,7 +155,9 @@ class Structural(_Perceptron):
     place: bool = Field(True, description="whether positions and lengths are features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
     fertility: Units | None = Field(1, description="half width of local fertility; null: none")
-    global_fertility: ScheduledWeight = Field(0.0, description="weight of the Gaussian of fertility")
+    global_fertility: ScheduledWeight = Field(
+        0.0, description="weight of the Gaussian of fertility"
+    )
     least_variance: Weight = Field(0.0, description="of that Gaussian")
 
 
@@ -149,7 +167,9 @@ class Coverage(_Perceptron):
 
     implementation = "pam.models.scores:Coverage"
     kind: Literal["coverage"] = "coverage"
-    active: ScheduledShare = Field(1.0, description="factor of both, so that a schedule can add them late")
+    active: ScheduledShare = Field(
+        1.0, description="factor of both, so that a schedule can add them late"
+    )
     weight: ScheduledWeight = Field(1.0, description="of the coverage loss, in nats")
 
 
@@ -229,7 +249,9 @@ class Entmax(Options):
     implementation = "pam.models.distributions:Entmax"
     has_zeros = True
     kind: Literal["entmax"] = "entmax"
-    alpha: Annotated[float, Field(ge=1.01, le=1.99)] = Field(1.5, description="nearer to 1: softmax; to 2: sparsemax")
+    alpha: Annotated[float, Field(ge=1.01, le=1.99)] = Field(
+        1.5, description="nearer to 1: softmax; to 2: sparsemax"
+    )
     learned: bool = Field(False, description="whether training changes alpha, from there on")
 
 
@@ -301,7 +323,9 @@ class Acvi(Options):
     samples: Samples = Field(1, description="draws over which the objective is averaged")
     temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
     last: Share = Field(0.1, description="share of the training, at its end, with one component")
-    variance: Literal["relu", "linear", "bounded"] = Field("relu", description="form of the log variance")
+    variance: Literal["relu", "linear", "bounded"] = Field(
+        "relu", description="form of the log variance"
+    )
     start: Annotated[float, Field(ge=-20, le=20)] | None = Field(
         None, description="bias of the log variance before training; null: torch's default"
     )
@@ -333,7 +357,9 @@ class Input(Options):
 class _Summed(Options):
     gives_positions = True
     top_k: Units | None = Field(None, description="positions summed over at most; null: all")
-    mass: Mass | None = Field(None, description="prior mass of the fewest positions summed over; null: all")
+    mass: Mass | None = Field(
+        None, description="prior mass of the fewest positions summed over; null: all"
+    )
 
 
 @kind_of("marginalization")
@@ -381,7 +407,9 @@ class PosteriorFeeding(Options):
     implementation = "pam.models.input_feeding:PosteriorFeeding"
     needs_positions = True
     kind: Literal["posterior"] = "posterior"
-    mix: Share | None = Field(None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1")
+    mix: Share | None = Field(
+        None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1"
+    )
     gradient: bool = Field(True, description="whether gradients flow through it")
 
 
@@ -462,7 +490,9 @@ class Reinforce(Options):
     kind: Literal["reinforce"] = "reinforce"
     baseline: Literal["soft", "moving", "none"] = Field("soft", description="of the reward")
     decay: Share = Field(0.9, description="of the moving baseline, per step of training")
-    expected: ScheduledShare = Field(0.0, description="share of symbols that read the expected context in training")
+    expected: ScheduledShare = Field(
+        0.0, description="share of symbols that read the expected context in training"
+    )
     entropy: ScheduledWeight = Field(0.0, description="weight of the entropy bonus in training")
 
 
@@ -515,7 +545,9 @@ class TransformerOptions(Options):
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
     heads: Units = Field(4, description="of each attention; the units are divided among them")
-    feedforward: Units | None = Field(None, description="units of the layer between; null: four times the embedding's")
+    feedforward: Units | None = Field(
+        None, description="units of the layer between; null: four times the embedding's"
+    )
 
 
 @kind_of("architecture")
@@ -535,8 +567,9 @@ def is_shipped(options: type[Options]) -> bool:
 def register(component: str, options: type[Options]) -> None:
     """Adds a kind of a component, such as `score`, from a package of one's own.
 
-    The default of `options.kind` is the kind's name, and `options.implementation` names the class that computes it;
-    neither may import torch. A UserError says: no such component or implementation, or a kind that there is already.
+    The default of `options.kind` is the kind's name, and `options.implementation` names the class
+    that computes it; neither may import torch. A UserError says: no such component or
+    implementation, or a kind that there is already.
     """
     kinds = COMPONENTS.get(component)
     if kinds is None:

@@ -334,7 +334,9 @@ class SingleContext(ContextDistribution):
         return self.rows.mixture(self.hidden, symbols, log_weights, kept, rest=rest)
 
     def select(self, rows: Tensor) -> SingleContext:
-        return SingleContext(self.rows.select(rows), taken(self.context, rows), taken(self.alignment, rows))
+        return SingleContext(
+            self.rows.select(rows), taken(self.context, rows), taken(self.alignment, rows)
+        )
 
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
@@ -462,10 +464,16 @@ class AttentionMixture(ContextDistribution):
         return mixture
 
     def expected_log_prob(
-        self, weights: Tensor, symbols: Tensor, log_gate: Tensor | None = None, rest: Tensor | None = None
+        self,
+        weights: Tensor,
+        symbols: Tensor,
+        log_gate: Tensor | None = None,
+        rest: Tensor | None = None,
     ) -> Tensor:
         """sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight; in place of
-        p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are given."""
+        p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are
+        given.
+        """
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,

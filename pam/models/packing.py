@@ -73,7 +73,9 @@ class PackedTargets:
         """Take the tokens (N, ...) out of values (T, B, ...)."""
         if self.is_full:
             return values.flatten(0, 1)
-        return torch.cat([step[:count] for step, count in zip(values, self.batch_sizes, strict=True)])
+        return torch.cat(
+            [step[:count] for step, count in zip(values, self.batch_sizes, strict=True)]
+        )
 
     def pad(self, values: Tensor) -> Tensor:
         """Put values (N, ...) of all tokens into (T, B, ...), zeros where a row has ended."""

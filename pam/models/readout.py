@@ -40,8 +40,9 @@ class Readout(nn.Module):
         )
 
     def for_search(self, views: Tensor | None, beam: int, bf16: bool) -> SourceReadout:
-        """Read a batch in a search with so many hypotheses, which asks for no gradient; contexts come
-        multiplied with W_x."""
+        """Read a batch in a search with so many hypotheses, which asks for no gradient; contexts
+        come multiplied with W_x.
+        """
         return SourceReadout(
             weight=self.output.weight,
             bias=self.output.bias,

@@ -1,6 +1,7 @@
 """Values of options that change as the training goes on, without importing torch.
 
-A number is constant. The weight of a divergence that is held low and then rises, and a penalty that comes late:
+A number is constant. The weight of a divergence that is held low and then rises, and a penalty that
+comes late:
 
     weight: {kind: linear, first: 0.1, last: 1, begin: 0.5, end: 1}
     global_fertility: {kind: delayed, value: 0.1, after: 0.5}
@@ -23,7 +24,9 @@ class Schedule(Strict):
 
     is_gradual: ClassVar[bool] = False  # whether it may change at each step, not at one of them
 
-    unit: Literal["share", "steps"] = Field("share", description="of the times: shares of the training, or steps")
+    unit: Literal["share", "steps"] = Field(
+        "share", description="of the times: shares of the training, or steps"
+    )
 
     def at(self, step: int, steps: int) -> float:
         """The value at a step, from 0, of so many."""
@@ -41,7 +44,9 @@ class Schedule(Strict):
     def check_times(self, *times: float) -> None:
         """Refuses times that a training of any length cannot reach."""
         if self.unit == "share" and max(times) > 1:
-            raise refused(UserError("a share above 1", hint="write a share, or `unit: steps`"), "unit")
+            raise refused(
+                UserError("a share above 1", hint="write a share, or `unit: steps`"), "unit"
+            )
 
 
 class Linear(Schedule):
@@ -59,7 +64,9 @@ class Linear(Schedule):
     def _is_forward(self) -> Self:
         self.check_times(self.begin, self.end)
         if self.end <= self.begin:
-            raise refused(UserError("`end` is not after `begin`", hint="let `end` be the greater"), "end")
+            raise refused(
+                UserError("`end` is not after `begin`", hint="let `end` be the greater"), "end"
+            )
         return self
 
     def value_at(self, time: float) -> float:
@@ -112,20 +119,31 @@ class Scheduled:
         numbers = value.values if isinstance(value, Schedule) else (value,)
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise PydanticCustomError("number", "input should be a number, or a schedule of numbers")
+                raise PydanticCustomError(
+                    "number", "input should be a number, or a schedule of numbers"
+                )
             if not self.least <= number <= self.most:
                 bounds = {"least": f"{self.least:g}", "most": f"{self.most:g}"}
-                raise PydanticCustomError("bounds", "input should be from {least} to {most}", bounds)
+                raise PydanticCustomError(
+                    "bounds", "input should be from {least} to {most}", bounds
+                )
         return value if isinstance(value, Schedule) else float(value)
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(_written)
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
         number = {"type": "number", "minimum": self.least, "maximum": self.most}
         kinds = [cls.model_json_schema() for cls in SCHEDULES.values()]
-        return {"anyOf": [number, *({**kind, "required": [*kind.get("required", []), "kind"]} for kind in kinds)]}
+        return {
+            "anyOf": [
+                number,
+                *({**kind, "required": [*kind.get("required", []), "kind"]} for kind in kinds),
+            ]
+        }
 
 
 def _written(value: float | Schedule) -> Any:

@@ -22,10 +22,11 @@ def scale_of(scale: bool, units: int) -> float:
 class General(Score):
     """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
-    With `scale`, the default, it is divided by the root of the decoder's units, as Vaswani et al. (2017, equation 1) do
-    with dot products. Adam moves each entry of W by about the learning rate, so that the more units there are the more
-    a step changes e: undivided, at 256 units, all attention is on one word of each sentence within 25 steps, before any
-    is learnt.
+    With `scale`, the default, it is divided by the root of the decoder's units, as Vaswani et al.
+    (2017, equation 1) do with dot products. Adam moves each entry of W by about the learning rate,
+    so that the more units there are the more a step changes e: undivided, at 256 units, all
+    attention is on one word of each sentence within
+        25 steps, before any is learnt.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
@@ -43,8 +44,9 @@ class General(Score):
 
 
 class Dot(Score):
-    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both have as many units;
-    with `scale` it is divided by the root of their number."""
+    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
+    have as many units; with `scale` it is divided by the root of their number.
+    """
 
     def __init__(self, options: options.Dot, sizes: Sizes) -> None:
         super().__init__()
@@ -62,7 +64,9 @@ class Mlp(Score):
     """e_t(a) = v^T tanh(W s_t + U h_a) (Bahdanau et al. 2015, appendix A.1.2)."""
 
     def __init__(
-        self, options: options.Mlp | options.Concat | options.Structural | options.Coverage, sizes: Sizes
+        self,
+        options: options.Mlp | options.Concat | options.Structural | options.Coverage,
+        sizes: Sizes,
     ) -> None:
         super().__init__()
         self.units = options.units or sizes.query
@@ -81,15 +85,16 @@ class Mlp(Score):
 class Concat(Mlp):
     """e_t(a) = v^T tanh(W [s_t; h_a]) (Luong et al. 2015, equation 8, `concat`).
 
-    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al. name it as another one.
+    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al. name
+    it as another one.
     """
 
 
 class Location(Score):
     """e_t = W s_t, row a of W for position a (Luong et al. 2015, equation 7).
 
-    As there, a short sentence uses the first rows, and in a long one the words near the end, past `longest`, are
-    ignored.
+    As there, a short sentence uses the first rows, and in a long one the words near the end, past
+    `longest`, are ignored.
     """
 
     def __init__(self, options: options.Location, sizes: Sizes) -> None:
@@ -122,10 +127,11 @@ class Structural(Mlp):
         xi_1 = [alignment_{t-1}(a - k .. a + k)]                         Markov window
         xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             local fertility
 
-    What lies outside the sentence, and all before the first step, is 0. Global fertility adds weight * log N(f_a;
-    mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real position has got in all, mu = softplus(w
-    . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As published, least is 0, and the density is without bound:
-    what is most rewarded is attention whose sums can be foreseen, such as the same attention at every step.
+    What lies outside the sentence, and all before the first step, is 0. Global fertility adds
+    weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real
+    position has got in all, mu = softplus(w . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As
+    published, least is 0, and the density is without bound: what is most rewarded is attention
+    whose sums can be foreseen, such as the same attention at every step.
     """
 
     penalty: float
@@ -164,11 +170,13 @@ class Structural(Mlp):
 
 
 class Coverage(Mlp):
-    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b), with what was attended before, the coverage k_t(a) =
-    sum_{t' < t} alignment_{t'}(a) (See et al. 2017, equations 10, 11; 'Amortized Context Vector Inference', 7, 8).
+    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b), with what was attended before, the coverage
+    k_t(a) = sum_{t' < t} alignment_{t'}(a) (See et al. 2017, equations 10, 11; 'Amortized Context
+    Vector Inference', 7, 8).
 
-    The objective pays weight * sum_t sum_a min(prior_t(a), k_t(a)) nats (See et al., equation 12; there, 9). Both w and
-    the weight are multiplied by `active`: as the papers add coverage to a trained model, a schedule is 0 until then.
+    The objective pays weight * sum_t sum_a min(prior_t(a), k_t(a)) nats (See et al., equation 12;
+    there, 9). Both w and the weight are multiplied by `active`: as the papers add coverage to a
+    trained model, a schedule is 0 until then.
     """
 
     costs = True

@@ -10,15 +10,17 @@ from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
 PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
-LEAST = 64  # distributions at a time, however large the vocabulary: each piece reads all weights of the layer
+# distributions at a time, however large the vocabulary: each piece reads all weights of the layer
+LEAST = 64
 COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row of (n, N), in falling order, and their places: (n, count) each.
+    """The `count` largest of each row of (n, N), in falling order, and their places: (n, count)
+    each.
 
-    What `topk` finds, of which it takes three times as long over many: the largest are in the columns, `COLUMN` numbers
-    each, that have the largest maxima.
+    What `topk` finds, of which it takes three times as long over many: the largest are in the
+    columns, `COLUMN` numbers each, that have the largest maxima.
     """
     columns = values.shape[1] // COLUMN
     if columns < COLUMN * count:
@@ -27,7 +29,8 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     table = values[:, :whole].unflatten(1, (COLUMN, columns))
     best = table.amax(1).topk(count, dim=1).indices
     rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
-    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]  # (n, COLUMN, count)
+    # (n, COLUMN, count)
+    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]
     places = torch.cat([within.flatten(1), rest], 1)
     found, order = values.gather(1, places).topk(count, dim=1)
     return found, places.gather(1, order)
@@ -36,9 +39,11 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class SearchLayer(OutputLayer):
     """softmax(W z + b) of z = tanh(x).
 
-    With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a logit is 5. What of
-    that enters a score is corrected: the logits of the likeliest symbols are computed once more in float32, and their
-    share of the sum over all symbols with them. The rest of the sum has little weight, and many errors that cancel out.
+    With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a
+    logit is 5. What of that enters a score is corrected: the logits of the likeliest symbols are
+    computed once more in
+        float32, and their share of the sum over all symbols with them. The rest of the sum has
+        little weight, and many errors that cancel out.
 
     Args:
         weight: (V, R); bias: (V,).
@@ -78,11 +83,15 @@ class SearchLayer(OutputLayer):
         weight = self.weight.index_select(0, symbols.flatten()).view(*symbols.shape, -1)
         return torch.baddbmm(self.bias[symbols][:, None], z, weight.transpose(1, 2))
 
-    def corrected(self, z: Tensor, symbols: Tensor, norms: Tensor, rough: Tensor) -> tuple[Tensor, Tensor]:
-        """log p of the likeliest symbols (n, K) with their logits in float32, and what is to be added to the norms.
+    def corrected(
+        self, z: Tensor, symbols: Tensor, norms: Tensor, rough: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """log p of the likeliest symbols (n, K) with their logits in float32, and what is to be
+        added to the norms.
 
         Args:
-            z: (n, m, R); norms: (n, m) log sum exp of logits in bfloat16; rough: (n, m, K) p by them.
+            z: (n, m, R); norms: (n, m) log sum exp of logits in bfloat16; rough: (n, m, K) p by
+                them.
 
         Returns: (n, m, K) and (n, m).
         """
@@ -92,7 +101,8 @@ class SearchLayer(OutputLayer):
 
 
 class Lines:
-    """The pairs of each row side by side, (n, k), where k is the most that a row has; of all m positions few may count.
+    """The pairs of each row side by side, (n, k), where k is the most that a row has; of all m
+    positions few may count.
 
     What a row's pairs share is then multiplied with all of them at once.
     """
@@ -114,25 +124,43 @@ class Lines:
 
     def back(self, lines: Tensor) -> Tensor:
         """Values (n, k) to all positions, (n, m), zeros elsewhere."""
-        return lines if self.pairs.whole else self.pairs.spread(lines.flatten().index_select(0, self.places))
+        return (
+            lines
+            if self.pairs.whole
+            else self.pairs.spread(lines.flatten().index_select(0, self.places))
+        )
 
 
 class SearchedMixture:
     """sum_a w(a) p(y | x_a) of every symbol, with x_a = W_x h_a + W_s s + b.
 
-    Distributions of positions are made and summed a few rows at a time, as all of them together are many times larger
-    than any cache. Those that fit into a piece stay; of others the normalizers do.
+    Distributions of positions are made and summed a few rows at a time, as all of them together are
+    many times larger than any cache. Those that fit into a piece stay; of others the normalizers
+    do.
 
     Args:
         views: (B, m, R) W_x h_a; query: (n, R) W_s s + b; weights: (n, m) probabilities.
-        kept: (n, m) which positions count, at least one in each row; sentences: (n,) the sentence of each row.
+        kept: (n, m) which positions count, at least one in each row; sentences: (n,) the sentence
+            of each row.
     """
 
     @torch.no_grad()
     def __init__(
-        self, views: Tensor, query: Tensor, weights: Tensor, kept: Tensor, sentences: Tensor, layer: SearchLayer
+        self,
+        views: Tensor,
+        query: Tensor,
+        weights: Tensor,
+        kept: Tensor,
+        sentences: Tensor,
+        layer: SearchLayer,
     ) -> None:
-        self.views, self.query, self.kept, self.sentences, self.layer = views, query, kept, sentences, layer
+        self.views, self.query, self.kept, self.sentences, self.layer = (
+            views,
+            query,
+            kept,
+            sentences,
+            layer,
+        )
         self.sums = weights.new_empty(len(weights), layer.width)
         self.norms = torch.zeros_like(weights)
         fits = not layer.corrects and kept.numel() <= layer.most
@@ -159,10 +187,14 @@ class SearchedMixture:
             sums = block @ probs
         if self.layer.corrects:
             symbols = largest(sums, self.layer.best)[1]
-            of_pairs = symbols.index_select(0, pairs.of_rows(torch.arange(len(sums), device=sums.device)))
+            of_pairs = symbols.index_select(
+                0, pairs.of_rows(torch.arange(len(sums), device=sums.device))
+            )
             lines = Lines(pairs)
             norms = lines.of(pairs.of(self.norms[rows]), torch.inf)
-            exact, rise = self.layer.corrected(lines.of(z), symbols, norms, lines.of(probs.gather(1, of_pairs)))
+            exact, rise = self.layer.corrected(
+                lines.of(z), symbols, norms, lines.of(probs.gather(1, of_pairs))
+            )
             self.norms[rows] += lines.back(rise)
             of_best = (lines.of(pairs.of(weights))[:, None] @ exact.exp()).squeeze(1)
             sums.scatter_(1, symbols, of_best)

@@ -28,7 +28,8 @@ class State:
     """What a hypothesis carries from step to step."""
 
     hidden: Hidden  # the decoder's state, per layer (h, c), each (n, H)
-    context: Tensor  # what the next state is fed: c_{t-1}, (n, D), or W_c c_{t-1}, (n, 4H); see `Memory.fed`
+    # what the next state is fed: c_{t-1}, (n, D), or W_c c_{t-1}, (n, 4H); see `Memory.fed`
+    context: Tensor
     history: AttentionHistory  # what was attended so far
 
     @property
@@ -63,7 +64,9 @@ class Step:
     output: TokenDistribution  # p(y_t | y_<t, x), computed when it is asked for
     hidden: Hidden  # the decoder's new state
     history: AttentionHistory  # what was attended before it
-    context: Tensor | None = None  # the prior's as `Memory.viewed` reads it, until rows are selected
+    context: Tensor | None = (
+        None  # the prior's as `Memory.viewed` reads it, until rows are selected
+    )
 
     @property
     def log_prior(self) -> Tensor:
@@ -101,11 +104,21 @@ class Seq2Seq(Model):
     """A recurrent model with one component for each question of `pam.models.options`."""
 
     def __init__(
-        self, encoder: Encoder, decoder: Decoder, readout: Readout, score: interfaces.Score, window: interfaces.Window,
-        distribution: interfaces.Distribution, coupling: interfaces.Coupling, latent: interfaces.Latent,
-        marginalization: Marginalization, input_feeding: interfaces.InputFeeding, inference: interfaces.Inference,
-        estimator: interfaces.Estimator, copying: Copying,
-    ) -> None:  # fmt: skip
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        readout: Readout,
+        score: interfaces.Score,
+        window: interfaces.Window,
+        distribution: interfaces.Distribution,
+        coupling: interfaces.Coupling,
+        latent: interfaces.Latent,
+        marginalization: Marginalization,
+        input_feeding: interfaces.InputFeeding,
+        inference: interfaces.Inference,
+        estimator: interfaces.Estimator,
+        copying: Copying,
+    ) -> None:
         super().__init__()
         self.encoder, self.decoder, self.readout = encoder, decoder, readout
         self.score, self.window, self.distribution = score, window, distribution
@@ -158,15 +171,20 @@ class Seq2Seq(Model):
     def start(self, memory: Memory) -> State:
         """The state before the first output; its context is empty unless the feeding has one."""
         alignment = self.input_feeding.first(memory)
-        context = memory.fed.empty(len(memory.mask)) if alignment is None else memory.fed.read(alignment)
+        context = (
+            memory.fed.empty(len(memory.mask)) if alignment is None else memory.fed.read(alignment)
+        )
         return State(memory.start, context, AttentionHistory(alignment=alignment))
 
     def step(self, memory: Memory, state: State, previous: Tensor | Previous) -> Step:
-        """The step after `previous`: the symbols (n,) that were written last, or what was computed of
-        them ahead of time."""
+        """The step after `previous`: the symbols (n,) that were written last, or what was computed
+        of them ahead of time.
+        """
         if isinstance(previous, Tensor):
             previous = self.read(memory, previous)
-        query, hidden = self.decoder(previous.gates, state.context, state.hidden, memory.cells, previous.masks)
+        query, hidden = self.decoder(
+            previous.gates, state.context, state.hidden, memory.cells, previous.masks
+        )
         attention = self.attend(memory, query, state.history, previous.noise)
 
         context = None
@@ -186,7 +204,9 @@ class Seq2Seq(Model):
         assert memory.gates is not None
         return Previous(memory.gates(symbol), self._embedded(symbol), noise=noise)
 
-    def attend(self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None) -> Attention:
+    def attend(
+        self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
+    ) -> Attention:
         """Where a step with query s_t (n, H) looks."""
         scores = self.score(query, memory, history)
         scores, mask = self.window(scores, query, memory.mask, history)
@@ -195,7 +215,12 @@ class Seq2Seq(Model):
         gumbel = None if noise is None else noise.gumbel
         log_prior = latent.log_weights
         return Attention(
-            query=query, log_prior=log_prior, prior=log_prior.exp(), shift=latent.shift, cost=latent.cost, gumbel=gumbel
+            query=query,
+            log_prior=log_prior,
+            prior=log_prior.exp(),
+            shift=latent.shift,
+            cost=latent.cost,
+            gumbel=gumbel,
         )
 
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
@@ -204,7 +229,11 @@ class Seq2Seq(Model):
         alignment = self.input_feeding(step.output, symbol, memory.mask)
         if not self.input_feeding.feeds:
             context = memory.fed.empty(len(alignment))
-        elif step.context is not None and memory.viewed is memory.fed and alignment is attention.prior:
+        elif (
+            step.context is not None
+            and memory.viewed is memory.fed
+            and alignment is attention.prior
+        ):
             context = step.context
         else:
             context = memory.fed.read(alignment, attention.shift)
@@ -217,9 +246,12 @@ class Seq2Seq(Model):
 
     # Given targets.
 
-    def forward(self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> Unrolled:
-        """All steps of given targets, arguments as of `log_likelihood`. `draws`: whether to draw what
-        training draws."""
+    def forward(
+        self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
+    ) -> Unrolled:
+        """All steps of given targets, arguments as of `log_likelihood`. `draws`: whether to draw
+        what training draws.
+        """
         packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = memory = self.encoded(source[packed.order], lengths[packed.order])
         state, outputs, alignments = self.start(memory), [], []
@@ -258,18 +290,24 @@ class Seq2Seq(Model):
         return unrolled.packed.unpack(unrolled.log_prob())
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what latents cost; what a whole
-        sentence costs is paid at its last symbol. The mean over so many draws of all that is drawn."""
+        """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what
+        latents cost; what a whole sentence costs is paid at its last symbol. The mean over so many
+        draws of all that is drawn.
+        """
         if self.latent.samples == 1:
             return self._objective(source, lengths, target)
-        given = (part.repeat_interleave(self.latent.samples, 0) for part in (source, lengths, target))
+        given = (
+            part.repeat_interleave(self.latent.samples, 0) for part in (source, lengths, target)
+        )
         values: Tensor = self._objective(*given).unflatten(0, (-1, self.latent.samples))
         return values.mean(1)
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return self.unrolled_objective(source, lengths, target)[0]
 
-    def unrolled_objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Unrolled]:
+    def unrolled_objective(
+        self, source: Tensor, lengths: Tensor, target: Tensor
+    ) -> tuple[Tensor, Unrolled]:
         """The objective (B, T) from one draw of all that is drawn, and the steps that gave it."""
         unrolled: Unrolled = self(source, lengths, target, draws=True)
         packed, output = unrolled.packed, unrolled.output

@@ -30,8 +30,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real positions, the output
-    layer, and how many hypotheses a sentence has."""
+    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real
+    positions, the output layer, and how many hypotheses a sentence has.
+    """
 
     values: Tensor
     mask: Tensor
@@ -75,7 +76,7 @@ class LinearOutput(TokenDistribution):
 
 @dataclass(frozen=True)
 class Next:
-    """A step: the output layer, log of the alignment (B, m), the last state (B, d), and the prefix."""
+    """A step: output layer, log of the alignment (B, m), last state (B, d), and the prefix."""
 
     layer: SearchLayer
     log_prior: Tensor
@@ -89,14 +90,16 @@ class Next:
 
     def select(self, rows: Tensor) -> Next:
         seen = tuple(layer[rows] for layer in self.seen)
-        return Next(self.layer, self.log_prior[rows], self.query[rows], seen, self.history.select(rows))
+        return Next(
+            self.layer, self.log_prior[rows], self.query[rows], seen, self.history.select(rows)
+        )
 
 
 class DecoderLayer(nn.Module):
     """Attention to the symbols so far, to the source, and a feed-forward layer.
 
-    As `nn.TransformerDecoderLayer` with `norm_first`, whose parts it is made of; that one keeps its weights to itself,
-    which are the alignment here, and computes all of a prefix anew.
+    As `nn.TransformerDecoderLayer` with `norm_first`, whose parts it is made of; that one keeps its
+    weights to itself, which are the alignment here, and computes all of a prefix anew.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -119,24 +122,29 @@ class DecoderLayer(nn.Module):
         """One layer.
 
         Args:
-            states: (B, n, d) of the newest symbols; seen: (B, t, d) what this layer gave before, or None.
+            states: (B, n, d) of the newest symbols; seen: (B, t, d) what this layer gave before, or
+                None.
             causal: (n, n) true where a symbol must not be seen, or None for a single one.
 
-        Returns: The states, what later symbols attend to, and the alignment (B, n, m), the mean of the heads'.
+        Returns: The states, what later symbols attend to, and the alignment (B, n, m), the mean of
+            the heads'.
         """
         inner = self.norms[0](states)
         seen = inner if seen is None else torch.cat([seen, inner], 1)
         own, _ = self.own(inner, seen, seen, attn_mask=causal, need_weights=False)
         states = states + self.dropout(own)
-        found, weights = self.cross(self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask)
+        found, weights = self.cross(
+            self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
+        )
         states = states + self.dropout(found)
         return states + self.dropout(self.between(self.norms[2](states))), seen, weights
 
 
 class Transformer(Model):
-    """'Attention is all you need' (Vaswani et al. 2017), as 'Amortized Context Vector Inference' compares with it:
-    layer norm before each part, sinusoidal positions. The alignment is the mean of the heads' weights in the last
-    layer."""
+    """'Attention is all you need' (Vaswani et al. 2017), as 'Amortized Context Vector Inference'
+    compares with it: layer norm before each part, sinusoidal positions. The alignment is the mean
+    of the heads' weights in the last layer.
+    """
 
     def __init__(self, shape: Shape, source: int, target: int) -> None:
         super().__init__()
@@ -147,7 +155,12 @@ class Transformer(Model):
             nn.init.normal_(embedding.weight, std=shape.units**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
         layer = nn.TransformerEncoderLayer(
-            shape.units, shape.heads, shape.feedforward, shape.dropout, batch_first=True, norm_first=True
+            shape.units,
+            shape.heads,
+            shape.feedforward,
+            shape.dropout,
+            batch_first=True,
+            norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(
             layer, shape.encoder_layers, nn.LayerNorm(shape.units), enable_nested_tensor=False
@@ -160,7 +173,9 @@ class Transformer(Model):
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         states = self.encoder(self._embed(self.source(source), 0), src_key_padding_mask=~mask)
         layer = SearchLayer(self.output.weight, self.output.bias, beam, bf16)
-        return Source(states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), layer, beam)
+        return Source(
+            states.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0), layer, beam
+        )
 
     def start(self, memory: Source) -> Prefix:
         empty = memory.values[:, :0]

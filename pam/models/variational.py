@@ -24,8 +24,9 @@ class NoInference(Inference):
 
 
 class PriorInference(NoInference):
-    """q_t = prior_t, so that the bound is Jensen's, E_prior[log p(y_t | s_t, h_a)] (Xu et al. 2015; Orlova et al.,
-    section 2, hard attention)."""
+    """q_t = prior_t, so that the bound is Jensen's, E_prior[log p(y_t | s_t, h_a)] (Xu et al. 2015;
+    Orlova et al., section 2, hard attention).
+    """
 
     infers = True
 
@@ -48,9 +49,9 @@ class _Reader(nn.Module):
 class BiLSTM(Inference):
     """q_t(a | x, y) = softmax_a(g_t^T W u_a): u reads the source, g the target, both ways.
 
-    Of the model it shares the embeddings and nothing else (Deng et al. 2018; Orlova et al., section 3). Dropout is
-    where the encoder has it, at the encoder's rate. With `scale`, scores are divided by the root of g_t's units, as
-    those of the score `general`.
+    Of the model it shares the embeddings and nothing else (Deng et al. 2018; Orlova et al., section
+    3). Dropout is where the encoder has it, at the encoder's rate. With `scale`, scores are divided
+    by the root of g_t's units, as those of the score `general`.
     """
 
     def __init__(self, options: options.BiLSTM, sizes: Sizes) -> None:
@@ -62,7 +63,12 @@ class BiLSTM(Inference):
         self.factor = scale_of(options.scale, 2 * units)
 
     def forward(
-        self, source: Tensor, lengths: Tensor, target: Tensor, embed_source: Embed, embed_target: Embed
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        embed_source: Embed,
+        embed_target: Embed,
     ) -> Tensor:
         of_source = self.source(embed_source(source.transpose(0, 1)), lengths)  # (B, m, 2 units)
         of_target = self.target(embed_target(target.t()), (target != PAD).sum(1))
@@ -84,9 +90,9 @@ class Exact(Estimator):
 class Gumbel(Estimator):
     """log p(y_t | s_t, sum_a w(a) h_a) of Gumbel-Softmax weights w drawn from q (Jang et al. 2017).
 
-    The context lies between encoder states, so that value and gradient are biased, less so the lower the temperature,
-    at which their variance grows. Orlova et al. (section 2) name it and did not try it; the default temperature is that
-    of Amortized Context Vector Inference.
+    The context lies between encoder states, so that value and gradient are biased, less so the
+    lower the temperature, at which their variance grows. Orlova et al. (section 2) name it and did
+    not try it; the default temperature is that of Amortized Context Vector Inference.
     """
 
     temperature: float
@@ -104,14 +110,17 @@ class Gumbel(Estimator):
 class Reinforce(Estimator):
     """log p(y_t | s_t, h_a) of one a drawn from q (Williams 1992; Orlova et al., section 2).
 
-    Its gradient is that of the drawn term, plus (log p(y_t | s_t, h_a) - B) times the gradient of log q(a): for any
-    baseline B that does not depend on a, its mean is the enumerated gradient. `baseline` is `soft`: log p under soft
-    attention, from the prior's mean context (Deng et al. 2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu
-    et al. 2015), with `decay` per step of training; or `none`: 0.
+    Its gradient is that of the drawn term, plus (log p(y_t | s_t, h_a) - B) times the gradient of
+    log q(a): for any baseline B that does not depend on a, its mean is the enumerated gradient.
+    `baseline` is `soft`: log p under soft attention, from the prior's mean context (Deng et al.
+    2018); `moving`: a moving average of log p(y_t | s_t, h_a) (Xu et al. 2015), with `decay` per
+    step of training; or `none`:
+    0.
 
-    Two more of Xu et al.'s ways (section 4.2.1) steady a training, and make its gradient another objective's: a share
-    `expected` of the symbols, chosen at random, have log p(y_t | s_t, sum_a q(a) h_a) and its plain gradient in place
-    of the drawn term; and `entropy` times the entropy of q is added. They choose images for the former, with a half.
+    Two more of Xu et al.'s ways (section 4.2.1) steady a training, and make its gradient another
+    objective's: a share `expected` of the symbols, chosen at random, have log p(y_t | s_t, sum_a
+    q(a) h_a) and its plain gradient in place of the drawn term; and `entropy` times the entropy of
+    q is added. They choose images for the former, with a half.
     """
 
     average: Tensor

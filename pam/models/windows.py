@@ -12,7 +12,9 @@ from pam.models.interfaces import AttentionHistory, Sizes, Window
 class NoWindow(Window):
     """Global attention (Luong et al. 2015, section 3.1)."""
 
-    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
+    ) -> tuple[Tensor, Tensor]:
         return scores, mask
 
 
@@ -26,7 +28,9 @@ class Monotonic(Window):
         super().__init__()
         self.width = options.width
 
-    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
+    ) -> tuple[Tensor, Tensor]:
         if self.width is None:
             return scores, mask
         places = torch.arange(mask.shape[1], device=mask.device)
@@ -40,9 +44,10 @@ class Predictive(Window):
         p_t = (m - 1) sigmoid(v . tanh(W s_t)),    |a - p_t| <= D,
         e_t(a) - (a - p_t)^2 / (2 sigma^2),        sigma = D / 2.
 
-    Positions are counted from 0. Luong et al. multiply the softmax of e_t by the Gaussian and leave it at that; here it
-    enters the scores, so that the weights are a distribution: the same weights but for a factor common to all
-    positions.
+    Positions are counted from 0. Luong et al. multiply the softmax of e_t by the Gaussian and leave
+    it at that; here it enters the scores, so that the weights are a distribution: the same weights
+    but for a factor
+        common to all positions.
     """
 
     def __init__(self, options: options.Predictive, sizes: Sizes) -> None:
@@ -51,7 +56,9 @@ class Predictive(Window):
         self.hidden = nn.Linear(sizes.query, sizes.query, bias=False)
         self.weight = nn.Linear(sizes.query, 1, bias=False)
 
-    def forward(self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
+    ) -> tuple[Tensor, Tensor]:
         if self.width is None:
             return scores, mask
         distance = torch.arange(mask.shape[1], device=mask.device) - self.centre(query, mask)

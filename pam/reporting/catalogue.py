@@ -1,11 +1,12 @@
 """What a report can show: tables and figures, of which kind of task, made of which files.
 
-The workflow reads nothing else to know them, and this file imports nothing that is slow. An experiment's report has
-those that one of its tasks, by its kind, has something to say in.
+The workflow reads nothing else to know them, and this file imports nothing that is slow. An
+experiment's report has those that one of its tasks, by its kind, has something to say in.
 
-To add a table: an entry in `TABLES` and, unless it compares models, its function in `pam.reporting.tables.BUILDERS`. To
-add a figure: an entry in `FIGURES` and, if nothing draws it yet, its function in `pam.reporting.figures.KINDS` and its
-module in `FIGURE_CODE`.
+To add a table: an entry in `TABLES` and, unless it compares models, its function in
+`pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing draws it
+yet, its function in
+`pam.reporting.figures.KINDS` and its module in `FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ from pydantic import Field
 from pam.config import Experiment
 from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
-RESULTS, COSTS = "1. Results", "3. Data and cost"  # headings of the report's menu under which tables are listed
-INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = "inflection", "translation", "summarization", "captioning"
+# headings of the report's menu under which tables are listed
+RESULTS, COSTS = ("1. Results", "3. Data and cost")
+INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = (
+    "inflection",
+    "translation",
+    "summarization",
+    "captioning",
+)
 ANALYZED = frozenset({TRANSLATION})  # kinds of task whose scores have the perplexity of an analysis
 
 SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
@@ -32,7 +39,8 @@ ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/
 PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
 RUN_CONFIG = ("{run}/run.yaml",)
 ROUGE = ("rouge1", "rouge2", "rougeL")
-LATENT, SAMPLED = ("acvi", "ved"), ("variational-sample",)  # models by which such comparisons are known
+# models by which such comparisons are known
+LATENT, SAMPLED = (("acvi", "ved"), ("variational-sample",))
 
 
 def abilities(experiment: Experiment, task: str) -> set[str]:
@@ -42,21 +50,28 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
     found = {
         "gold": own.word_alignments,  # that its models are compared with
         "gains": experiment.baseline in models and len(models) > 1,  # over the baseline
-        "sizes": own.family() in [other.family() for other in others],  # other amounts of its training data
-        "penalties": own.decoding.get("length_penalties", experiment.decoding.length_penalties),  # to choose from
+        # other amounts of its training data
+        "sizes": (own.family() in [other.family() for other in others]),
+        # to choose from
+        "penalties": own.decoding.get("length_penalties", experiment.decoding.length_penalties),
         "dev": own.decoding.get("dev", experiment.decoding.dev),  # outputs of its development split
-        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),  # after each epoch
+        # after each epoch
+        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),
     }
     return {name for name, there in found.items() if there}
 
 
 def refers_to_papers(experiment: Experiment) -> bool:
-    """Whether a task of an experiment names a row of a paper's table; own data have nothing to do with papers."""
+    """Whether a task of an experiment names a row of a paper's table; own data have nothing to do
+    with papers.
+    """
     return any(task.paper or task.paper_reference for task in experiment.tasks.values())
 
 
 def menu_label(item: Item, experiment: Experiment) -> str:
-    """The name of a table or a figure, with its number in the paper where the experiment has to do with one."""
+    """The name of a table or a figure, with its number in the paper where the experiment has to do
+    with one.
+    """
     if refers_to_papers(experiment):
         return item.label
     label = re.sub(r"^(Table|Figure) \d+: ", "", item.label)
@@ -67,7 +82,8 @@ def menu_label(item: Item, experiment: Experiment) -> str:
 class Item:
     """A table or a figure.
 
-    In the names of files, `{run}` and `{task}` are their folders, `{seed}` and `{beam}` a run's seed and its main beam.
+    In the names of files, `{run}` and `{task}` are their folders, `{seed}` and `{beam}` a run's
+    seed and its main beam.
     """
 
     label: str  # its name in the report's menu
@@ -75,8 +91,12 @@ class Item:
     files: Mapping[str, str]  # option of its command to the files that it takes
     needs: tuple[str, ...] = ()  # what a task must have to be shown, of `abilities`
     of: tuple[str, ...] = ()  # models of which it must have one; empty: whatever it has
-    also_reads: tuple[str, ...] = ()  # files in the folders of those that it reads without being given them
-    controls: tuple[str, ...] = ()  # outputs that no model made, whose scores it shows below the models'
+    also_reads: tuple[
+        str, ...
+    ] = ()  # files in the folders of those that it reads without being given them
+    controls: tuple[
+        str, ...
+    ] = ()  # outputs that no model made, whose scores it shows below the models'
     trained: bool = False  # whether it shows only models with a training of their own
 
     def of_runs(self) -> set[str]:
@@ -97,13 +117,19 @@ class Item:
 @dataclass(frozen=True)
 class TableSpec(Item):
     title: str = field(kw_only=True)  # its heading; the experiment's title follows it
-    cites: str = ""  # the paper and the table whose metrics these are, in the heading of an experiment that names it
+    # the paper and the table whose metrics these are, in the heading of an experiment that names it
+    cites: str = ""
     builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
-    metrics: tuple[str, ...] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
-    paper: str | None = None  # key in the file of the papers' results; None: no paper reports these metrics
+    metrics: tuple[
+        str, ...
+    ] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
+    paper: str | None = (
+        None  # key in the file of the papers' results; None: no paper reports these metrics
+    )
     category: str = RESULTS  # its place in the menu
     front: bool = False  # whether it is on the first page too
-    finding: str = ""  # the metric, or its pattern, by which the first page says what was found; empty: the first one
+    # the metric, or its pattern, by which the first page says what was found; empty: the first one
+    finding: str = ""
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
@@ -118,48 +144,81 @@ _captions = partial(TableSpec, kind=CAPTIONING, files=SCORES)
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
 
 _TABLE1 = _translation(
-    "Table 1: perplexity and BLEU", title="Perplexity and BLEU of translation", cites="the paper's Table 1",
-    metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"), paper="table1", front=True, finding="bleu_b*",
-)  # fmt: skip
+    "Table 1: perplexity and BLEU",
+    title="Perplexity and BLEU of translation",
+    cites="the paper's Table 1",
+    metrics=("ppl", "bleu_b*", "bleu_unpenalized_b*"),
+    paper="table1",
+    front=True,
+    finding="bleu_b*",
+)
 _TABLE2 = _inflection(
-    "Table 2: accuracy over forms", title="Accuracy over test forms, morphological inflection",
+    "Table 2: accuracy over forms",
+    title="Accuracy over test forms, morphological inflection",
     cites="the paper's Table 2",
-    metrics=("accuracy",), paper="table2", front=True,
-)  # fmt: skip
+    metrics=("accuracy",),
+    paper="table2",
+    front=True,
+)
 _PARADIGMS = _inflection(
-    "Whole paradigms", title="Accuracy over whole paradigms (lemmas with every form right), and character error rate",
+    "Whole paradigms",
+    title="Accuracy over whole paradigms (lemmas with every form right), and character error rate",
     metrics=("paradigm_accuracy", "form_cer"),
-)  # fmt: skip
+)
 _TABLE3 = _translation(
-    "Table 3: alignment", title="Agreement of attention with gold word alignments", cites="the paper's Table 3",
-    metrics=("one_minus_aer", "aer", "one_minus_aer_posterior", "one_minus_aer_prior", "one_minus_aer_late"),
+    "Table 3: alignment",
+    title="Agreement of attention with gold word alignments",
+    cites="the paper's Table 3",
+    metrics=(
+        "one_minus_aer",
+        "aer",
+        "one_minus_aer_posterior",
+        "one_minus_aer_prior",
+        "one_minus_aer_late",
+    ),
     paper="table3",
-    files=GOLD_SCORES, needs=("gold",), front=True,
-)  # fmt: skip
+    files=GOLD_SCORES,
+    needs=("gold",),
+    front=True,
+)
 _SUMMARIES = _summaries(
     "Summaries: ROUGE and METEOR",
-    title="ROUGE and METEOR of summaries", cites="Amortized Context Vector Inference, Tables 1 and 5",
-    metrics=(*ROUGE, "meteor_exact", "meteor_full"), paper="table_acvi_summaries", controls=("lead", "random"),
-    front=True, finding="rougeL",
-)  # fmt: skip
+    title="ROUGE and METEOR of summaries",
+    cites="Amortized Context Vector Inference, Tables 1 and 5",
+    metrics=(*ROUGE, "meteor_exact", "meteor_full"),
+    paper="table_acvi_summaries",
+    controls=("lead", "random"),
+    front=True,
+    finding="rougeL",
+)
 _CAPTIONS = _captions(
-    "Captions: CIDEr and ROUGE-L", title="CIDEr, ROUGE-L and others of captions, on the test split",
+    "Captions: CIDEr and ROUGE-L",
+    title="CIDEr, ROUGE-L and others of captions, on the test split",
     cites="Amortized Context Vector Inference, Table 3",
-    metrics=("cider", "rouge_coco", "bleu_coco", "meteor_coco"), paper="table_acvi_captions",
-    controls=("constant", "nearest", "people"), front=True,
-)  # fmt: skip
+    metrics=("cider", "rouge_coco", "bleu_coco", "meteor_coco"),
+    paper="table_acvi_captions",
+    controls=("constant", "nearest", "people"),
+    front=True,
+)
 
 TABLES: dict[str, TableSpec] = {
     "table1": _TABLE1,
     "table1_gains": gains_of(_TABLE1, "Table 1: gains in perplexity and BLEU"),
     "table1_more": _translation(
         "sacreBLEU, chrF, error rates, exact perplexity",
-        title="sacreBLEU and chrF of readable text, error rates, and perplexity with the exact sum over positions",
+        title=(
+            "sacreBLEU and chrF of readable text, error rates, and perplexity with the exact sum"
+            " over positions"
+        ),
         metrics=("sacrebleu_b*", "chrf_b*", "wer_b*", "cer_b*", "ser_b*", "ppl_exact"),
-        files=SCORES | {"significance": "{task}/significance/seed{seed}.json"}),
+        files=SCORES | {"significance": "{task}/significance/seed{seed}.json"},
+    ),
     "lengths": _translation(
-        "Length penalties", title="Length penalties chosen on the development split", builder="lengths",
-        needs=("penalties",)),
+        "Length penalties",
+        title="Length penalties chosen on the development split",
+        builder="lengths",
+        needs=("penalties",),
+    ),
     "table2": _TABLE2,
     "table2_gains": gains_of(_TABLE2, "Table 2: gains in accuracy over forms"),
     "table2_paradigms": _PARADIGMS,
@@ -167,65 +226,141 @@ TABLES: dict[str, TableSpec] = {
     "table3": _TABLE3,
     "table3_gains": gains_of(_TABLE3, "Table 3: gains in alignment"),
     "table1_dev": _translation(
-        "Table 1: development split", title="The development split: next symbol, perplexity and BLEU",
-        metrics=("token_accuracy", "ppl", "bleu_b*"), files=DEV_SCORES, needs=("dev",)),
+        "Table 1: development split",
+        title="The development split: next symbol, perplexity and BLEU",
+        metrics=("token_accuracy", "ppl", "bleu_b*"),
+        files=DEV_SCORES,
+        needs=("dev",),
+    ),
     "table_acvi_mt": _translation(
-        "Latent contexts: BLEU", title="BLEU on the test split",
+        "Latent contexts: BLEU",
+        title="BLEU on the test split",
         cites="Amortized Context Vector Inference, Table 4",
-        metrics=("bleu_b*",), paper="table_acvi_mt", of=LATENT),
+        metrics=("bleu_b*",),
+        paper="table_acvi_mt",
+        of=LATENT,
+    ),
     "table_acvi_mt_dev": _translation(
         "Latent contexts: BLEU, development split",
-        title="BLEU on the development split", cites="Amortized Context Vector Inference, Table 4",
-        metrics=("bleu_b*",), paper="table_acvi_mt_dev", files=DEV_SCORES, needs=("dev",), of=LATENT),
+        title="BLEU on the development split",
+        cites="Amortized Context Vector Inference, Table 4",
+        metrics=("bleu_b*",),
+        paper="table_acvi_mt_dev",
+        files=DEV_SCORES,
+        needs=("dev",),
+        of=LATENT,
+    ),
     "table_variational": _translation(
         "Variational attention: development split",
         title="Accuracy and perplexity on the development split",
         cites="Orlova et al., Latent Alignment and Variational Attention, section 4",
-        metrics=("token_accuracy", "ppl"), paper="table_variational", files=DEV_SCORES, needs=("dev",), of=SAMPLED),
+        metrics=("token_accuracy", "ppl"),
+        paper="table_variational",
+        files=DEV_SCORES,
+        needs=("dev",),
+        of=SAMPLED,
+    ),
     "table_variational_bleu": _translation(
         "Variational attention: BLEU",
-        title="BLEU on the test split", cites="Orlova et al., Latent Alignment and Variational Attention, section 4",
-        metrics=("bleu_b*",), paper="table_variational", of=SAMPLED),
+        title="BLEU on the test split",
+        cites="Orlova et al., Latent Alignment and Variational Attention, section 4",
+        metrics=("bleu_b*",),
+        paper="table_variational",
+        of=SAMPLED,
+    ),
     "table_ablation": _translation(
         "What each part adds",
-        title="What each part adds to translation without attention", cites="Luong et al. 2015, Table 1",
-        metrics=("ppl", "bleu_b*"), paper="table_ablation", of=("luong-base",)),
+        title="What each part adds to translation without attention",
+        cites="Luong et al. 2015, Table 1",
+        metrics=("ppl", "bleu_b*"),
+        paper="table_ablation",
+        of=("luong-base",),
+    ),
     "table_ablation_aer": _translation(
-        "Alignment error of attentions", title="Alignment error rate of attention", cites="Luong et al. 2015, Table 6",
-        metrics=("aer",), paper="table_ablation", files=GOLD_SCORES, needs=("gold",), of=("local-m", "local-p")),
+        "Alignment error of attentions",
+        title="Alignment error rate of attention",
+        cites="Luong et al. 2015, Table 6",
+        metrics=("aer",),
+        paper="table_ablation",
+        files=GOLD_SCORES,
+        needs=("gold",),
+        of=("local-m", "local-p"),
+    ),
     "table_acvi_summaries": _SUMMARIES,
     "table_acvi_summaries_gains": gains_of(_SUMMARIES, "Summaries: gains over the baseline"),
     "table_acvi_novelty": _summaries(
         "Summaries: what is new, and what is copied",
-        title="New and copied words of summaries", cites="Amortized Context Vector Inference, Table 2",
-        metrics=("novel_words", "novel_*grams", "oov_words", "copied_sentences", "repeated_trigrams", "summary_words"),
-        paper="table_acvi_novelty", controls=("reference", "lead", "random")),
+        title="New and copied words of summaries",
+        cites="Amortized Context Vector Inference, Table 2",
+        metrics=(
+            "novel_words",
+            "novel_*grams",
+            "oov_words",
+            "copied_sentences",
+            "repeated_trigrams",
+            "summary_words",
+        ),
+        paper="table_acvi_novelty",
+        controls=("reference", "lead", "random"),
+    ),
     "table_acvi_captions": _CAPTIONS,
     "table_acvi_captions_gains": gains_of(_CAPTIONS, "Captions: gains over the baseline"),
     "table_acvi_captions_dev": replace(
-        _CAPTIONS, label="Captions: development split", files=DEV_SCORES, needs=("dev",), controls=(), front=False,
-        title="CIDEr, ROUGE-L and others of captions, on the development split", paper="table_acvi_captions_dev"),
+        _CAPTIONS,
+        label="Captions: development split",
+        files=DEV_SCORES,
+        needs=("dev",),
+        controls=(),
+        front=False,
+        title="CIDEr, ROUGE-L and others of captions, on the development split",
+        paper="table_acvi_captions_dev",
+    ),
     "attentions": TableSpec(
-        "All models at a glance", None, SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
-        title="All models at a glance", builder="attentions"),
+        "All models at a glance",
+        None,
+        SCORES | {"gold-scores": "{run}/gold_scores.json"} | ANALYSES,
+        title="All models at a glance",
+        builder="attentions",
+    ),
     "examples": _translation(
-        "Examples of translations", title="Translations of all models", builder="examples",
-        files=PREDICTIONS, also_reads=RUN_CONFIG),
+        "Examples of translations",
+        title="Translations of all models",
+        builder="examples",
+        files=PREDICTIONS,
+        also_reads=RUN_CONFIG,
+    ),
     "form_examples": _inflection(
-        "Examples of forms", title="Forms of all models", builder="examples",
-        files=PREDICTIONS, also_reads=RUN_CONFIG),
+        "Examples of forms",
+        title="Forms of all models",
+        builder="examples",
+        files=PREDICTIONS,
+        also_reads=RUN_CONFIG,
+    ),
     "summary_examples": _summaries(
-        "Examples of summaries", title="Summaries of all models", builder="examples",
-        files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/target.vocab")),
+        "Examples of summaries",
+        title="Summaries of all models",
+        builder="examples",
+        files=PREDICTIONS,
+        also_reads=(*RUN_CONFIG, "{task}/data/target.vocab"),
+    ),
     "caption_examples": _captions(
-        "Examples of captions", title="Captions of all models", builder="examples",
-        files=PREDICTIONS, also_reads=(*RUN_CONFIG, "{task}/data/test.tsv")),
+        "Examples of captions",
+        title="Captions of all models",
+        builder="examples",
+        files=PREDICTIONS,
+        also_reads=(*RUN_CONFIG, "{task}/data/test.tsv"),
+    ),
     "overhead": _costs(
-        "Time over the baseline's", title="Time of every model over the baseline's",
-        builder="overhead", paper="overhead"),
+        "Time over the baseline's",
+        title="Time of every model over the baseline's",
+        builder="overhead",
+        paper="overhead",
+    ),
     "costs": _costs("Cost of every run", title="Cost of every training", builder="costs"),
-    "environment": _costs("Versions and hardware", title="Versions and hardware", builder="environment"),
-}  # fmt: skip
+    "environment": _costs(
+        "Versions and hardware", title="Versions and hardware", builder="environment"
+    ),
+}
 
 _FIGURES = "pam.reporting.figures"
 FIGURE_CODE = {
@@ -233,7 +368,9 @@ FIGURE_CODE = {
     **dict.fromkeys(("curves", "bleu_by_length", "bleu_by_size"), f"{_FIGURES}.curves"),
     **dict.fromkeys(("attention", "entropy_accuracy", "coverage"), f"{_FIGURES}.attention"),
 }
-"""The module that draws each kind of figure, whose change draws it again: that of its function in `figures.KINDS`."""
+"""The module that draws each kind of figure, whose change draws it again: that of its function in
+`figures.KINDS`.
+"""
 
 
 @dataclass(frozen=True)
@@ -244,37 +381,56 @@ class FigureSpec(Item):
     options: tuple[str, ...] = ()
 
 
-def _compared(label: str, kind: str, draws: str, metric: str, paper: str | None = None) -> FigureSpec:
+def _compared(
+    label: str, kind: str, draws: str, metric: str, paper: str | None = None
+) -> FigureSpec:
     """A figure of one metric of every model."""
     options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    return FigureSpec(label, kind, SCORES, ("gains",) if draws == "gains" else (), draws=draws, options=options)
+    return FigureSpec(
+        label, kind, SCORES, ("gains",) if draws == "gains" else (), draws=draws, options=options
+    )
 
 
 _ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
-_CURVES = FigureSpec("Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves")
+_CURVES = FigureSpec(
+    "Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"
+)
 
 FIGURES: dict[str, FigureSpec] = {
     "bleu": _compared("BLEU", TRANSLATION, "quality", "bleu_b*", "table1"),
     "bleu_gains": _compared("Gains in BLEU", TRANSLATION, "gains", "bleu_b*", "table1"),
     "perplexity": _compared("Perplexity", TRANSLATION, "quality", "ppl", "table1"),
     "alignment": replace(_ALIGNMENT, files=GOLD_SCORES, needs=("gold",)),
-    "entropy_accuracy": FigureSpec("Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"),
+    "entropy_accuracy": FigureSpec(
+        "Figure 3: entropy and accuracy", TRANSLATION, ANALYSES, draws="entropy_accuracy"
+    ),
     "coverage": FigureSpec("Figure 4: coverage", TRANSLATION, ANALYSES, draws="coverage"),
-    "bleu_by_length": FigureSpec("BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"),
-    "bleu_by_size": FigureSpec("BLEU by training pairs", TRANSLATION, SIZED_SCORES, ("sizes",), draws="bleu_by_size"),
+    "bleu_by_length": FigureSpec(
+        "BLEU by sentence length", TRANSLATION, SCORES, draws="bleu_by_length"
+    ),
+    "bleu_by_size": FigureSpec(
+        "BLEU by training pairs", TRANSLATION, SIZED_SCORES, ("sizes",), draws="bleu_by_size"
+    ),
     "bleu_cost": _compared("BLEU against cost", TRANSLATION, "cost", "bleu_b*"),
     "rouge": _compared("ROUGE-L", SUMMARIZATION, "quality", "rougeL", "table_acvi_summaries"),
-    "rouge_gains": _compared("Gains in ROUGE-L", SUMMARIZATION, "gains", "rougeL", "table_acvi_summaries"),
+    "rouge_gains": _compared(
+        "Gains in ROUGE-L", SUMMARIZATION, "gains", "rougeL", "table_acvi_summaries"
+    ),
     "cider": _compared("CIDEr", CAPTIONING, "quality", "cider", "table_acvi_captions"),
     "cider_gains": _compared("Gains in CIDEr", CAPTIONING, "gains", "cider", "table_acvi_captions"),
     "accuracy": _compared("Accuracy over forms", INFLECTION, "quality", "accuracy", "table2"),
-    "accuracy_paradigms": _compared("Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"),
+    "accuracy_paradigms": _compared(
+        "Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"
+    ),
     "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
     "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
     "curves": _CURVES,
     "curves_watched": replace(
-        _CURVES, label="Learning curves: symbols and bound", needs=("eval_metrics",), options=("--eval-metrics",)
+        _CURVES,
+        label="Learning curves: symbols and bound",
+        needs=("eval_metrics",),
+        options=("--eval-metrics",),
     ),
 }
 """Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""
@@ -288,7 +444,9 @@ class PaperTable(Strict):
 
     source: str = Field(description="paper, section and number of the table")
     note: str = Field("", description="what a reader has to know about its values")
-    size: dict[str, int] = Field({}, description="sizes of the network that the paper states, by keys of `network`")
+    size: dict[str, int] = Field(
+        {}, description="sizes of the network that the paper states, by keys of `network`"
+    )
     metrics: dict[str, dict[str, dict[str, float | None]]]
 
     def value(self, metric: str, row: str | None, model: str) -> float | None:
@@ -297,17 +455,31 @@ class PaperTable(Strict):
 
 
 def load_papers(path: Path | str) -> dict[str, PaperTable]:
-    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a number."""
+    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a
+    number.
+    """
     content = read_yaml(find_file(path))
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")
-    return {str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()}
+    return {
+        str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
+    }
 
 
-def check_rows(papers: Mapping[str, PaperTable], experiment: Experiment, files: Sequence[Path | str] = ()) -> None:
-    """Checks that tasks are compared with rows of the tables; a UserError has the place in the experiment's `files`."""
-    known = list(dict.fromkeys(row for table in papers.values() for rows in table.metrics.values() for row in rows))
+def check_rows(
+    papers: Mapping[str, PaperTable], experiment: Experiment, files: Sequence[Path | str] = ()
+) -> None:
+    """Checks that tasks are compared with rows of the tables; a UserError has the place in the
+    experiment's `files`.
+    """
+    known = list(
+        dict.fromkeys(
+            row for table in papers.values() for rows in table.metrics.values() for row in rows
+        )
+    )
     for name, task in experiment.tasks.items():
         for key, row in {"paper": task.paper, "paper_reference": task.paper_reference}.items():
             if row is not None and row not in known:
-                raise placed(unknown("row of the papers' tables", row, known), files, ["tasks", name, key])
+                raise placed(
+                    unknown("row of the papers' tables", row, known), files, ["tasks", name, key]
+                )

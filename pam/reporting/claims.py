@@ -1,7 +1,8 @@
-"""What the stored runs say of the papers' claims: every figure and every verdict is computed, none is written by hand.
+"""What the stored runs say of the papers' claims: every figure and every verdict is computed, none
+is written by hand.
 
-`docs/claims.yaml` names for each claim experiment, task, models, metric and beam, with the source's words; `outcome`
-computes the rest by the rule of `pam.reporting.comparison`.
+`docs/claims.yaml` names for each claim experiment, task, models, metric and beam, with the source's
+words; `outcome` computes the rest by the rule of `pam.reporting.comparison`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,14 @@ RATIO_MARGIN = 0.1
 HIGH_ENTROPY = 1.0  # nats from which attention counts as uncertain
 
 
-LEVELS: Mapping[Direction, Direction] = {"equivalent": "agrees", "differs": "contradicts", "agrees with": "cannot tell"}
-"""The words for a level in those for a gain. A wide interval that has the paper's figure in it tells nothing."""
+LEVELS: Mapping[Direction, Direction] = {
+    "equivalent": "agrees",
+    "differs": "contradicts",
+    "agrees with": "cannot tell",
+}
+"""The words for a level in those for a gain. A wide interval that has the paper's figure in it
+tells nothing.
+"""
 
 
 class Claim(Strict):
@@ -55,11 +62,14 @@ class Claim(Strict):
     experiment: str = Field(description="folder under results/reference")
     task: str
     models: list[str] = Field(
-        min_length=1, description="one model: its level; several: the first is better than each of the others"
+        min_length=1,
+        description="one model: its level; several: the first is better than each of the others",
     )
     metric: str = Field(description="a metric, or a key of `MEASURES`")
     beam: int | None = None
-    over: str = Field("", description="of one model, a metric that it is better by than by this one")
+    over: str = Field(
+        "", description="of one model, a metric that it is better by than by this one"
+    )
     table: str = Field("", description="table of paper_results.yaml with the source's figure")
     alike: bool = Field(False, description="the claim is that both models are alike")
     why: str = Field(description="what a reader has to know, in one line, without figures of ours")
@@ -81,7 +91,9 @@ class Source(Strict):
 
     paper: str
     claims: list[Claim]
-    open: list[str] = Field([], description="claims without a run that can be judged, in a few words each")
+    open: list[str] = Field(
+        [], description="claims without a run that can be judged, in a few words each"
+    )
 
     @model_validator(mode="after")
     def _each_once(self) -> Source:
@@ -94,7 +106,10 @@ class Source(Strict):
 
 def load_sources(path: Path) -> list[Source]:
     """Read the file of claims; a `UserError` names file and line of what it cannot be."""
-    return [parse(Source, content, path, [str(number)]) for number, content in enumerate(read_yaml(path))]
+    return [
+        parse(Source, content, path, [str(number)])
+        for number, content in enumerate(read_yaml(path))
+    ]
 
 
 class Outcome(NamedTuple):
@@ -120,7 +135,9 @@ class Outcome(NamedTuple):
 
 
 def _from_bins(low: float, high: float) -> Callable[[Analysis], float]:
-    """Accuracy in per cent over target symbols at which attention has an entropy between `low` and `high` nats."""
+    """Accuracy in per cent over target symbols at which attention has an entropy between `low` and
+    `high` nats.
+    """
 
     def accuracy(analysis: Analysis) -> float:
         own = analysis.entropy
@@ -142,7 +159,7 @@ def _covered(analysis: Analysis) -> Floats:
 
 
 class Measure(NamedTuple):
-    """Something that is measured of each seed as a whole, so that its interval is over seeds alone."""
+    """A quantity of each seed as a whole, so that its interval is over seeds alone."""
 
     of: Callable[[Analysis], float]
     lower_is_better: bool
@@ -151,8 +168,12 @@ class Measure(NamedTuple):
 
 MEASURES: Mapping[str, Measure] = {
     "entropy": Measure(_mean_entropy, lower_is_better=True, digits=2),
-    "accuracy_at_high_entropy": Measure(_from_bins(HIGH_ENTROPY, np.inf), lower_is_better=False, digits=1),
-    "accuracy_at_low_entropy": Measure(_from_bins(0.0, HIGH_ENTROPY), lower_is_better=False, digits=1),
+    "accuracy_at_high_entropy": Measure(
+        _from_bins(HIGH_ENTROPY, np.inf), lower_is_better=False, digits=1
+    ),
+    "accuracy_at_low_entropy": Measure(
+        _from_bins(0.0, HIGH_ENTROPY), lower_is_better=False, digits=1
+    ),
 }
 COVERED = "covered"
 TIMES = ("training_time", "decoding_time")
@@ -167,7 +188,7 @@ class Stored:
     claims: Sequence[Claim]  # those that these runs answer
 
     def runs(self, task: str, models: Sequence[str], name: str) -> list[Path]:
-        """Return the files called `name` of some models; a `UserError` names a model that has none."""
+        """Return the models' files called `name`; a `UserError` names a model that has none."""
         found: list[Path] = []
         for model in models:
             files = sorted(self.folder.glob(f"{task}/{model}/seed*/{name}"))
@@ -185,20 +206,28 @@ class Stored:
         return {}
 
     def measured(self, task: str, model: str, measure: str) -> Measured:
-        """Return the seeds' values of a model by a metric or measure, and the draws of their mean."""
+        """Return a model's values by a metric, one a seed, and the draws of their mean."""
         key = (task, model, measure)
         if key not in self._measured:
             if measure in MEASURES:
-                analyses = [load(Analysis, path) for path in self.runs(task, [model], "analysis.json")]
-                self._measured[key] = over_seeds([MEASURES[measure].of(one) for one in analyses], model)
+                analyses = [
+                    load(Analysis, path) for path in self.runs(task, [model], "analysis.json")
+                ]
+                self._measured[key] = over_seeds(
+                    [MEASURES[measure].of(one) for one in analyses], model
+                )
             elif measure in TIMES:
-                self._measured[key] = over_seeds(np.log(self._seconds(task, model, measure)).tolist(), model)
+                self._measured[key] = over_seeds(
+                    np.log(self._seconds(task, model, measure)).tolist(), model
+                )
             else:
                 self._measured[key] = self._over_units(task, model, measure)
         return self._measured[key]
 
     def difference(self, task: str, model: str, measure: str, other: str) -> Measured:
-        """Return by how much a model's runs have more of one metric than of another; units and seeds are paired."""
+        """Return by how much a model's runs have more of one metric than of another; units and
+        seeds are paired.
+        """
         first, second = metric_of(measure), metric_of(other)
         columns = [*first.columns, *second.columns]
         counts = np.stack([run.scores.counts().of(columns) for run in self._scored(task, model)])
@@ -222,11 +251,15 @@ class Stored:
         raise UserError(f"no stored run has {measure} of {task}, {model}", file=self.folder)
 
     def _resampled(self, task: str, name: str) -> Resampled:
-        """Return sums of the counts that the claims about a task need, its models under the same draws of units."""
+        """Return sums of the counts that the claims about a task need, its models under the same
+        draws of units.
+        """
         if (task, name) not in self._draws:
             about = [claim for claim in self.claims if claim.task == task]
             models = dict.fromkeys(model for claim in about for model in claim.models)
-            scored = [model for model in models if list(self.folder.glob(f"{task}/{model}/seed*/{name}"))]
+            scored = [
+                model for model in models if list(self.folder.glob(f"{task}/{model}/seed*/{name}"))
+            ]
             known = {model: self._scored(task, model, name) for model in scored}
             columns: dict[str, None] = {}
             for claim in about:
@@ -235,7 +268,9 @@ class Stored:
                     columns |= dict.fromkeys(metric_of(claim.measure).columns)
             # A run that lacks a count leaves its model out.
             whole = {
-                model: runs for model, runs in known.items() if all(run.scores.counts().has(columns) for run in runs)
+                model: runs
+                for model, runs in known.items()
+                if all(run.scores.counts().has(columns) for run in runs)
             }
             self._draws[task, name] = Resampled.of(whole if columns else {}, list(columns))
         return self._draws[task, name]
@@ -244,7 +279,7 @@ class Stored:
         return load_runs(self.runs(task, [model], name), self.experiment)[0].models[model]
 
     def _seconds(self, task: str, model: str, measure: str) -> list[float]:
-        """Processor seconds of each seed that ran on the same kind of processor as the first one."""
+        """Processor seconds of each seed that ran on the first one's kind of processor."""
         spent = []
         for run in self._scored(task, model):
             work = run.scores.training if measure == "training_time" else run.main_decoding
@@ -258,7 +293,9 @@ class Stored:
 def over_seeds(values: Sequence[float], name: str) -> Measured:
     """Return values of seeds with draws of seeds alone."""
     known = np.array(values, dtype=np.float64)
-    return Measured(known, bootstrap.draws_over_seeds(known, np.full(RESAMPLES, known.mean()), name))
+    return Measured(
+        known, bootstrap.draws_over_seeds(known, np.full(RESAMPLES, known.mean()), name)
+    )
 
 
 def over_units(counts: Floats, value: Callable[[Floats], Floats], name: str) -> Measured:
@@ -283,7 +320,9 @@ def outcome(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> O
 
 
 def _weakest(gains: Sequence[Outcome]) -> Outcome:
-    """The outcome that decides whether a model is better than each of several: the one against it, or the smallest."""
+    """The outcome that decides whether a model is better than each of several: the one against it,
+    or the smallest.
+    """
     order = ("contradicts", "not judged", "cannot tell", "agrees")
     return min(gains, key=lambda one: (order.index(one.verdict.direction), one.ours))
 
@@ -296,7 +335,9 @@ def _sign_and_digits(claim: Claim) -> tuple[float, int]:
         return 1.0, 1
     metric: Metric = metric_of(claim.measure)
     digits = 2 if metric.unit == "%" or claim.metric.startswith("ppl") else 1
-    return (-1.0 if metric.lower_is_better else 1.0), metric.decimals if metric.decimals > 2 else digits
+    return (-1.0 if metric.lower_is_better else 1.0), (
+        metric.decimals if metric.decimals > 2 else digits
+    )
 
 
 def _figure(claim: Claim, stored: Stored, paper: PaperTable | None, model: str) -> float | None:
@@ -314,7 +355,9 @@ def _level(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
     verdict = judge_level(figure, spread, len(own.values), margin, same_data)
     setting = setting_of(stored.experiment, claim.task, paper, seeds_text([len(own.values)]))
     _, digits = _sign_and_digits(claim)
-    return Outcome(verdict, figure, float(own.values.mean()), spread, None, None, setting, "level", digits)
+    return Outcome(
+        verdict, figure, float(own.values.mean()), spread, None, None, setting, "level", digits
+    )
 
 
 def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) -> Outcome:
@@ -355,7 +398,9 @@ def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) ->
 
 
 def _judge_alike(interval: Interval | None, seeds: int, center: float, margin: float) -> Verdict:
-    """Judge a claim that two models do not differ, or by a stated ratio, as a level: the interval within a margin."""
+    """Judge a claim that two models do not differ, or by a stated ratio, as a level: the interval
+    within a margin.
+    """
     if interval is None:
         return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
     verdict = judge_level(center, interval, seeds, margin)
@@ -370,7 +415,9 @@ def _ratio(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
     interval = p = None
     if min(counts) > 1:
         draws = model.draws.minus(base.draws).spread()
-        interval = Interval(*np.exp([bootstrap.interval(draws).low, bootstrap.interval(draws).high]).tolist())
+        interval = Interval(
+            *np.exp([bootstrap.interval(draws).low, bootstrap.interval(draws).high]).tolist()
+        )
         p = bootstrap.p_value(draws, float(np.log(ratio)))
     figure = paper.value("time_ratio", "any", claim.models[0]) if paper else None
     if claim.alike or figure is not None:
@@ -378,7 +425,11 @@ def _ratio(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
         p = None
         figure = figure or 1.0
     else:  # the first one takes longer
-        logs = Interval(float(np.log(interval.low)), float(np.log(interval.high))) if interval else None
+        logs = (
+            Interval(float(np.log(interval.low)), float(np.log(interval.high)))
+            if interval
+            else None
+        )
         verdict = judge_gain(None, logs, min(counts), side=1.0)
     setting = setting_of(stored.experiment, claim.task, paper, seeds_text(counts))
     return Outcome(verdict, figure, ratio, interval, p, None, setting, "ratio", 2)
@@ -386,7 +437,11 @@ def _ratio(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
 
 def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Add p by Holm's correction for all judged claims of one source that have one."""
-    tested = [place for place, one in enumerate(outcomes) if one.p is not None and one.word != "not judged"]
+    tested = [
+        place
+        for place, one in enumerate(outcomes)
+        if one.p is not None and one.word != "not judged"
+    ]
     p_values = [outcomes[place].p or 0.0 for place in tested]
     found = list(outcomes)
     for place, p in zip(tested, bootstrap.holm(p_values), strict=True):
@@ -403,8 +458,9 @@ def counted(outcomes: Sequence[Outcome], open_claims: int) -> str:
         for word in ("agrees", "contradicts")
     }
     return (
-        f"Of {len(words) + open_claims} claims {judged} are judged: {words.count('agrees')} agree, "
-        f"{words.count('contradicts')} contradict, of {words.count('cannot tell')} we cannot tell. "
-        f"After Holm's correction {lasting['agrees']} agree and {lasting['contradicts']} contradict. "
-        f"{words.count('not judged')} have fewer than {LEAST_SEEDS} seeds or other data, {open_claims} no run."
+        f"Of {len(words) + open_claims} claims {judged} are judged: {words.count('agrees')} agree,"
+        f" {words.count('contradicts')} contradict, of {words.count('cannot tell')} we cannot tell."
+        f" After Holm's correction {lasting['agrees']} agree and {lasting['contradicts']}"
+        f" contradict. {words.count('not judged')} have fewer than {LEAST_SEEDS} seeds or other"
+        f" data, {open_claims} no run."
     )

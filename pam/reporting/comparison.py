@@ -34,7 +34,9 @@ class Inputs:
 
     @cached_property
     def tasks(self) -> list[TaskRuns]:
-        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown row of a paper."""
+        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown
+        row of a paper.
+        """
         check_rows(self.papers, self.experiment)
         return load_runs(self.scores, self.experiment)
 
@@ -61,33 +63,39 @@ MARGIN_OF_SHARES = 0.02  # of metrics between 0 and 1, and of CIDEr
 MARGIN_OF_PERPLEXITY = 0.05  # a share of the paper's figure
 
 _INTERVALS = (
-    f"Intervals are {100 * LEVEL:g} % bootstrap intervals of means over seeds, over two levels: test units (lemmas or "
-    f"sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than {MANY:,} units) and seeds, with Student's "
-    "tails for few seeds. That of a single seed is over units alone, and its gain has none. p is two-sided; `Holm` is "
-    "p corrected for all gains of the table."
+    f"Intervals are {100 * LEVEL:g} % bootstrap intervals of means over seeds, over two levels:"
+    f" test units (lemmas or sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than"
+    f" {MANY:,} units) and seeds, with Student's tails for few seeds. That of a single seed is over"
+    " units alone, and its gain has none. p is two-sided; `Holm` is p corrected for all gains of"
+    " the table."
 )
 RULE = (
-    f"{_INTERVALS} "
-    f"With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is judged, nor where the paper has no "
-    "figure. A gain over the baseline is counted so that better is positive, in the paper and here, and judged twice. "
-    "Direction: `agrees` if our interval excludes 0 on the side of the paper's gain, `contradicts` if it excludes 0 on "
-    "the other side, else `cannot tell`. Size: `larger` or `smaller` if our interval lies wholly beyond the paper's "
-    "gain, away from 0 or towards it; else `cannot tell` if it has 0 in it too, else `within`. The baseline is judged "
-    "by its level, on the paper's own data alone, with a margin around the paper's figure: "
-    f"{MARGIN_OF_PERCENTAGES:g} of metrics in per cent, {MARGIN_OF_SHARES:g} of shares and CIDEr, "
-    f"{100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity. It is `equivalent` if our interval lies within the margin, "
-    "`differs` if wholly outside of it, else `agrees with` if the paper's figure lies in our interval, else `cannot "
-    "tell`; its size says where the paper's figure lies. The setting says whose data and size ours are: a verdict on "
-    "other data, or at another size, is about the claim, not about the paper's figure. "
-    f"A gain is `better` or `worse` if its interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and more."
+    f"{_INTERVALS} With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is"
+    " judged, nor where the paper has no figure. A gain over the baseline is counted so that"
+    " better is positive, in the paper and here, and judged twice. Direction: `agrees` if our"
+    " interval excludes 0 on the side of the paper's gain, `contradicts` if it excludes 0 on the"
+    " other side, else `cannot tell`. Size: `larger` or `smaller` if our interval lies wholly"
+    " beyond the paper's gain, away from 0 or towards it; else `cannot tell` if it has 0 in it"
+    " too, else `within`. The baseline is judged by its level, on the paper's own data alone, with"
+    f" a margin around the paper's figure: {MARGIN_OF_PERCENTAGES:g} of metrics in per cent,"
+    f" {MARGIN_OF_SHARES:g} of shares and CIDEr, {100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity."
+    " It is `equivalent` if our interval lies within the margin, `differs` if wholly outside of"
+    " it, else `agrees with` if the paper's figure lies in our interval, else `cannot tell`; its"
+    " size says where the paper's figure lies. The setting says whose data and size ours are: a"
+    " verdict on other data, or at another size, is about the claim, not about the paper's figure."
+    " A gain is `better` or `worse` if its interval excludes 0, else `undecided`, with"
+    f" {LEAST_SEEDS} seeds and more."
 )
 RULE_OF_OWN_DATA = (
-    f"{_INTERVALS} A gain over the baseline, counted so that better is positive, is `better` or `worse` if its paired "
-    f"interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and more."
+    f"{_INTERVALS} A gain over the baseline, counted so that better is positive, is `better` or"
+    f" `worse` if its paired interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and"
+    " more."
 )
 RULE_NOTE = f"Verdict. {RULE}"
 NOTE_OF_OWN_DATA = f"Comparison. {RULE_OF_OWN_DATA}"
-Direction = Literal["agrees", "contradicts", "cannot tell", "equivalent", "differs", "agrees with", "not judged"]
+Direction = Literal[
+    "agrees", "contradicts", "cannot tell", "equivalent", "differs", "agrees with", "not judged"
+]
 Size = Literal["within", "larger", "smaller", "cannot tell", ""]
 
 
@@ -114,7 +122,9 @@ def margin_of(metric: str, paper: float) -> float:
     return MARGIN_OF_PERCENTAGES
 
 
-def judge_gain(paper: float | None, ours: Interval | None, seeds: int, side: float | None = None) -> Verdict:
+def judge_gain(
+    paper: float | None, ours: Interval | None, seeds: int, side: float | None = None
+) -> Verdict:
     """Judge a gain by `RULE`.
 
     Args:
@@ -153,7 +163,9 @@ def judge_gain(paper: float | None, ours: Interval | None, seeds: int, side: flo
     return Verdict(direction, size, f"{reason}; the paper's gain lies {where} it")
 
 
-def judge_level(paper: float | None, ours: Interval, seeds: int, margin: float, same_data: bool = True) -> Verdict:
+def judge_level(
+    paper: float | None, ours: Interval, seeds: int, margin: float, same_data: bool = True
+) -> Verdict:
     """Judge a level, such as the baseline's, by `RULE`."""
     if paper is None:
         return Verdict("not judged", "", "the paper has no figure")
@@ -168,17 +180,29 @@ def judge_level(paper: float | None, ours: Interval, seeds: int, margin: float, 
     elif ours.high < paper:
         size = "smaller"
     if paper - margin <= ours.low and ours.high <= paper + margin:
-        return Verdict("equivalent", size, f"our interval lies within {margin:g} of the paper's figure")
+        return Verdict(
+            "equivalent", size, f"our interval lies within {margin:g} of the paper's figure"
+        )
     if ours.low > paper + margin or ours.high < paper - margin:
-        return Verdict("differs", size, f"our interval lies more than {margin:g} from the paper's figure")
+        return Verdict(
+            "differs", size, f"our interval lies more than {margin:g} from the paper's figure"
+        )
     if size == "within":
-        reason = f"the paper's figure lies in our interval, which is wider than the margin of {margin:g}"
+        reason = (
+            f"the paper's figure lies in our interval, which is wider than the margin of {margin:g}"
+        )
         return Verdict("agrees with", size, reason)
-    return Verdict("cannot tell", size, f"our interval excludes the paper's figure, not all that is within {margin:g}")
+    return Verdict(
+        "cannot tell",
+        size,
+        f"our interval excludes the paper's figure, not all that is within {margin:g}",
+    )
 
 
 def setting_of(experiment: Experiment, task: str, paper: PaperTable | None, seeds: str) -> str:
-    """Say whose data and size a task has, and of how many seeds: `the paper's data and size, 5 seeds`."""
+    """Say whose data and size a task has, and of how many seeds: `the paper's data and size, 5
+    seeds`.
+    """
     same_data = experiment.tasks[task].paper is not None
     size = _size_of(experiment, task, paper.size) if paper else ""
     if same_data and size == "the paper's size":
@@ -189,7 +213,9 @@ def setting_of(experiment: Experiment, task: str, paper: PaperTable | None, seed
 
 
 def _size_of(experiment: Experiment, task: str, papers: Mapping[str, int]) -> str:
-    """Compare the sizes of a task's network with those that the paper states; empty where it states none."""
+    """Compare the sizes of a task's network with those that the paper states; empty where it states
+    none.
+    """
     overrides = experiment.tasks[experiment.training_task(task)].network
     ours = experiment.network.model_dump() | overrides
     differences = [ours[name] - number for name, number in papers.items()]
@@ -214,8 +240,9 @@ def seeds_text(counts: Sequence[int]) -> str:
 class Row(NamedTuple):
     """One model on one task by one metric.
 
-    A gain says how much better a model's mean is than the baseline's, in the metric's unit, positive also where lower
-    is better, as with perplexity. It is None for the baseline, and where the baseline was not run.
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit,
+    positive also where lower is better, as with perplexity. It is None for the baseline, and where
+    the baseline was not run.
     """
 
     task: str
@@ -226,7 +253,8 @@ class Row(NamedTuple):
     values: tuple[float, ...]  # the metric for each seed, in ascending order of seeds
     mean: float
     sd: float | None  # over seeds, n - 1 below
-    low: float  # ends of the bootstrap interval of `mean` over units and seeds; of one seed over units
+    # ends of the bootstrap interval of `mean` over units and seeds; of one seed over units
+    low: float
     high: float
     paper: float | None  # the paper's value, shown also where its data are others than ours
     same_data: bool  # whether the paper's value was measured on this data set
@@ -234,16 +262,21 @@ class Row(NamedTuple):
     size: Size
     setting: str
     reason: str
-    seconds: Mapping[str, float]  # by device, of training plus decoding: mean over the seeds with both on that one
-    divided: bool  # whether a seed was trained on one device and decoded on another one, which no mean counts
+    # by device, of training plus decoding: mean over the seeds with both on that one
+    seconds: Mapping[str, float]
+    # whether a seed was trained on one device and decoded on another one, which no mean counts
+    divided: bool
     compared_seeds: int  # the fewer of the model's and the baseline's
-    members: tuple[str, ...]  # models of which it is an ensemble, whose trainings are their own cost
+    # models of which it is an ensemble, whose trainings are their own cost
+    members: tuple[str, ...]
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     p: float | None = None
     p_holm: float | None = None  # corrected for all rows that were compared together
-    paper_gain: float | None = None  # None also where the paper has no value of the model or of the baseline
+    paper_gain: float | None = (
+        None  # None also where the paper has no value of the model or of the baseline
+    )
 
     @property
     def seeds(self) -> int:
@@ -251,7 +284,9 @@ class Row(NamedTuple):
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds, of seeds that ran on no other device; None where no seed did or they are unknown."""
+        """Processor seconds, of seeds that ran on no other device; None where no seed did or they
+        are unknown.
+        """
         return self.seconds.get("CPU")
 
     @property
@@ -276,10 +311,19 @@ class Row(NamedTuple):
 
     @property
     def digits(self) -> int:
-        """Digits after the point: the metric's, and as many more as tell the ends of its intervals from each other."""
+        """Digits after the point: the metric's, and as many more as tell the ends of its intervals
+        from each other.
+        """
         pairs = [(self.low, self.high), (self.gain_low, self.gain_high)]
         ends = [pair for pair in pairs if None not in pair and not _alike(pair, FINEST)]
-        return next((n for n in range(self.metric.decimals, FINEST) if not any(_alike(one, n) for one in ends)), FINEST)
+        return next(
+            (
+                n
+                for n in range(self.metric.decimals, FINEST)
+                if not any(_alike(one, n) for one in ends)
+            ),
+            FINEST,
+        )
 
     @property
     def difference(self) -> float | None:
@@ -296,8 +340,12 @@ def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows as a frame, with `n` seeds, the metric's name and both words of the verdict."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
     properties = ("difference", "cpu_s", "gpu_s", "verdict")
-    derived = {name: pd.Series([getattr(row, name) for row in rows], dtype=object) for name in properties}
-    return frame.assign(metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived)
+    derived = {
+        name: pd.Series([getattr(row, name) for row in rows], dtype=object) for name in properties
+    }
+    return frame.assign(
+        metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived
+    )
 
 
 def compare(
@@ -307,10 +355,12 @@ def compare(
     paper: PaperTable | None,
     first: bool = False,
 ) -> list[Row]:
-    """One row per task, metric and model, in the order of the configuration; a UserError if no task has such a metric.
+    """One row per task, metric and model, in the order of the configuration; a UserError if no task
+    has such a metric.
 
     Args:
-        patterns: names of metrics, or patterns such as `bleu_b*`; first: take only the first of a task's.
+        patterns: names of metrics, or patterns such as `bleu_b*`; first: take only the first of a
+            task's.
         paper: the results to show with ours; None for metrics that no paper reports.
     """
     check_known(patterns, tasks)
@@ -340,7 +390,9 @@ class Measured(NamedTuple):
 
 
 class Resampled(NamedTuple):
-    """Sums of counts over units, by model: all models by all metrics are seen under the same draws of units."""
+    """Sums of counts over units, by model: all models by all metrics are seen under the same draws
+    of units.
+    """
 
     columns: list[str]
     totals: dict[str, Floats]  # (seeds, columns)
@@ -352,7 +404,10 @@ class Resampled(NamedTuple):
         if not models:
             return cls([], {}, {})
 
-        counts = {model: np.stack([run.scores.counts().of(columns) for run in runs]) for model, runs in models.items()}
+        counts = {
+            model: np.stack([run.scores.counts().of(columns) for run in runs])
+            for model, runs in models.items()
+        }
         ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
         draws = np.split(bootstrap.resampled_sums(np.concatenate(list(counts.values()))), ends)
         totals = {model: seeds.sum(axis=1) for model, seeds in counts.items()}
@@ -367,7 +422,9 @@ class Resampled(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """The gain of one model over another, positive where it is better; no interval of a single seed."""
+    """The gain of one model over another, positive where it is better; no interval of a single
+    seed.
+    """
 
     value: float
     interval: Interval | None
@@ -378,7 +435,8 @@ def gain_of(mine: Measured, base: Measured, metric: Metric, repeatable: bool = F
     """Compare two models.
 
     Args:
-        repeatable: whether no training made the first one, so that one seed of it is all that there is.
+        repeatable: whether no training made the first one, so that one seed of it is all that there
+            is.
     """
     sign = -1.0 if metric.lower_is_better else 1.0
     value = sign * float(mine.values.mean() - base.values.mean())
@@ -389,13 +447,20 @@ def gain_of(mine: Measured, base: Measured, metric: Metric, repeatable: bool = F
 
 
 def _rows(
-    task: TaskRuns, metric: Metric, measured: Mapping[str, Measured], experiment: Experiment, paper: PaperTable | None
+    task: TaskRuns,
+    metric: Metric,
+    measured: Mapping[str, Measured],
+    experiment: Experiment,
+    paper: PaperTable | None,
 ) -> Iterator[Row]:
     """Return a row for each model."""
     baseline = experiment.baseline
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    reported = {name: paper.value(metric.name, paper_row, name) if paper else None for name in [*measured, baseline]}
+    reported = {
+        name: paper.value(metric.name, paper_row, name) if paper else None
+        for name in [*measured, baseline]
+    }
     sign = -1.0 if metric.lower_is_better else 1.0
     for name, own in measured.items():
         runs = task.models[name]
@@ -425,7 +490,9 @@ def _rows(
             }
         seconds, divided = _seconds_by_device(runs)
         # By the folders of their models, MODEL/seedN/model.
-        members = tuple(Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", []))
+        members = tuple(
+            Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])
+        )
         yield Row(
             task=task.name,
             task_label=task.label,
@@ -452,7 +519,8 @@ def _rows(
 
 
 def _seconds_by_device(runs: Sequence[ScoredRun]) -> tuple[dict[str, float], bool]:
-    """Return mean seconds of a model's runs by device, and whether some run was divided between two devices.
+    """Return mean seconds of a model's runs by device, and whether some run was divided between two
+    devices.
 
     The means are unknown where the cost of a run is.
     """

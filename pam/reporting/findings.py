@@ -1,4 +1,6 @@
-"""What the report's page says in words: what was found, in one sentence, and what bears on the figures of a task."""
+"""What the report's page says in words: what was found, in one sentence, and what bears on the
+figures of a task.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ from pam.reporting.render import interval, signed
 # What was found.
 
 
-def finding(label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """One sentence about a task: which model is ahead, by how much, what of it is told from chance and from the paper.
+def finding(
+    label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame, names: Mapping[str, str]
+) -> str:
+    """One sentence about a task: which model is ahead, by how much, what of it is told from chance
+    and from the paper.
 
     Args:
-        label: the task's. rows, gains: of that task and metric, from the CSV of a comparison and that of its gains.
+        label: the task's. rows, gains: of that task and metric, from the CSV of a comparison and
+            that of its gains.
         names: model to label, of those that count.
     """
     rows = rows[rows["model"].isin(list(names))]
@@ -32,7 +38,9 @@ def finding(label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame,
     quality = metric.label
     if quality[1].islower():
         quality = quality[0].lower() + quality[1:]
-    value = f"{quality} {float(row['mean']):.{metric.decimals}f}{unit} {_ends(row, metric.decimals)}"
+    value = (
+        f"{quality} {float(row['mean']):.{metric.decimals}f}{unit} {_ends(row, metric.decimals)}"
+    )
     if gains.empty:
         return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
 
@@ -46,11 +54,14 @@ def finding(label: str, metric: Metric, rows: pd.DataFrame, gains: pd.DataFrame,
     outcomes = [outcome for _, gain in gains.iterrows() if (outcome := _outcome(gain))]
     if len(outcomes) > 1 or (outcomes and best not in list(gains["model"])):
         text += _counted(outcomes, base)
-    judged = list(gains["direction"][gains["direction"].isin(["agrees", "contradicts", "cannot tell"])])
+    judged = list(
+        gains["direction"][gains["direction"].isin(["agrees", "contradicts", "cannot tell"])]
+    )
     if judged:
         text += (
-            f"; of {len(judged)} gain{'s' * (len(judged) > 1)} that the paper reports, ours agree in direction with "
-            f"{judged.count('agrees') or 'none'} and contradict {judged.count('contradicts') or 'none'}"
+            f"; of {len(judged)} gain{'s' * (len(judged) > 1)} that the paper reports, ours agree"
+            f" in direction with {judged.count('agrees') or 'none'} and contradict"
+            f" {judged.count('contradicts') or 'none'}"
         )
     return f"{text} ({_seeds(rows)})."
 
@@ -69,8 +80,9 @@ def _counted(outcomes: Sequence[str], base: str) -> str:
     """How many models are better and worse than the baseline."""
     better, worse, undecided = (outcomes.count(word) for word in ("better", "worse", "undecided"))
     return (
-        f"; of {len(outcomes)} model{'s' * (len(outcomes) > 1)} compared with {base}, {better or 'none'} "
-        f"{_are(better)} better, {worse or 'none'} worse and {undecided or 'none'} undecided"
+        f"; of {len(outcomes)} model{'s' * (len(outcomes) > 1)} compared with {base},"
+        f" {better or 'none'} {_are(better)} better, {worse or 'none'} worse and"
+        f" {undecided or 'none'} undecided"
     )
 
 
@@ -96,12 +108,17 @@ def _are(count: int) -> str:
 
 def _seeds(rows: pd.DataFrame) -> str:
     known = sorted(set(rows["n"].astype(int)))
-    return "one seed" if known == [1] else f"{'-'.join(map(str, dict.fromkeys([known[0], known[-1]])))} seeds"
+    return (
+        "one seed"
+        if known == [1]
+        else f"{'-'.join(map(str, dict.fromkeys([known[0], known[-1]])))} seeds"
+    )
 
 
 # What bears on figures.
 
-RISE, FALL = 0.005, 0.01  # of accuracy, and of a loss as a share of itself, by which a last epoch still improves
+# of accuracy, and of a loss as a share of itself, by which a last epoch still improves
+RISE, FALL = (0.005, 0.01)
 
 
 def cautions(
@@ -119,7 +136,11 @@ def cautions(
     """
     found = {}
     for task, own in experiment.tasks.items():
-        other = ["the paper's figures are of other data than ours"] if own.paper_reference and not own.paper else []
+        other = (
+            ["the paper's figures are of other data than ours"]
+            if own.paper_reference and not own.paper
+            else []
+        )
         trained = _of_training(histories[histories["task"] == task])
         extremes = _extremes(task, experiment.models_of(task), comparisons)
         found[task] = [*summaries[task].get("warnings", []), *extremes, *trained, *other]
@@ -127,10 +148,12 @@ def cautions(
 
 
 def _extremes(task: str, models: Sequence[str], comparisons: Sequence[pd.DataFrame]) -> list[str]:
-    """Name the metrics by which all models of a task have the lowest or the highest possible value."""
+    """Name the metrics by which all models of a task have the lowest or the highest value."""
     labels: dict[tuple[str, str], list[str]] = {}
     for table in comparisons:
-        rows = table[(table["task"] == task) & table["model"].isin(list(models)) & (table["mean"] != "")]
+        rows = table[
+            (table["task"] == task) & table["model"].isin(list(models)) & (table["mean"] != "")
+        ]
         for name, of_metric in rows.groupby("metric", sort=False):
             metric = metric_of(str(name))
             values = set(of_metric["mean"].astype(float))
@@ -143,8 +166,9 @@ def _extremes(task: str, models: Sequence[str], comparisons: Sequence[pd.DataFra
     for (text, unit), names in labels.items():
         score = f"{text} {unit}" if unit else text
         found.append(
-            f"{', '.join(names)}: {score} for all models, which training too short, a wrong code of the language, an "
-            "unfit tokenizer or test rows that training has can cause; look at the outputs"
+            f"{', '.join(names)}: {score} for all models, which training too short, a wrong code of"
+            " the language, an unfit tokenizer or test rows that training has can cause; look at"
+            " the outputs"
         )
     return found
 
@@ -161,15 +185,21 @@ def _of_training(runs: pd.DataFrame) -> list[str]:
             rising.append(f"{label} ({gained})")
     found = []
     if len(steps) > 1:
-        each = "; ".join(f"{count:,} steps: {', '.join(models)}" for count, models in sorted(steps.items()))
+        each = "; ".join(
+            f"{count:,} steps: {', '.join(models)}" for count, models in sorted(steps.items())
+        )
         found.append(f"trainings differ in length: {each}")
     if rising:
-        found.append(f"still improving in the last epoch, on the development split: {', '.join(rising)}")
+        found.append(
+            f"still improving in the last epoch, on the development split: {', '.join(rising)}"
+        )
     return found
 
 
 def _last_gain(seeds: list[pd.DataFrame]) -> str | None:
-    """What the last epoch gained on the development split, mean over seeds, where it is the best and not by little."""
+    """What the last epoch gained on the development split, mean over seeds, where it is the best
+    and not by little.
+    """
     count = min(map(len, seeds))
     for column, sign in (("dev_accuracy", 1.0), ("dev_loss", -1.0)):
         if not all(column in seed and seed[column].astype(bool).all() for seed in seeds):

@@ -1,4 +1,6 @@
-"""The table of length penalties: what was chosen on the development split, and what that changes on the test split."""
+"""The table of length penalties: what was chosen on the development split, and what that changes on
+the test split.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,29 @@ METRICS = ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized
 LENGTHS = ("task", "model", "beam", "length_penalty", "length_penalty_form", *METRICS, "gain", "n")
 DIGITS = dict.fromkeys((*METRICS, "gain"), 4)
 SHOWN = (
-    TASK, MODEL, Column("Beam", "{beam}"), Column("Chosen penalty", "{chosen}"),
-    Column("BLEU without", "{bleu_unpenalized:.2f}"), Column("BLEU with", "{bleu:.2f}"), Column("Gain", "{gain_text}"),
-    Column("Ratio without", "{length_ratio_unpenalized:.3f}"), Column("Ratio with", "{length_ratio:.3f}"), SEEDS,
-)  # fmt: skip
+    TASK,
+    MODEL,
+    Column("Beam", "{beam}"),
+    Column("Chosen penalty", "{chosen}"),
+    Column("BLEU without", "{bleu_unpenalized:.2f}"),
+    Column("BLEU with", "{bleu:.2f}"),
+    Column("Gain", "{gain_text}"),
+    Column("Ratio without", "{length_ratio_unpenalized:.3f}"),
+    Column("Ratio with", "{length_ratio:.3f}"),
+    SEEDS,
+)
 NOTE = (
-    "Means over seeds on the test split. For each run and beam the penalty is the candidate with the best BLEU on the "
-    "development split; the penalties of several seeds are in ascending order of seeds. Largest: of all "
-    "candidates, so that one beyond them may be better. Ratio: words of all outputs over words of all references."
+    "Means over seeds on the test split. For each run and beam the penalty is the candidate with"
+    " the best BLEU on the development split; the penalties of several seeds are in ascending order"
+    " of seeds. Largest: of all candidates, so that one beyond them may be better. Ratio: words of"
+    " all outputs over words of all references."
 )
 FORMS = {
     "power": "The score of an output is log p divided by its length to the power of the penalty.",
-    "wu": "The score of an output is log p divided by ((5 + length) / 6) to the power of the penalty (Wu et al. 2016).",
+    "wu": (
+        "The score of an output is log p divided by ((5 + length) / 6) to the power of the penalty"
+        " (Wu et al. 2016)."
+    ),
 }
 
 
@@ -39,10 +52,21 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
     for task in inputs.tasks:
         for model, runs in task.models.items():
             for beam, decoded in runs[0].decodings.items():
-                if all(of_beam("bleu_unpenalized", int(beam)) in run.scores.metrics for run in runs):
-                    own = {"task": task.name, "task_label": task.label, "model": model, "label": runs[0].label}
+                if all(
+                    of_beam("bleu_unpenalized", int(beam)) in run.scores.metrics for run in runs
+                ):
+                    own = {
+                        "task": task.name,
+                        "task_label": task.label,
+                        "model": model,
+                        "label": runs[0].label,
+                    }
                     form = decoded["length_penalty_form"]
-                    rows.append(own | {"beam": int(beam), "length_penalty_form": form} | _measured(runs, beam))
+                    rows.append(
+                        own
+                        | {"beam": int(beam), "length_penalty_form": form}
+                        | _measured(runs, beam)
+                    )
     columns = [*LENGTHS, "task_label", "label", "chosen", "gain_text"]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
@@ -50,11 +74,15 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
 
 
 def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
-    """The penalties of a model's runs, and what it scores with and without, one beam's means over seeds."""
+    """The penalties of a model's runs, and what it scores with and without, one beam's means over
+    seeds.
+    """
     decoded = [run.decodings[beam] for run in runs]
     means = {}
     for name in METRICS:
-        means[name] = float(np.mean([run.scores.metrics[of_beam(name, int(beam))].value for run in runs]))
+        means[name] = float(
+            np.mean([run.scores.metrics[of_beam(name, int(beam))].value for run in runs])
+        )
     gain = means["bleu"] - means["bleu_unpenalized"]
     texts = {
         "length_penalty": "; ".join(f"{one['length_penalty']:g}" for one in decoded),
@@ -65,6 +93,8 @@ def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
 
 
 def chosen(decoded: Mapping[str, Any]) -> str:
-    """The penalty, and whether it is the largest candidate: earlier code did not record the candidates."""
+    """The penalty, and whether it is the largest candidate: earlier code did not record the
+    candidates.
+    """
     penalty, candidates = decoded["length_penalty"], decoded.get("length_penalties", ())
     return f"{penalty:g} (largest)" if penalty == max(candidates, default=None) else f"{penalty:g}"

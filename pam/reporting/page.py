@@ -1,7 +1,9 @@
-"""The page of an experiment's results, `index.html`: what was found, then tables, figures, outputs and attention.
+"""The page of an experiment's results, `index.html`: what was found, then tables, figures, outputs
+and attention.
 
-One file that asks the network for nothing: styles, pictures and what can be downloaded are in it. Its form is in
-`workflow/report/page/`; the captions of figures are those of Snakemake's report, in `workflow/report/`.
+One file that asks the network for nothing: styles, pictures and what can be downloaded are in it.
+Its form is in `workflow/report/page/`; the captions of figures are those of Snakemake's report,
+in `workflow/report/`.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Files:
     summaries: Mapping[str, Summary]  # of each task's data
     gold: Mapping[str, Summary]  # of word alignments
     texts: Path  # folder with captions and `page/`
-    left_out: Sequence[str] = ()  # sentences about what is not shown, as restored runs have no weights
+    left_out: Sequence[
+        str
+    ] = ()  # sentences about what is not shown, as restored runs have no weights
 
 
 class Download(NamedTuple):
@@ -96,7 +100,11 @@ class Page:
         self.demonstrations = shown
         self.real = [task for task in self.labels if task not in shown]
         self.first = next(iter(self.real or shown))
-        compared = [self.data("tables", name) for name in files.tables if TABLES[name].builder == "comparison"]
+        compared = [
+            self.data("tables", name)
+            for name in files.tables
+            if TABLES[name].builder == "comparison"
+        ]
         curves = read_csv(files.folder / "figures/curves.csv")
         self.cautions = cautions(self.experiment, files.summaries, curves, compared)
 
@@ -104,13 +112,18 @@ class Page:
         """What the template shows."""
         main = self.main_table()
         pictured = self.front_figure(main)
-        front = [*([self.table(main, [self.first])] if main else []), *([self.figure(pictured)] if pictured else [])]
+        front = [
+            *([self.table(main, [self.first])] if main else []),
+            *([self.figure(pictured)] if pictured else []),
+        ]
         sections = [one for one in self.sections(main, pictured) if one["blocks"]]
         # A table may be shown in part here and in part there.
         count: Counter[str] = Counter()
         for block in [*front, *(block for one in sections for block in one["blocks"])]:
             count[block.name] += 1
-            block.anchor = block.name if count[block.name] == 1 else f"{block.name}-{count[block.name]}"
+            block.anchor = (
+                block.name if count[block.name] == 1 else f"{block.name}-{count[block.name]}"
+            )
         return {
             "title": self.experiment.title or self.experiment.experiment,
             "finding": self.finding(main) if main else "",
@@ -129,9 +142,14 @@ class Page:
         return Markup((self.files.texts / "page" / name).read_text(encoding="utf-8"))  # noqa: S704
 
     def sections(self, main: str | None, pictured: str | None) -> list[dict[str, Any]]:
-        """Tables, figures, examples and attention of real tasks; data and cost; then demonstrations, told as such."""
+        """Tables, figures, examples and attention of real tasks; data and cost; then
+        demonstrations, told as such.
+        """
         if not self.real:
-            return [self.section("Demonstration", self.demonstrations, main, pictured), self.data_and_cost()]
+            return [
+                self.section("Demonstration", self.demonstrations, main, pictured),
+                self.data_and_cost(),
+            ]
         tables, figures, examples, maps = self.blocks(self.real, main, pictured)
         found = [
             {"title": "Tables", "blocks": tables},
@@ -142,14 +160,19 @@ class Page:
         ]
         return [*found, self.section("Demonstration", self.demonstrations, None, pictured)]
 
-    def section(self, title: str, tasks: Sequence[str], main: str | None, pictured: str | None) -> dict[str, Any]:
+    def section(
+        self, title: str, tasks: Sequence[str], main: str | None, pictured: str | None
+    ) -> dict[str, Any]:
         notes = [self.experiment.tasks[task].note for task in tasks]
         text = " ".join(dict.fromkeys(note for note in notes if note))
         blocks = [block for blocks in self.blocks(tasks, main, pictured) for block in blocks]
         return {"title": title, "blocks": blocks, "intro": f"No benchmark. {text}"}
 
-    def blocks(self, tasks: Sequence[str], main: str | None, pictured: str | None) -> tuple[list[Block], ...]:
-        """Tables, figures, examples and attention maps of some tasks, but the table and the figure shown already.
+    def blocks(
+        self, tasks: Sequence[str], main: str | None, pictured: str | None
+    ) -> tuple[list[Block], ...]:
+        """Tables, figures, examples and attention maps of some tasks, but the table and the figure
+        shown already.
 
         A figure that shows real tasks and demonstrations is with the real ones.
         """
@@ -178,7 +201,10 @@ class Page:
     def main_table(self) -> str | None:
         """The first comparison that is for the first page and has the first task."""
         known = [name for name in self.files.tables if TABLES[name].front]
-        return next((one for one in known if self.first in TABLES[one].shows(self.experiment, self.kinds)), None)
+        return next(
+            (one for one in known if self.first in TABLES[one].shows(self.experiment, self.kinds)),
+            None,
+        )
 
     def front_figure(self, main: str | None) -> str | None:
         """The gains of the main table's metric, or its values."""
@@ -203,11 +229,17 @@ class Page:
             return ""
         rows = rows[rows["task"] == self.first]
         gained = self.files.folder / f"tables/{main}_gains.csv"
-        gains = read_csv(gained) if gained.is_file() else pd.DataFrame(columns=["task", "metric", "model"])
+        gains = (
+            read_csv(gained)
+            if gained.is_file()
+            else pd.DataFrame(columns=["task", "metric", "model"])
+        )
         gains = gains[(gains["task"] == self.first) & (gains["metric"] == name)]
         models = self.experiment.models_of(self.first)
         labels = {model: label for model, label in self.model_labels().items() if model in models}
-        return finding(self.labels[self.first], metric_of(name), rows[rows["metric"] == name], gains, labels)
+        return finding(
+            self.labels[self.first], metric_of(name), rows[rows["metric"] == name], gains, labels
+        )
 
     def model_labels(self) -> dict[str, str]:
         """Model to label, by the tables that name both."""
@@ -234,30 +266,60 @@ class Page:
         downloads = tuple(download(Path(f"{own}.{ending}")) for ending in ("csv", "tex"))
         others = tuple(f"{label}: " for task, label in self.labels.items() if task not in tasks)
         notes = tuple(note for note in whole.notes if not note.startswith(others))
-        block = self.block_of(replace(of_tasks(whole, tasks), notes=notes), name, downloads, f"{own}.csv")
+        block = self.block_of(
+            replace(of_tasks(whole, tasks), notes=notes), name, downloads, f"{own}.csv"
+        )
         if TABLES[name].builder == "examples":
             data = whole.data[whole.data["task"].isin(list(tasks))]
             letters = TABLES[name].kind == INFLECTION
             return replace(block, form="examples", parts=examples(data, self.labels, letters))
-        return replace(block, cautions=self.bearing(tasks) if TABLES[name].category != COSTS else ())
+        return replace(
+            block, cautions=self.bearing(tasks) if TABLES[name].category != COSTS else ()
+        )
 
-    def block_of(self, table: Table, name: str, downloads: tuple[Download, ...], target: str = "") -> Block:
-        title, labels = table.title.removesuffix(f": {self.experiment.title}"), set(table.shown.get("Task", ()))
+    def block_of(
+        self, table: Table, name: str, downloads: tuple[Download, ...], target: str = ""
+    ) -> Block:
+        title, labels = (
+            table.title.removesuffix(f": {self.experiment.title}"),
+            set(table.shown.get("Task", ())),
+        )
         if len(labels) == 1:  # named above the table, where it takes no column
-            title, table = f"{labels.pop()}: {title}", replace(table, shown=table.shown.drop(columns="Task"))
+            title, table = (
+                f"{labels.pop()}: {title}",
+                replace(table, shown=table.shown.drop(columns="Task")),
+            )
             table = replace(table, align=table.align[1:], group=max(1, table.group - 1))
-        notes = tuple(Markup(paragraph(note)) for note in table.notes if note not in (RULE_NOTE, NOTE_OF_OWN_DATA))  # noqa: S704
-        return Block(name, title, "table", Markup(grid(table)), notes, downloads, command=self.made_by(target))  # noqa: S704
+        notes = tuple(
+            Markup(paragraph(note))  # noqa: S704
+            for note in table.notes
+            if note not in (RULE_NOTE, NOTE_OF_OWN_DATA)
+        )
+        return Block(
+            name,
+            title,
+            "table",
+            Markup(grid(table)),  # noqa: S704
+            notes,
+            downloads,
+            command=self.made_by(target),
+        )
 
     def figure(self, name: str) -> Block:
         """A figure with its caption, its data and what bears on it."""
         place = self.files.folder / "figures"
         data = self.data("figures", name)
         # What is empty or the same in all rows takes no room beside the picture.
-        same = [one for one in ("task", "label", "metric") if one in data.columns and data[one].nunique() == 1]
+        same = [
+            one
+            for one in ("task", "label", "metric")
+            if one in data.columns and data[one].nunique() == 1
+        ]
         empty = [one for one in data.columns if (data[one] == "").all()]
         data = data.drop(columns=[*same, *(one for one in empty if one not in same)])
-        shown = Table("", data, data, "".join("r" if numeric(data[one]) else "l" for one in data.columns))
+        shown = Table(
+            "", data, data, "".join("r" if numeric(data[one]) else "l" for one in data.columns)
+        )
         return Block(
             name,
             menu_label(FIGURES[name], self.experiment),
@@ -296,24 +358,40 @@ class Page:
         """Sizes and licenses of the data, cost of each run, versions."""
         every = [*self.real, *self.demonstrations]
         blocks = []
-        for number, table in enumerate(datasets(self.experiment, self.files.summaries, self.files.gold), start=1):
+        for number, table in enumerate(
+            datasets(self.experiment, self.files.summaries, self.files.gold), start=1
+        ):
             name = f"data{number}"
             texts = {"csv": to_csv(table), "tex": to_latex(table, name)}
-            own = tuple(Download(f"{name}.{ending}", uri(text.encode())) for ending, text in texts.items())
+            own = tuple(
+                Download(f"{name}.{ending}", uri(text.encode())) for ending, text in texts.items()
+            )
             blocks.append(self.block_of(table, name, own))
-        blocks += [self.table(name, every) for name in self.files.tables if TABLES[name].category == COSTS]
+        blocks += [
+            self.table(name, every) for name in self.files.tables if TABLES[name].category == COSTS
+        ]
         return {"title": "Data and cost", "blocks": blocks}
 
     def bearing(self, tasks: Iterable[str]) -> tuple[tuple[str, list[str]], ...]:
-        return tuple((self.labels[task], self.cautions[task]) for task in tasks if self.cautions[task])
+        return tuple(
+            (self.labels[task], self.cautions[task]) for task in tasks if self.cautions[task]
+        )
 
     def made_by(self, target: str) -> str:
-        return f"snakemake --cores all {target} --configfile {self.files.folder}/experiment.yaml" if target else ""
+        return (
+            f"snakemake --cores all {target} --configfile {self.files.folder}/experiment.yaml"
+            if target
+            else ""
+        )
 
     def caption(self, name: str, **wildcards: str) -> Markup:
-        """The first paragraph of a caption of Snakemake's report, which is of reStructuredText with emphasis."""
+        """The first paragraph of a caption of Snakemake's report, which is of reStructuredText with
+        emphasis.
+        """
         text = (self.files.texts / f"{name}.rst").read_text(encoding="utf-8")
-        known = SimpleNamespace(config=self.experiment.model_dump(), wildcards=SimpleNamespace(**wildcards))
+        known = SimpleNamespace(
+            config=self.experiment.model_dump(), wildcards=SimpleNamespace(**wildcards)
+        )
         words = jinja2.Environment(autoescape=False).from_string(text).render(snakemake=known)  # noqa: S701
         words = " ".join(words.partition(".. include::")[0].split())
         return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(words))))  # noqa: S704
@@ -342,28 +420,41 @@ def uri(content: bytes, kind: str = "text/plain") -> str:
 
 
 def download(path: Path) -> Download:
-    return Download(path.name, uri(path.read_bytes(), "text/csv" if path.suffix == ".csv" else "text/plain"))
+    return Download(
+        path.name, uri(path.read_bytes(), "text/csv" if path.suffix == ".csv" else "text/plain")
+    )
 
 
 # Outputs side by side.
 
 Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
-Marked = tuple[str, str, str]  # the same, in between what is marked in it: `novel` or `adopted` words, or nothing
+# the same, in between what is marked in it: `novel` or `adopted` words, or nothing
+Marked = tuple[str, str, str]
 
 
 def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """For each row of a test split what is given, and each output beside the nearest reference, marked by origin."""
+    """For each row of a test split what is given, and each output beside the nearest reference,
+    marked by origin.
+    """
     found = []
     data = data if ORIGINS in data.columns else data.assign(**{ORIGINS: ""})
     for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
-        given = list(rows.loc[rows["model"] == "", ["label", "text"]].itertuples(index=False, name=None))
+        given = list(
+            rows.loc[rows["model"] == "", ["label", "text"]].itertuples(index=False, name=None)
+        )
         compared = []
-        for label, text, origins in rows.loc[rows["model"] != "", ["label", "text", ORIGINS]].itertuples(index=False):
+        for label, text, origins in rows.loc[
+            rows["model"] != "", ["label", "text", ORIGINS]
+        ].itertuples(index=False):
             beside = [pieces(reference, text, letters) for _, reference in given[1:]]
-            nearest = min(beside, key=lambda own: sum(len(text) for kind, text in own if kind != "same"))
+            nearest = min(
+                beside, key=lambda own: sum(len(text) for kind, text in own if kind != "same")
+            )
             compared.append((label, marked(nearest, origins.split())))
         own = {"task": labels[str(task)], "number": number, "given": given, "outputs": compared}
-        found.append(own | {"letters": letters, "marked": rows[ORIGINS].any(), "nearest": len(given) > 2})
+        found.append(
+            own | {"letters": letters, "marked": rows[ORIGINS].any(), "nearest": len(given) > 2}
+        )
     return found
 
 
@@ -372,7 +463,9 @@ def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
     between = "" if letters else " "
     old, new = (list(text) if letters else text.split() for text in (reference, output))
     found: list[Piece] = []
-    for kind, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for kind, start, end, first, last in SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
         if kind == "equal":
             found.append(("same", between.join(new[first:last])))
             continue
@@ -382,8 +475,9 @@ def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
 
 
 def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
-    """Pieces divided where words of another origin begin, `origins` being those of all words of the output; without
-    them as they are."""
+    """Pieces divided where words of another origin begin, `origins` being those of all words of the
+    output; without them as they are.
+    """
     found: list[Marked] = []
     left = iter(origins)
     for kind, text in compared:
@@ -392,7 +486,13 @@ def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
             continue
         words = [(next(left), word) for word in text.split()]
         for origin, own in groupby(words, key=itemgetter(0)):
-            found.append((kind, origin if origin in (NOVEL, ADOPTED) else "", " ".join(word for _, word in own)))
+            found.append(
+                (
+                    kind,
+                    origin if origin in (NOVEL, ADOPTED) else "",
+                    " ".join(word for _, word in own),
+                )
+            )
     return found
 
 
@@ -400,7 +500,9 @@ def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
 
 
 def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
-    """For each row its symbols, and for each model its label and its weights (source x target); then the difference."""
+    """For each row its symbols, and for each model its label and its weights (source x target);
+    then the difference.
+    """
     found = []
     for number, row in data.groupby("row", sort=False):
         models, symbols = [], {}
@@ -408,11 +510,20 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
             places = {side: own[f"{side}_place"].astype(int) for side in ("source", "target")}
             for side, place in places.items():
                 symbols[side] = list(own[side][~place.duplicated()])
-            weights = own["weight"].astype(float).to_numpy().reshape(len(symbols["target"]), len(symbols["source"])).T
+            weights = (
+                own["weight"]
+                .astype(float)
+                .to_numpy()
+                .reshape(len(symbols["target"]), len(symbols["source"]))
+                .T
+            )
             models.append((label, weights.tolist()))
         if len(models) == 2:
             (first, base), (second, other) = models
-            difference = [[b - a for a, b in zip(*lines, strict=True)] for lines in zip(base, other, strict=True)]
+            difference = [
+                [b - a for a, b in zip(*lines, strict=True)]
+                for lines in zip(base, other, strict=True)
+            ]
             models.append((f"{second} − {first}", difference))
         found.append({"number": number, "models": models, **symbols})
     return found

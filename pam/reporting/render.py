@@ -22,12 +22,18 @@ class Column(NamedTuple):
 
     heading: str
     text: str  # a template of a row's values, such as `{low:.2f}`; empty where a value is unknown
-    align: Literal["l", "p", "r"] = "r"  # `l` for text, `p` for text that may need several lines, `r` for numbers
+    align: Literal["l", "p", "r"] = (
+        "r"  # `l` for text, `p` for text that may need several lines, `r` for numbers
+    )
 
 
 FINEST = 8  # digits after the point, at most
 WIDTH = 120  # characters of a line of Markdown that is no row of a table
-TASK, MODEL, SEEDS = Column("Task", "{task_label}", "l"), Column("Model", "{label}", "l"), Column("Seeds", "{n}")
+TASK, MODEL, SEEDS = (
+    Column("Task", "{task_label}", "l"),
+    Column("Model", "{label}", "l"),
+    Column("Seeds", "{n}"),
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,9 @@ def table_of(
     notes: Sequence[str] = (),
     group: int = 1,
 ) -> Table:
-    """A table of a frame: columns `csv` for machines, with the `digits` of each or as they are; `shown` for people."""
+    """A table of a frame: columns `csv` for machines, with the `digits` of each or as they are;
+    `shown` for people.
+    """
 
     def rounded(value: Any, name: str) -> Any:
         return value if value is None or name not in digits else round(value, digits[name])
@@ -69,10 +77,16 @@ def table_of(
 
     rows = frame.to_dict("records")
     # As objects: an integer next to an unknown one does not become a float.
-    data = pd.DataFrame([[rounded(row[name], name) for name in csv] for row in rows], columns=list(csv), dtype=object)
+    data = pd.DataFrame(
+        [[rounded(row[name], name) for name in csv] for row in rows],
+        columns=list(csv),
+        dtype=object,
+    )
     texts = [[filled(column.text, row) for column in shown] for row in rows]
     people = pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object)
-    return Table(title, data, people, "".join(column.align for column in shown), tuple(notes), group)
+    return Table(
+        title, data, people, "".join(column.align for column in shown), tuple(notes), group
+    )
 
 
 def signed(value: float | None, digits: int) -> str:
@@ -84,7 +98,9 @@ def signed(value: float | None, digits: int) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int, sign: bool = False) -> str:
-    """`[84.10, 86.02]`, or with signs; `[0, 0]` where both ends are the same, nothing where they are unknown."""
+    """`[84.10, 86.02]`, or with signs; `[0, 0]` where both ends are the same, nothing where they
+    are unknown.
+    """
     if low is None or high is None:
         return ""
     if round(low, FINEST) == round(high, FINEST):
@@ -103,7 +119,12 @@ def probability(value: float) -> str:
 
 def write(table: Table, folder: Path | str, name: str) -> None:
     """Writes `<folder>/<name>` in all formats."""
-    texts = {".csv": to_csv(table), ".md": to_markdown(table), ".tex": to_latex(table, name), ".json": to_json(table)}
+    texts = {
+        ".csv": to_csv(table),
+        ".md": to_markdown(table),
+        ".tex": to_latex(table, name),
+        ".json": to_json(table),
+    }
     for ending, text in (texts | {".html": page(table.title, [table])}).items():
         write_text(Path(folder) / f"{name}{ending}", text)
 
@@ -115,7 +136,13 @@ def to_csv(table: Table) -> str:
 def to_json(table: Table) -> str:
     """What people read, for a page that holds several tables; `read` is the way back."""
     shown = {"columns": list(table.shown.columns), "rows": table.shown.to_numpy().tolist()}
-    own = {"title": table.title, **shown, "align": table.align, "notes": table.notes, "group": table.group}
+    own = {
+        "title": table.title,
+        **shown,
+        "align": table.align,
+        "notes": table.notes,
+        "group": table.group,
+    }
     return json.dumps(own, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -123,7 +150,14 @@ def read(folder: Path | str, name: str) -> Table:
     """The table `<folder>/<name>` of its CSV, whose cells are texts here, and its JSON."""
     own = read_json(Path(folder) / f"{name}.json")
     shown = pd.DataFrame(own["rows"], columns=own["columns"], dtype=object)
-    return Table(own["title"], read_csv(Path(folder) / f"{name}.csv"), shown, own["align"], own["notes"], own["group"])
+    return Table(
+        own["title"],
+        read_csv(Path(folder) / f"{name}.csv"),
+        shown,
+        own["align"],
+        own["notes"],
+        own["group"],
+    )
 
 
 def read_csv(path: Path | str) -> pd.DataFrame:
@@ -149,9 +183,13 @@ def to_markdown(table: Table) -> str:
 
 
 def wrapped(paragraph: str) -> str:
-    """A paragraph of Markdown in lines of at most `WIDTH` characters, none of which begins as an item of a list."""
+    """A paragraph of Markdown in lines of at most `WIDTH` characters, none of which begins as an
+    item of a list.
+    """
     glued = re.sub(" (?=[-+#>] )", "\0", paragraph)
-    return textwrap.fill(glued, WIDTH, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
+    return textwrap.fill(glued, WIDTH, break_long_words=False, break_on_hyphens=False).replace(
+        "\0", " "
+    )
 
 
 def to_latex(table: Table, label: str) -> str:
@@ -172,19 +210,29 @@ def to_latex(table: Table, label: str) -> str:
         lines += ["\\midrule"] * starts_group
         lines.append(" & ".join(map(latex, row)) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}}"]
-    lines += [f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes]
+    lines += [
+        f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes
+    ]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
 
 _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "[": "{[}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$", "`": "'",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "[": "{[}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "±": r"$\pm$",
+    "`": "'",
+}
 
 
 def latex(text: str) -> str:
     """Escapes text for LaTeX; a minus before a digit becomes a true minus sign."""
-    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", "".join(_LATEX.get(character, character) for character in text))
+    return re.sub(
+        r"(?<![\w-])-(?=\d)", "$-$", "".join(_LATEX.get(character, character) for character in text)
+    )
 
 
 _STYLE = """\
@@ -203,14 +251,24 @@ tr:hover td { background: #f3f3f3; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
 _TOLD = (
-    "agrees", "contradicts", "cannot tell", "equivalent", "differs", "agrees with", "not judged",
-    "better", "worse", "undecided",
-)  # fmt: skip
+    "agrees",
+    "contradicts",
+    "cannot tell",
+    "equivalent",
+    "differs",
+    "agrees with",
+    "not judged",
+    "better",
+    "worse",
+    "undecided",
+)
 _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 
 def page(title: str, tables: Sequence[Table]) -> str:
-    """A page of its own, without anything fetched, for a report that embeds it; tables are below each other."""
+    """A page of its own, without anything fetched, for a report that embeds it; tables are below
+    each other.
+    """
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
@@ -244,4 +302,6 @@ def paragraph(note: str) -> str:
 
 
 def _section(table: Table) -> str:
-    return "\n".join([f"<h2>{html.escape(table.title)}</h2>", grid(table), *map(paragraph, table.notes)])
+    return "\n".join(
+        [f"<h2>{html.escape(table.title)}</h2>", grid(table), *map(paragraph, table.notes)]
+    )

@@ -65,9 +65,17 @@ class TaskRuns:
         return [run for of_model in self.models.values() for run in of_model]
 
     def metrics(self, patterns: Sequence[str]) -> list[str]:
-        """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order of the patterns."""
-        known = [name for name in self.runs[0].scores.metrics if all(name in run.scores.metrics for run in self.runs)]
-        return list(dict.fromkeys(name for one in patterns for name in known if fnmatchcase(name, one)))
+        """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order
+        of the patterns.
+        """
+        known = [
+            name
+            for name in self.runs[0].scores.metrics
+            if all(name in run.scores.metrics for run in self.runs)
+        ]
+        return list(
+            dict.fromkeys(name for one in patterns for name in known if fnmatchcase(name, one))
+        )
 
 
 def load_experiment(path: Path | str) -> Experiment:
@@ -89,7 +97,11 @@ def label_of(task: str, experiment: Experiment) -> str:
     """A task's name in tables and figures, which says of a demonstration that it is one."""
     own = experiment.tasks[task]
     label = own.label or task
-    return f"{label} ({DEMONSTRATION})" if is_demonstration(own) and DEMONSTRATION not in label.lower() else label
+    return (
+        f"{label} ({DEMONSTRATION})"
+        if is_demonstration(own) and DEMONSTRATION not in label.lower()
+        else label
+    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,11 @@ def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
         for one in found:
             if one.task == task:
                 by_model.setdefault(one.model, []).append(one)
-        if known := {model: sorted(seeds, key=attrgetter("seed")) for model, seeds in by_model.items() if seeds}:
+        if known := {
+            model: sorted(seeds, key=attrgetter("seed"))
+            for model, seeds in by_model.items()
+            if seeds
+        }:
             grouped[task] = known
     return grouped
 
@@ -128,8 +144,8 @@ def labels(grouped: ByTask[Own]) -> dict[str, str]:
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
     """Reads and groups scored runs.
 
-    A UserError names a run of another experiment or of no known task, two files of one run, or runs of one task that
-    were scored on different test sets.
+    A UserError names a run of another experiment or of no known task, two files of one run, or runs
+    of one task that were scored on different test sets.
     """
     runs: dict[tuple[str, str, int], ScoredRun] = {}
     for path in map(Path, paths):
@@ -137,9 +153,14 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
         task, model, seed = scores.task, scores.model, scores.seed
         if task is None or model is None or seed is None:
             hint = "score the predictions again with --run"
-            raise UserError("these scores do not say which run they belong to", file=path, hint=hint)
+            raise UserError(
+                "these scores do not say which run they belong to", file=path, hint=hint
+            )
         if scores.experiment != experiment.experiment or task not in experiment.tasks:
-            words = f"this is task `{task}` of experiment `{scores.experiment}`, not of `{experiment.experiment}`"
+            words = (
+                f"this is task `{task}` of experiment `{scores.experiment}`, not of"
+                f" `{experiment.experiment}`"
+            )
             raise UserError(words, file=path, hint="report each experiment on its own")
         if (task, model, seed) in runs:
             words = f"the same run as {runs[task, model, seed].path}: {task}, {model}, seed {seed}"
@@ -151,11 +172,16 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
     for run in runs.values():
         _check_comparable(first.setdefault(run.task, run), run)
     grouped = by_task(list(runs.values()), experiment).items()
-    return [TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models) for name, models in grouped]
+    return [
+        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
+        for name, models in grouped
+    ]
 
 
 def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """A UserError names the first unit that two runs do not share, or have in another order, and its line."""
+    """A UserError names the first unit that two runs do not share, or have in another order, and
+    its line.
+    """
     if first.scores.references == other.scores.references:
         return
     mine, theirs = first.scores.counts(), other.scores.counts()
@@ -165,12 +191,20 @@ def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
     for index, name in enumerate(theirs.names):
         same = mine.names[index : index + 1] == (name,)
         if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
-            what, start = f"the first difference is `{name}`", f"    {json.dumps(name, ensure_ascii=False)}: ["
+            what, start = (
+                f"the first difference is `{name}`",
+                f"    {json.dumps(name, ensure_ascii=False)}: [",
+            )
             texts = enumerate(other.path.read_text(encoding="utf-8").split("\n"), start=1)
             line = next((number for number, text in texts if text.startswith(start)), None)
             break
     words = f"scored on another test set than {first.path}: {what}"
-    raise UserError(words, file=other.path, line=line, hint="predict and score both runs on the same prepared data")
+    raise UserError(
+        words,
+        file=other.path,
+        line=line,
+        hint="predict and score both runs on the same prepared data",
+    )
 
 
 class LeftOutError(UserError):
@@ -201,7 +235,9 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
 def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     """Which processor did a piece of work, the GPU where one was used, and its seconds."""
     known = (("GPU", "gpu_s"), ("CPU", "cpu_s"))
-    return next(((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None)
+    return next(
+        ((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None
+    )
 
 
 DEVICES = ("CPU", "GPU")
@@ -210,7 +246,8 @@ DEVICES = ("CPU", "GPU")
 def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
     """The device that both trained and decoded a run, and its seconds.
 
-    None where these were not measured, or one device trained and another one decoded: their sum says nothing.
+    None where these were not measured, or one device trained and another one decoded: their sum
+    says nothing.
     """
     cost = run.scores.cost
     pieces = [processor_seconds(piece) for piece in (run.scores.training, run.main_decoding)]
@@ -225,7 +262,9 @@ def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
-    """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not have."""
+    """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not
+    have.
+    """
     found = [load(Analysis, path) for path in paths]
     for path, analysis in zip(paths, found, strict=True):
         _check_task(analysis.task, path, experiment)
@@ -248,7 +287,10 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
         run = load_run(path.parents[1] / "run.yaml")
         if "lemma" in columns_of(path):
             rows = read_predictions(path, ("lemma", "features", "form", "predicted"))
-            lines = [(f"{lemma} ({features.replace(',', ', ')})", *others) for lemma, features, *others in rows]
+            lines = [
+                (f"{lemma} ({features.replace(',', ', ')})", *others)
+                for lemma, features, *others in rows
+            ]
         else:
             lines = read_predictions(path, ("source", "target", "predicted"))
         found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
@@ -256,7 +298,9 @@ def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Output
 
 
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
-    """Reads and groups histories, each with the `run.yaml` in its folder; a `UserError` if one is of another task."""
+    """Reads and groups histories, each with the `run.yaml` in its folder; a `UserError` if one is
+    of another task.
+    """
     found = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
@@ -267,11 +311,14 @@ def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[Hist
 
 
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
-OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")  # empty where not measured
+# empty where not measured
+OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")
 
 
 def history_columns(path: Path) -> dict[str, Floats]:
-    """The columns of `history.csv`, each (epochs,); a `UserError` names a missing column or number, or no epochs."""
+    """The columns of `history.csv`, each (epochs,); a `UserError` names a missing column or number,
+    or no epochs.
+    """
     hint = "delete the run's history and train again"
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the run first")
@@ -280,13 +327,18 @@ def history_columns(path: Path) -> dict[str, Floats]:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
     read = list(reader)
-    known = [*HISTORY_COLUMNS, *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read))]
+    known = [
+        *HISTORY_COLUMNS,
+        *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read)),
+    ]
     rows = []
     for line, row in enumerate(read, start=2):
         try:
             rows.append([float(row[column]) for column in known])
         except (TypeError, ValueError) as error:
-            raise UserError("a number is missing or is none", file=path, line=line, hint=hint) from error
+            raise UserError(
+                "a number is missing or is none", file=path, line=line, hint=hint
+            ) from error
     if not rows:
         raise UserError("no epochs", file=path, hint=hint)
     return dict(zip(known, np.array(rows).T, strict=True))

@@ -32,14 +32,30 @@ INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper rep
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
-    "figure.dpi": 110, "savefig.dpi": 180, "svg.fonttype": "path", "svg.hashsalt": "pam",
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.labelsize": 9,
-    "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.edgecolor": "#666666", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.axisbelow": True, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.7,
-    "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "legend.fontsize": 8.5, "legend.frameon": False,
+    "figure.dpi": 110,
+    "savefig.dpi": 180,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pam",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-}  # fmt: skip
+}
 
 
 class Drawing(NamedTuple):
@@ -58,7 +74,12 @@ class Look(NamedTuple):
 
 
 _SOLID: Any = "-"
-_DASHED, _DOTTED, _BROKEN, _LONG = (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (9, 2))
+_DASHED, _DOTTED, _BROKEN, _LONG = (
+    (0, (4, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.2, 1.2, 1.2)),
+    (0, (9, 2)),
+)
 _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
@@ -79,27 +100,59 @@ _LOOKS = {
     "postr-joint-mass0.99": Look("#B35900", "s", _DASHED),
     "postr-joint-mass0.9": Look("#B35900", "^", _DOTTED),
     **_family("#8A6D00", **{"postr-joint-top6": "h", "postr-joint-mass0.99-top6": "d"}),
-    **_family("#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"),
+    **_family(
+        "#0072B2", soft="o", soft_dot="s", soft_concat="p", soft_location="h", soft_unscaled="8"
+    ),
     **_family("#00798C", local_m="<", local_p=">"),
     **_family("#A6761D", structural="*", fertility="8", fertility_bounded="p", fertility_init="P"),
     **_family("#4B6E00", structured="p", agreement="h", agreement_init="v", soft_reversed="s"),
     **_family("#56B4E9", sparsemax=">", sparse="<", soft_mlp="X"),
     **_family("#B0457B", acvi="o", acvi_literal="p", acvi_sampled="8", ved="X", ved_sampled="d"),
     **_family("#8C1C3F", hard="X", hard_moving="*"),
-    **_family("#7A5195", variational_sample="^", variational_gumbel="v", variational=">", **{"variational-kl0.1": "<"}),
-    **_family("#3C5A14", acvi_linear="^", fertility_delayed="v", variational_annealed="D", hard_steadied="P"),
+    **_family(
+        "#7A5195",
+        variational_sample="^",
+        variational_gumbel="v",
+        variational=">",
+        **{"variational-kl0.1": "<"},
+    ),
+    **_family(
+        "#3C5A14",
+        acvi_linear="^",
+        fertility_delayed="v",
+        variational_annealed="D",
+        hard_steadied="P",
+    ),
     **_family(
         "#C2A000",
-        **{"acvi-literal-kl0.01": "h", "acvi-literal-kl0.001": "s", "acvi-linear-kl0.01": "p", "acvi-linear-kl0": "<"},
+        **{
+            "acvi-literal-kl0.01": "h",
+            "acvi-literal-kl0.001": "s",
+            "acvi-linear-kl0.01": "p",
+            "acvi-linear-kl0": "<",
+        },
     ),
     **_family("#6F8F00", **{"acvi-linear-start0": "d", "acvi-linear-annealed": ">"}),
-    **_family("#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X", acvi_pointer_coverage_last0="D"),
+    **_family(
+        "#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X", acvi_pointer_coverage_last0="D"
+    ),
     **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
-    **_family("#00549A", soft_pointer="D", soft_pointer_coverage="*", structured_pointer_coverage="d"),
-    **_family("#7D0552", acvi_pointer_coverage="D", ved_pointer_coverage="P", variational_sample_pointer_coverage="v"),
-    **_family("#A23B00", postr_joint_pointer="X", postr_joint_pointer_coverage="*", transformer_256="h"),
+    **_family(
+        "#00549A", soft_pointer="D", soft_pointer_coverage="*", structured_pointer_coverage="d"
+    ),
+    **_family(
+        "#7D0552",
+        acvi_pointer_coverage="D",
+        ved_pointer_coverage="P",
+        variational_sample_pointer_coverage="v",
+    ),
+    **_family(
+        "#A23B00", postr_joint_pointer="X", postr_joint_pointer_coverage="*", transformer_256="h"
+    ),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
-    **_family("#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"),
+    **_family(
+        "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
+    ),
 }
 _COLORS = ("#56B4E9", "#7A5195", "#A6761D", "#4B6E00", "#8C1C3F", "#2F4B7C", "#00798C", "#B0457B")
 _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
@@ -129,7 +182,9 @@ def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float
 
 def steps(axes: Axes, model: str, edges: Sequence[float] | Floats, values: Floats) -> None:
     """A model's histogram as an outline, so that several can lie over each other."""
-    axes.stairs(values, edges, color=look(model).color, ls=look(model).dashes, lw=1.6, baseline=None)
+    axes.stairs(
+        values, edges, color=look(model).color, ls=look(model).dashes, lw=1.6, baseline=None
+    )
 
 
 @contextmanager
@@ -143,7 +198,9 @@ def styled() -> Iterator[None]:
 
 def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """A figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
+    )
     return figure, list(axes.flat)
 
 
@@ -162,11 +219,13 @@ def draw_tasks(
     left: Sequence[str] = ("",),
     most: int = ACROSS,
 ) -> Figure:
-    """Panels for each task below its heading, with room for a legend below all; `height` in inches of a line of tasks.
+    """Panels for each task below its heading, with room for a legend below all; `height` in inches
+    of a line of tasks.
 
     Args:
         draw: takes what is drawn of a task, then its panels.
-        left: words at the axes of a task's panels, from top to bottom, where they are at the left edge.
+        left: words at the axes of a task's panels, from top to bottom, where they are at the left
+            edge.
         most: panels of tasks side by side.
     """
     columns, deep = min(most, len(tasks)), len(left)
@@ -192,12 +251,20 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     axes.set_title(fill(text, LETTERS * across // columns))
 
 
-def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any) -> None:
-    """A legend of models by their names below all panels, each as `look` has it but for the `options` of its line."""
+def legend_models(
+    figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
+) -> None:
+    """A legend of models by their names below all panels, each as `look` has it but for the
+    `options` of its line.
+    """
     handles = []
     for model, label in labels.items():
         color, marker, dashes = look(model)
-        handles.append(Line2D([], [], label=label, **({"color": color, "ls": dashes, "marker": marker} | options)))
+        handles.append(
+            Line2D(
+                [], [], label=label, **({"color": color, "ls": dashes, "marker": marker} | options)
+            )
+        )
     height = figure.get_figheight()
     for most in (4, 3, 2, 1):
         # Rows of about equal length.
@@ -213,7 +280,8 @@ def legend_models(figure: Figure, labels: Mapping[str, str], title: str | None =
 
 
 def save(drawing: Drawing, path: Path | str) -> None:
-    """Writes `path` (.svg or .png), its twin with the other ending and the data as .csv; closes the figure.
+    """Writes `path` (.svg or .png), its twin with the other ending and the data as .csv; closes the
+    figure.
 
     The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
     """
@@ -222,7 +290,11 @@ def save(drawing: Drawing, path: Path | str) -> None:
         for ending in ("svg", "png"):
             metadata = {"Date": None} if ending == "svg" else {"Software": None}
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
-                figure.savefig(temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"])
-    text = data.map(lambda value: f"{value:.6g}" if isinstance(value, float) and value == value else value)
+                figure.savefig(
+                    temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
+                )
+    text = data.map(
+        lambda value: f"{value:.6g}" if isinstance(value, float) and value == value else value
+    )
     write_text(Path(path).with_suffix(".csv"), text.to_csv(index=False, lineterminator="\n"))
     plt.close(figure)

@@ -1,4 +1,6 @@
-"""Devices, the precision of their products, threads, memory, time, and what records say of the machine."""
+"""Devices, the precision of their products, threads, memory, time, and what records say of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,24 @@ PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 CPU = torch.device("cpu")
 
-_OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive")
+_OUT_OF_MEMORY = re.compile(
+    "can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive"
+)
 """Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
 
 def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
-    """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else the CPU.
+    """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else
+    the CPU.
 
-    Of processes of this machine that work together, `local_rank` is the number of this one, and of its CUDA device. A
-    UserError says that there is no such device.
+    Of processes of this machine that work together, `local_rank` is the number of this one, and of
+    its CUDA device. A UserError says that there is no such device.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device is usable here", hint="ask for the device `cpu` or `auto`, or check the driver")
+        raise UserError(
+            "no CUDA device is usable here",
+            hint="ask for the device `cpu` or `auto`, or check the driver",
+        )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():
@@ -50,12 +58,14 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
 
 
 def use_precision(precision: str, products: str | None = None, device: torch.device = CPU) -> str:
-    """Set how torch takes float32 products in this process, and return who takes large ones on a CPU.
+    """Set how torch takes float32 products in this process, and return who takes large ones on a
+    CPU.
 
-    CUDA takes them in TF32 unless the `precision` is `float32`. On a CPU it is `onednn` or `default`, the same at every
-    start of a processor. MKL does not use AVX-512 on processors of other makers than its own. oneDNN does, in the same
-    precision if the processor has no tiles of bfloat16. So it is oneDNN where the maker is another one, AVX-512 is
-    there, and products are found exact.
+    CUDA takes them in TF32 unless the `precision` is `float32`. On a CPU it is `onednn` or
+    `default`, the same at every start of a processor. MKL does not use AVX-512 on processors of
+    other makers than its own. oneDNN does, in the same precision if the processor has no tiles of
+    bfloat16. So it is oneDNN where the maker is another one, AVX-512 is there, and products are
+    found exact.
 
     Args:
         precision: the one that is used, of `processor.usable_precision`.
@@ -73,7 +83,9 @@ def use_precision(precision: str, products: str | None = None, device: torch.dev
 
 
 def limit_threads() -> None:
-    """`OMP_NUM_THREADS` of the environment, else one thread: a step's small products gain nothing by more."""
+    """`OMP_NUM_THREADS` of the environment, else one thread: a step's small products gain nothing
+    by more.
+    """
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)
 
@@ -81,7 +93,8 @@ def limit_threads() -> None:
 def keep_heap() -> bool:
     """Makes glibc keep freed memory; true where that was possible.
 
-    Else the kernel clears each page again for the next batch, which took up to half of the training time.
+    Else the kernel clears each page again for the next batch, which took up to half of the training
+    time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -89,7 +102,8 @@ def keep_heap() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False  # another C library, musl for one
-    # The largest threshold that glibc accepts, and no trimming; all three are set, whatever one says.
+    # The largest threshold that glibc accepts, and no trimming; all three are set, whatever one
+    # says.
     settings = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 16 << 20}
     done = [mallopt(name, value) for name, value in settings.items()]
     return all(done)
@@ -97,7 +111,9 @@ def keep_heap() -> bool:
 
 @contextmanager
 def enough_for(work: str, hint: str) -> Iterator[None]:
-    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice for this context."""
+    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice
+    for this context.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -114,7 +130,10 @@ class Stopwatch:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
 
     def restart(self) -> dict[str, float]:
-        """Seconds since it was started, `wall_s`, `cpu_s` and `gpu_s`. It starts again from zero."""
+        """Seconds since it was started, `wall_s`, `cpu_s` and `gpu_s`.
+
+        It starts again from zero.
+        """
         before = self.wall, self.cpu
         self.wall, self.cpu = time.perf_counter(), time.process_time()
         wall, cpu = self.wall - before[0], self.cpu - before[1]
@@ -124,7 +143,12 @@ class Stopwatch:
 def hardware(device: torch.device) -> dict[str, Any]:
     """The machine that did the work."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {"cpu": processor.model_name(), "cores": os.cpu_count(), "gpu": gpu, "system": platform.system()}
+    return {
+        "cpu": processor.model_name(),
+        "cores": os.cpu_count(),
+        "gpu": gpu,
+        "system": platform.system(),
+    }
 
 
 def versions() -> dict[str, str]:

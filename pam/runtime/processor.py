@@ -1,7 +1,8 @@
 """What the processor of this machine can do, found by trying it.
 
-Names of instruction sets do not suffice. oneDNN, which computes in bfloat16, may be told by its environment to use
-fewer than there are. What it cannot compute fast it computes slowly, or not at all.
+Names of instruction sets do not suffice. oneDNN, which computes in bfloat16, may be told by its
+environment to use fewer than there are. What it cannot compute fast it computes slowly, or not at
+all.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from torch import nn
 from pam.models.kernels import onednn_float32
 
 EXACT = 2e-6
-"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3."""
+"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3.
+"""
 
 LARGEST_SHARE = 0.8
 """Work in bfloat16 is worth it if it takes at most this share of its time in float32.
 
-The share is 0.3 to 0.5 on processors with instructions for bfloat16 and 1.5 on others with AVX-512. Where there is no
-AVX-512, torch has no LSTM in bfloat16, and products alone have a share of 4 to 16. So that noise changes no answer.
+The share is 0.3 to 0.5 on processors with instructions for bfloat16 and 1.5 on others with AVX-512.
+Where there is no AVX-512, torch has no LSTM in bfloat16, and products alone have a share of 4 to
+16. So that noise changes no answer.
 """
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -71,7 +74,9 @@ def onednn_is_exact() -> bool:
         return False
     generator = torch.Generator().manual_seed(1)
     for rows, inner, columns in ((16, 64, 64), (64, 512, 128), (128, 128, 1024)):
-        a, b = (torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns)))
+        a, b = (
+            torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns))
+        )
         with onednn_float32():
             found = a @ b
         right = a.double() @ b.double()
@@ -95,8 +100,8 @@ class Trial:
 def try_bfloat16() -> Trial:
     """Run an LSTM and some products in float32 and in bfloat16, and compare the CPU time.
 
-    The same processor gives the same answer at each start: see `LARGEST_SHARE`. The trial takes some 50 ms, once in a
-    process, and draws nothing from torch's global generator.
+    The same processor gives the same answer at each start: see `LARGEST_SHARE`. The trial takes
+    some 50 ms, once in a process, and draws nothing from torch's global generator.
     """
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(1)
@@ -117,13 +122,16 @@ def try_bfloat16() -> Trial:
 
 
 class _Work:
-    """An LSTM with its gradient, and the products of a step of a decoder and of its output layer."""
+    """An LSTM with its gradient, and the products of a decoder's step and its output layer."""
 
     def __init__(self) -> None:
         self.lstm = nn.LSTM(input_size=64, hidden_size=64, bidirectional=True)
         self.embedded = torch.randn(10, 32, 64)
         shapes = ((64, 256, 1024), (256, 256, 2048))
-        self.factors = [(torch.randn(rows, inner), torch.randn(columns, inner)) for rows, inner, columns in shapes]
+        self.factors = [
+            (torch.randn(rows, inner), torch.randn(columns, inner))
+            for rows, inner, columns in shapes
+        ]
 
     def run(self, dtype: torch.dtype) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
@@ -140,9 +148,11 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def usable_precision(asked: str, device: torch.device) -> str:
-    """The precision in which large products of a training are taken on `device` if `asked` is wished for.
+    """The precision in which large products of a training are taken on `device` if `asked` is
+    wished for.
 
-    `bf16` is bfloat16 on a CPU where that is worth it, else float32. On CUDA it is TF32. `tf32` is float32 on a CPU.
+    `bf16` is bfloat16 on a CPU where that is worth it, else float32. On CUDA it is TF32. `tf32` is
+    float32 on a CPU.
     """
     if device.type == "cuda":
         return "tf32" if asked == "bf16" else asked
@@ -152,7 +162,9 @@ def usable_precision(asked: str, device: torch.device) -> str:
 
 
 def usable_search_precision(asked: str, device: torch.device) -> str:
-    """The precision of the output layer in search on `device`: `bf16` wherever it is worth it, CUDA included."""
+    """The precision of the output layer in search on `device`: `bf16` wherever it is worth it, CUDA
+    included.
+    """
     if asked == "bf16" and (device.type == "cuda" or try_bfloat16().pays):
         return "bf16"
     return "float32"

@@ -49,27 +49,39 @@ class Progress:
     loss: float = 0.0  # in nats; this and the next two are sums over this epoch so far
     tokens: int = 0
     examples: int = 0
-    first_loss: float | None = None  # of the very first batch in nats per token, before anything was learned
-    history: list[dict[str, Any]] = field(default_factory=list)  # one row per finished epoch, as in history.csv
+    first_loss: float | None = (
+        None  # of the very first batch in nats per token, before anything was learned
+    )
+    # one row per finished epoch, as in history.csv
+    history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None  # the row of the epoch whose weights are the results
-    wall_s: float = 0.0  # this and the next two are spent so far, by all processes that worked on this training
+    wall_s: float = (
+        0.0  # this and the next two are spent so far, by all processes that worked on this training
+    )
     cpu_s: float = 0.0
     gpu_s: float = 0.0
     resumed: int = 0  # how often it went on from a saved state
-    products: str | None = None  # who takes float32 products on its CPU; see `devices.use_precision`
+    products: str | None = (
+        None  # who takes float32 products on its CPU; see `devices.use_precision`
+    )
     replayed_steps: int = 0  # steps that were replayed as CUDA graphs
     replayed_shapes: int = 0  # how often a step was recorded for them
     replayed_tokens: int = 0  # target tokens of these steps
     replayed_places: int = 0  # the same with those of padding
-    precisions: list[str] = field(default_factory=list)  # those that large products were taken in, one after another
+    # those that large products were taken in, one after another
+    precisions: list[str] = field(default_factory=list)
 
     def steps(self, per_epoch: int) -> int:
         """Steps done so far, where a whole epoch has so many."""
         return self.epoch * per_epoch + self.batch
 
 
-def pack(model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]) -> dict[str, Tensor]:
-    """All tensors of a training by name; of `recent` epochs, which a later mean will hold, the oldest first."""
+def pack(
+    model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]
+) -> dict[str, Tensor]:
+    """All tensors of a training by name; of `recent` epochs, which a later mean will hold, the
+    oldest first.
+    """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for index, weights in enumerate(recent):
@@ -114,7 +126,8 @@ class StateFolder:
     """States of one training, the newest and the one before."""
 
     folder: Path
-    key: str  # what the training is, configuration, data and code: a state with another one is not resumed
+    # what the training is, configuration, data and code: a state with another one is not resumed
+    key: str
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Writes a state as a whole; the state before is the reserve."""
@@ -152,7 +165,8 @@ class StateFolder:
 
 
 class CheckpointTimer:
-    """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch, come what may.
+    """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch,
+    come what may.
 
     It is more where saving would take more than its share of the time.
     """
@@ -175,9 +189,11 @@ class CheckpointTimer:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one training, by its `key`: written here as a whole, then published where they are wanted.
+    """The results of one training, by its `key`: written here as a whole, then published where they
+    are wanted.
 
-    A workflow that was killed while its training lived on deletes what that wrote and starts it anew, to find it here.
+    A workflow that was killed while its training lived on deletes what that wrote and starts it
+    anew, to find it here.
     """
 
     folder: Path
@@ -191,19 +207,26 @@ class Results:
             return False
 
     def clear(self) -> None:
-        """Removes what an unfinished training has left; whole results of another one are kept in `replaced`."""
+        """Removes what an unfinished training has left; whole results of another one are kept in
+        `replaced`.
+        """
         if not self.folder.exists():
             return
         if self._is_of_another():
             replaced = self.folder.with_name(REPLACED)
             shutil.rmtree(replaced, ignore_errors=True)
             self.folder.rename(replaced)
-            log.info("the results of the training before, which was another one, are kept in %s", replaced)
+            log.info(
+                "the results of the training before, which was another one, are kept in %s",
+                replaced,
+            )
         else:
             shutil.rmtree(self.folder)
 
     def take_back(self) -> None:
-        """Makes results of this very training that were replaced the present ones again, and keeps the present ones."""
+        """Makes results of this very training that were replaced the present ones again, and keeps
+        the present ones.
+        """
         replaced = Results(self.folder.with_name(REPLACED), self.key)
         if self.whole() or not replaced.whole():
             return
@@ -225,11 +248,14 @@ class Results:
         write_json(self.folder / FINISHED, self._content())
 
     def publish(self, out: Path) -> None:
-        """Puts the results into `out`, each as a whole, as new as if just made; a UserError if that is not possible."""
+        """Puts the results into `out`, each as a whole, as new as if just made; a UserError if that
+        is not possible.
+        """
         try:
             for name in self._names():
                 _link_or_copy(self.folder / name, out / name)
-                os.utime(out / name)  # results older than the data that they were made from would be made again
+                # results older than the data that they were made from would be made again
+                os.utime(out / name)
         except OSError as error:
             raise storage_error(error, out) from error
 
@@ -238,7 +264,10 @@ class Results:
         return sorted(str(path) for path in paths if path.name != FINISHED)
 
     def _content(self) -> dict[str, Any]:
-        return {"key": self.key, "files": {name: sha256_of(self.folder / name) for name in self._names()}}
+        return {
+            "key": self.key,
+            "files": {name: sha256_of(self.folder / name) for name in self._names()},
+        }
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -247,7 +276,8 @@ def _link_or_copy(source: Path, target: Path) -> None:
     if target.exists() and target.samefile(source):
         return
     with atomic_write(target) as temporary, open(source, "rb") as content:
-        # The link is no leftover while this process makes it: the lock of the new file goes with that.
+        # The link is no leftover while this process makes it: the lock of the new file goes with
+        # that.
         with suppress(OSError):
             fcntl.flock(content, fcntl.LOCK_SH)
         temporary.unlink()

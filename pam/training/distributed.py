@@ -19,19 +19,26 @@ import torch
 from torch import distributed
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, get_error_handler
+from torch.distributed.elastic.multiprocessing.errors import (
+    ChildFailedError,
+    ProcessFailure,
+    get_error_handler,
+)
 
 from pam.io import UserError
 from pam.runtime.devices import choose_device
 
-TIMEOUT = timedelta(days=365)  # a process waits for others as long as they live: for a lock, a slow disk
+# a process waits for others as long as they live: for a lock, a slow disk
+TIMEOUT = timedelta(days=365)
 CPU = torch.device("cpu")
 OTHERS_FAILED = 3  # exit code of a process that lost the others; one of those reports what is wrong
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The `size` processes that share a training, by default one; `rank` is this one, from 0, on its `device`."""
+    """The `size` processes that share a training, by default one; `rank` is this one, from 0, on
+    its `device`.
+    """
 
     rank: int = 0
     size: int = 1
@@ -53,7 +60,9 @@ class ProcessGroup:
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed of what a process draws in a step: no generator is saved, and any number of processes can go on."""
+    """Seed of what a process draws in a step: no generator is saved, and any number of processes
+    can go on.
+    """
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
 
@@ -61,8 +70,8 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 def joined(device: str) -> Iterator[ProcessGroup]:
     """The processes that torchrun started, with this one among them; else this one alone.
 
-    An error here goes to torchrun, which ends the other processes; not each prints it. For `device` see
-    `choose_device`; on CUDA, each process has a GPU of its own.
+    An error here goes to torchrun, which ends the other processes; not each prints it. For `device`
+    see `choose_device`; on CUDA, each process has a GPU of its own.
     """
     if not distributed.is_torchelastic_launched():
         yield ProcessGroup(device=choose_device(device))
@@ -89,8 +98,8 @@ def joined(device: str) -> Iterator[ProcessGroup]:
 def launch(processes: int, arguments: Sequence[str]) -> int:
     """Runs `python -m pam ARGUMENTS` in several processes of this machine, as torchrun does.
 
-    They share the threads of this process's environment. A process that fails ends the others; the exit code is its
-    own, and a UserError says what went wrong in it, or that it was killed.
+    They share the threads of this process's environment. A process that fails ends the others; the
+    exit code is its own, and a UserError says what went wrong in it, or that it was killed.
     """
     # Not through torchrun's command line, which takes `--run` for an option of its own.
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -103,7 +112,14 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as logs:
         own, specs = str(uuid.uuid4()), DefaultLogsSpecs(log_dir=logs)
         config = LaunchConfig(
-            1, 1, processes, specs, run_id=own, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0
+            1,
+            1,
+            processes,
+            specs,
+            run_id=own,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
         )
         try:
             elastic_launch(config, sys.executable)("-u", "-m", "pam", *arguments)
@@ -115,7 +131,9 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
 
 
 def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
-    """The exit code of the process that failed first, not of those that ended because of it; see `launch`."""
+    """The exit code of the process that failed first, not of those that ended because of it; see
+    `launch`.
+    """
     for failure in failures.values():
         message: Any = failure.message  # a text, if the process left none itself
         if isinstance(message, dict):
@@ -124,8 +142,14 @@ def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
     consequences = (OTHERS_FAILED, -signal.SIGTERM)
     rank = next((rank for rank, code in codes.items() if code not in consequences), min(codes))
     if codes[rank] < 0:
-        message = f"process {rank + 1} of {processes} of this training was killed ({failures[rank].signal_name()})"
+        message = (
+            f"process {rank + 1} of {processes} of this training was killed"
+            f" ({failures[rank].signal_name()})"
+        )
         memory = "lower `training.batch_size` or raise `training.accumulate` first"
-        hint = f"run it again: it goes on from its last state; if the machine ran out of memory, {memory}"
+        hint = (
+            "run it again: it goes on from its last state; if the machine ran out of memory,"
+            f" {memory}"
+        )
         raise UserError(message, hint=hint)
     return codes[rank]

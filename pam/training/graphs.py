@@ -1,10 +1,11 @@
 """Training steps that are recorded once for each shape of a batch, and replayed: CUDA graphs.
 
-A step of a recurrent model is hundreds of small kernels for every target position, and a GPU waits for
-the processor to launch them. A graph launches all kernels of a step at once: forward and backward
-pass, clipping and optimizer. It replays the same kernels on the same addresses, so nothing in a step
-may depend on the value of a tensor: batches are padded to few shapes (`pam.data.buckets`), models
-take them whole (`Model.static`), and numbers that change from step to step are tensors on the device.
+A step of a recurrent model is hundreds of small kernels for every target position, and a GPU waits
+for the processor to launch them. A graph launches all kernels of a step at once: forward and
+backward pass, clipping and optimizer. It replays the same kernels on the same addresses, so nothing
+in a step may depend on the value of a tensor: batches are padded to few shapes
+(`pam.data.buckets`), models take them whole (`Model.static`), and numbers that change from step to
+step are tensors on the device.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from pam.data.vocabulary import PAD
 from pam.models.model import Model
 
 READ_EVERY = 20  # steps after which the device is asked for the loss and the norm of gradients
-TOLERANCE = 1e-4  # relative difference of a replayed step's loss and norm from the plain one's, at most
+TOLERANCE = (
+    1e-4  # relative difference of a replayed step's loss and norm from the plain one's, at most
+)
 Work = Callable[[], None]
 Shape = tuple[object, ...]
 log = logging.getLogger(__name__)
@@ -73,7 +76,8 @@ class CudaRecorder(Recorder):
         self.pool = torch.cuda.graph_pool_handle()
 
     def run(self, work: Work) -> None:
-        # On the stream that records: what autograd notes of weights belongs to the stream of its first use.
+        # On the stream that records: what autograd notes of weights belongs to the stream of its
+        # first use.
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
@@ -97,7 +101,9 @@ class CudaRecorder(Recorder):
 
 
 class PlainRecorder(Recorder):
-    """Records nothing: to replay work is to do it. It is for devices without graphs, in tests and benches."""
+    """Records nothing: to replay work is to do it. It is for devices without graphs, in tests and
+    benches.
+    """
 
     def run(self, work: Work) -> None:
         work()
@@ -114,7 +120,9 @@ class PlainRecorder(Recorder):
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python from freeing what lies on the device: nothing may be freed while work is recorded."""
+    """Keep Python from freeing what lies on the device: nothing may be freed while work is
+    recorded.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -174,8 +182,9 @@ class Sums:
 class StepGraphs:
     """The steps of one training, recorded for each shape and replayed.
 
-    A new shape's first step is done plainly too, from the same weights and the same seed: loss and norm
-    of the gradient have to agree. Else, and where recording fails, steps are not recorded any more.
+    A new shape's first step is done plainly too, from the same weights and the same seed: loss and
+    norm of the gradient have to agree. Else, and where recording fails, steps are not recorded any
+    more.
 
     Args:
         model: whose objective is maximized, on the device.
@@ -185,7 +194,12 @@ class StepGraphs:
     """
 
     def __init__(
-        self, model: Model, optimizer: torch.optim.Optimizer, clip: float, rows: int, recorder: Recorder
+        self,
+        model: Model,
+        optimizer: torch.optim.Optimizer,
+        clip: float,
+        rows: int,
+        recorder: Recorder,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -196,7 +210,8 @@ class StepGraphs:
         self.device = self.parameters[0].device
         model.hold_schedules(self.device)
 
-        self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()  # the least recently used one first
+        # the least recently used one first
+        self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.reason: str | None = None  # why steps are not recorded any more
 
         self.loss, self.norm = self._numbers()  # of the last step
@@ -216,7 +231,8 @@ class StepGraphs:
         """Learn from a batch, of which the loss is divided by so many `units`.
 
         Learning rate and schedules are set before. What is drawn depends on the seed alone. Returns
-        whether the step was done; else weights and all else are as before, and it is left to others.
+        whether the step was done; else weights and all else are as before, and it is left to
+        others.
         """
         if self.reason is not None:
             return False
@@ -288,9 +304,10 @@ class StepGraphs:
         return work
 
     def _record(self, shape: Shape, batch: Batch, scale: float, seed: int) -> bool:
-        """Record the step of a shape and do it once; the older half of the shapes is dropped, as often
-        as it takes, where memory is short. Returns whether it was done: a loss that is no number is left
-        to the plain step."""
+        """Record the step of a shape and do it once; the older half of the shapes is dropped, as
+        often as it takes, where memory is short. Returns whether it was done: a loss that is no
+        number is left to the plain step.
+        """
         while True:
             before: Snapshot | None = None
             try:
@@ -302,9 +319,13 @@ class StepGraphs:
                 if before is not None:
                     before.restore()
                 if not is_out_of_memory(error):
-                    raise GraphsFailedError(f"a step could not be recorded ({_first_line(error)})") from error
+                    raise GraphsFailedError(
+                        f"a step could not be recorded ({_first_line(error)})"
+                    ) from error
                 if not self.recorded:
-                    raise GraphsFailedError("there is not enough memory to record a step") from error
+                    raise GraphsFailedError(
+                        "there is not enough memory to record a step"
+                    ) from error
                 dropped = [*self.recorded][: (len(self.recorded) + 1) // 2]
 
             for old in dropped:
@@ -313,8 +334,9 @@ class StepGraphs:
             self.recorder.free()
 
     def _compared(self, shape: Shape, inputs: Inputs, before: Snapshot, seed: int) -> bool:
-        """Do the step of a shape plainly, then as it is recorded, from the same weights and seed; keep
-        the latter's result if they agree."""
+        """Do the step of a shape plainly, then as it is recorded, from the same weights and seed;
+        keep the latter's result if they agree.
+        """
         work = self._work(inputs)
         torch.manual_seed(seed)
         self.recorder.run(work)
@@ -330,7 +352,9 @@ class StepGraphs:
         if not all(map(_agree, plain, replayed)):
             before.restore()
             values = f"loss {replayed[0]:.6g} and gradient norm {replayed[1]:.6g}"
-            raise GraphsFailedError(f"a replayed step has {values}, the plain one {plain[0]:.6g} and {plain[1]:.6g}")
+            raise GraphsFailedError(
+                f"a replayed step has {values}, the plain one {plain[0]:.6g} and {plain[1]:.6g}"
+            )
         self.recorded[shape] = RecordedStep(inputs, replay)
         return True
 

@@ -29,18 +29,21 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Reports steps and epochs: a bar on a terminal or plain lines in a log, and curves.
 
-    Each line begins with `name`; TensorBoard's events are in the folder `events`. Without one it reports nothing, as in
-    all processes of a group but the main one.
+    Each line begins with `name`; TensorBoard's events are in the folder `events`. Without one it
+    reports nothing, as in all processes of a group but the main one.
     """
 
     def __init__(self, name: str, events: Path | None) -> None:
         self.name, self.events = name, events
 
     @contextmanager
-    def open(self, per_epoch: int, steps: int, progress: Progress, precision: str = "") -> Iterator[None]:
+    def open(
+        self, per_epoch: int, steps: int, progress: Progress, precision: str = ""
+    ) -> Iterator[None]:
         """Begins to report a run of so many steps, an epoch and all, of which some may be done.
 
-        The first line says in which `precision` large products are taken, why, and who takes those in float32.
+        The first line says in which `precision` large products are taken, why, and who takes those
+        in float32.
         """
         if self.events is None:
             yield
@@ -52,7 +55,12 @@ class Reporter:
         self.start = self.last_line = time.monotonic()
         with _storage_errors_reported_once(self.events):
             self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
-            looks = {"desc": self.name, "unit": "step", "mininterval": 0.5, "disable": not sys.stderr.isatty()}
+            looks = {
+                "desc": self.name,
+                "unit": "step",
+                "mininterval": 0.5,
+                "disable": not sys.stderr.isatty(),
+            }
             self.bar = tqdm(total=steps, initial=self.resumed_at, **looks)
             try:
                 # Lines of the log go above the bar instead of through it.
@@ -75,8 +83,8 @@ class Reporter:
         left = (self.steps - done) * (now - self.start) / max(1, done - self.resumed_at)
         loss = progress.loss / max(1, progress.tokens)
         log.info(
-            f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, step {done} of {self.steps}, loss {loss:.4f}, "
-            f"{tqdm.format_interval(left)} to go"
+            f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, step {done} of"
+            f" {self.steps}, loss {loss:.4f}, {tqdm.format_interval(left)} to go"
         )
 
     def epoch(self, row: dict[str, Any]) -> None:
@@ -92,9 +100,10 @@ class Reporter:
             quality = f"accuracy {100 * row['dev_accuracy']:.2f} %"
         self.bar.set_postfix_str(f"dev {quality}")
         log.info(
-            f"{self.name}: epoch {row['epoch']} of {self.epochs}, train loss {row['train_loss']:.4f}, "
-            f"dev loss {row['dev_loss']:.4f}, dev {quality}, {row['cpu_s']:.0f} CPU s, "
-            f"{row['tokens'] / max(row['wall_s'], 1e-9):,.0f} target tokens/s"
+            f"{self.name}: epoch {row['epoch']} of {self.epochs}, train loss"
+            f" {row['train_loss']:.4f}, dev loss {row['dev_loss']:.4f}, dev {quality},"
+            f" {row['cpu_s']:.0f} CPU s, {row['tokens'] / max(row['wall_s'], 1e-9):,.0f} target"
+            " tokens/s"
         )
 
 

@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-RESERVE_S = 120.0  # for a last step, a state and the way to the scheduler; of a short job, half of what is left
+# for a last step, a state and the way to the scheduler; of a short job, half of what is left
+RESERVE_S = 120.0
 REQUEUE_WAIT_S = 60.0
 log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):  # noqa: N818 -- nothing is wrong
-    """A training stopped on request, and its state is saved; the exit `code` is 128 and the signal's number."""
+    """A training stopped on request, and its state is saved; the exit `code` is 128 and the
+    signal's number.
+    """
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -28,7 +31,9 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 
 
 class Stop:
-    """Whether this process is to stop: by SIGTERM or Ctrl-C, as a time limit is `near`, or its `launcher` is gone."""
+    """Whether this process is to stop: by SIGTERM or Ctrl-C, as a time limit is `near`, or its
+    `launcher` is gone.
+    """
 
     def __init__(self, near: Callable[[], bool] = lambda: False, launcher: int | None = None):
         self.near, self.launcher = near, launcher
@@ -43,7 +48,9 @@ class Stop:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once, an ignored one stays so."""
+        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once, an
+        ignored one stays so.
+        """
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -63,9 +70,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where no job has a limit.
+    """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where
+    no job has a limit.
 
-    A job that reaches it goes back to the queue under its number: whoever waits for it sees one job.
+    A job that reaches it goes back to the queue under its number: whoever waits for it sees one
+    job.
     """
 
     job: str | None = None
@@ -90,7 +99,9 @@ class Deadline:
         return time.monotonic() >= self.at
 
     def requeue(self) -> None:
-        """Puts the job back into the queue, whereupon Slurm ends this process; returns only if Slurm refuses."""
+        """Puts the job back into the queue, whereupon Slurm ends this process; returns only if
+        Slurm refuses.
+        """
         assert self.job is not None
         log.info("the time limit is near: job %s goes back to the queue, to go on later", self.job)
         try:

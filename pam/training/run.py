@@ -20,7 +20,15 @@ from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
-from pam.io import UserError, atomic_write, read_json, sha256_of, whole_files, write_json, write_text
+from pam.io import (
+    UserError,
+    atomic_write,
+    read_json,
+    sha256_of,
+    whole_files,
+    write_json,
+    write_text,
+)
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import belongings, load_model, save_model
 from pam.models.copying import match
@@ -39,12 +47,19 @@ log = logging.getLogger(__name__)
 
 
 def train(
-    run: RunFolder, data: Path, state: Path, device: str = "auto", code: str | None = None, processes: int = 1
+    run: RunFolder,
+    data: Path,
+    state: Path,
+    device: str = "auto",
+    code: str | None = None,
+    processes: int = 1,
 ) -> int:
-    """Trains a model on prepared `data`, or goes on from its last `state` of the same `code` (None: its fingerprint).
+    """Trains a model on prepared `data`, or goes on from its last `state` of the same `code` (None:
+    its fingerprint).
 
-    Results are in the run's folder. Of `processes` that share the training, each has a GPU of its own, where there are
-    some. Returns 0, or the exit code of a training that was stopped and can go on; errors are UserErrors.
+    Results are in the run's folder. Of `processes` that share the training, each has a GPU of its
+    own, where there are some. Returns 0, or the exit code of a training that was stopped and can go
+    on; errors are UserErrors.
     """
     deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
     if processes > 1 and not launched:
@@ -64,7 +79,12 @@ def train(
 
 
 def _train_in_group(
-    folder: RunFolder, data_folder: Path, state: Path, code: str | None, group: ProcessGroup, stop: Stop
+    folder: RunFolder,
+    data_folder: Path,
+    state: Path,
+    code: str | None,
+    group: ProcessGroup,
+    stop: Stop,
 ) -> None:
     """Makes the results: trains, unless this very training is finished already."""
     devices.keep_heap()
@@ -79,8 +99,16 @@ def _train_in_group(
     # What the model will be saved with is read now: an error must not show after the training.
     kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
     code = code or fingerprint(f"{__name__}:train", *model_modules(run))
-    files = [sums[name] for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")]
-    parts = [json.dumps(run.training_config(), sort_keys=True), code, *files, *(start.digest for start in starts)]
+    files = [
+        sums[name]
+        for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
+    ]
+    parts = [
+        json.dumps(run.training_config(), sort_keys=True),
+        code,
+        *files,
+        *(start.digest for start in starts),
+    ]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     with locked(state) if group.is_main else nullcontext():
         results, states = Results(state / "finished", key), StateFolder(state, key)
@@ -88,7 +116,10 @@ def _train_in_group(
             results.take_back()
         # The other processes wait here for the first, which has waited for the lock.
         if any(group.gather(group.is_main and results.whole())[0]):
-            log.info("finished already: to train it once more, delete %s and call snakemake -f", results.folder)
+            log.info(
+                "finished already: to train it once more, delete %s and call snakemake -f",
+                results.folder,
+            )
         else:
             torch.manual_seed(run.seed)  # decides the first weights
             with devices.enough_for("making the network", "lower the sizes in `network`"):
@@ -100,14 +131,20 @@ def _train_in_group(
             name = f"{run.task}/{run.model}/seed{run.seed}"
             reporter = Reporter(name, folder.path / "events" if group.is_main else None)
             with stop.handle_signals():
-                weights, progress = Trainer(run, model, train, dev, states, reporter, group, stop).run()
+                weights, progress = Trainer(
+                    run, model, train, dev, states, reporter, group, stop
+                ).run()
             if group.is_main:
                 results.clear()
                 split = _directed(data.split("train"), run)
                 LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
-                save_model(results.folder / "model", run, kind, data.folder, weights, split.source_eos)
+                save_model(
+                    results.folder / "model", run, kind, data.folder, weights, split.source_eos
+                )
                 write_history(results.folder / "history.csv", progress.history)
-                write_json(results.folder / "training.json", _record(run, progress, model, group, starts))
+                write_json(
+                    results.folder / "training.json", _record(run, progress, model, group, starts)
+                )
                 results.complete()
                 states.clear()
         if group.is_main:
@@ -126,7 +163,9 @@ def _sizes(data: Prepared, run: RunConfig) -> tuple[int, int]:
 
 
 def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
-    """The rows of a split; a UserError names the file if there are none, or not what the model learns from."""
+    """The rows of a split; a UserError names the file if there are none, or not what the model
+    learns from.
+    """
     split = _directed(data.split(name, run.components.copying.copies), run)
     path = data.folder / f"{name}.safetensors"
     if len(split) == 0:
@@ -138,11 +177,15 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
 
 
 def _replays(progress: Progress) -> dict[str, Any]:
-    """How many steps were replayed as CUDA graphs, and what share of their target tokens was padding."""
+    """How many steps were replayed as CUDA graphs, and what share of their target tokens was
+    padding.
+    """
     record: dict[str, Any] = {"replayed_steps": progress.replayed_steps}
     if progress.replayed_steps:
         record["replayed_shapes"] = progress.replayed_shapes
-        record["replayed_padding"] = round(1 - progress.replayed_tokens / progress.replayed_places, 4)
+        record["replayed_padding"] = round(
+            1 - progress.replayed_tokens / progress.replayed_places, 4
+        )
     return record
 
 
@@ -178,28 +221,40 @@ def _record(
 def join(run: RunFolder) -> None:
     """Makes the model of an ensemble from the runs of its members, with the same task and seed.
 
-    A UserError says that it has no members, that one of them is not trained, or that they read or write differently.
+    A UserError says that it has no members, that one of them is not trained, or that they read or
+    write differently.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
         hint = "use `pam train`, or name `members` in the model's file"
-        raise UserError(f"`{config.model}` has a training of its own", file=run.config_file, hint=hint)
+        raise UserError(
+            f"`{config.model}` has a training of its own", file=run.config_file, hint=hint
+        )
     members = [load_model(folder) for folder in folders]
     for folder, member in zip(folders[1:], members[1:], strict=True):
         for name in belongings(member.task, folder):
             first = folders[0] / name
             if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
                 hint = "join models that were trained on the same prepared data"
-                raise UserError(f"its symbols are not those of {first}", file=folder / name, hint=hint)
+                raise UserError(
+                    f"its symbols are not those of {first}", file=folder / name, hint=hint
+                )
         if member.source_eos != members[0].source_eos:
-            message = f"only one of this model and that of {folders[0]} reads sources that end in an end symbol"
-            raise UserError(message, file=folder, hint="join models that were trained on the same prepared data")
+            message = (
+                f"only one of this model and that of {folders[0]} reads sources that end in an end"
+                " symbol"
+            )
+            raise UserError(
+                message, file=folder, hint="join models that were trained on the same prepared data"
+            )
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
     weights: dict[str, torch.Tensor] = {}
     for place, member in enumerate(members):
-        weights |= {f"members.{place}.{name}": own for name, own in member.network.state_dict().items()}
+        weights |= {
+            f"members.{place}.{name}": own for name, own in member.network.state_dict().items()
+        }
     save_model(run.model, config, members[0].task, folders[0], weights, members[0].source_eos)
     load_model(run.model)  # whether the run says of the members what they are
     record = {
@@ -216,10 +271,12 @@ def join(run: RunFolder) -> None:
 
 
 def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
-    """Takes over the model of another task's run, to test it on `data` that are prepared in its symbols.
+    """Takes over the model of another task's run, to test it on `data` that are prepared in its
+    symbols.
 
-    Files are copied, `training.json` last: a link would not outlast another file system, and its times of change would
-    be those of the training. A UserError says what is missing, or that the data have other symbols.
+    Files are copied, `training.json` last: a link would not outlast another file system, and its
+    times of change would be those of the training. A UserError says what is missing, or that the
+    data have other symbols.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     for file in (trained.training, trained.history):

@@ -1,4 +1,7 @@
-"""The training loop and its evaluation. It knows batches, likelihoods and time, not which model it trains."""
+"""The training loop and its evaluation.
+
+It knows batches, likelihoods and time, not which model it trains.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,11 @@ log = logging.getLogger(__name__)
 
 
 class Objective(nn.Module):
-    """The loss as a module, whose forward pass is what torch can share out; `bf16`: large products are in bfloat16.
+    """The loss as a module, whose forward pass is what torch can share out; `bf16`: large products
+    are in bfloat16.
 
-    Processes that share it (`shared`) each wait for a gradient of every weight, also of those that are not used.
+    Processes that share it (`shared`) each wait for a gradient of every weight, also of those that
+    are not used.
     """
 
     def __init__(self, model: Model, bf16: bool, shared: bool) -> None:
@@ -46,13 +51,18 @@ class Objective(nn.Module):
         model.use_bf16(bf16)
 
     def forward(self, batch: Batch | None) -> Tensor:
-        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats; 0 without a batch."""
+        """() minus the objective, log p or a bound, summed over the batch's tokens, in nats; 0
+        without a batch.
+        """
         loss = torch.zeros(())
         if batch is None or self.shared:
             # With a gradient of zero for every weight.
             loss = torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
         if batch is not None:
-            loss = loss - self.model.objective(batch.source, batch.lengths, batch.target)[batch.mask].sum()
+            loss = (
+                loss
+                - self.model.objective(batch.source, batch.lengths, batch.target)[batch.mask].sum()
+            )
         return loss
 
 
@@ -60,7 +70,8 @@ class Objective(nn.Module):
 class Trainer:
     """One training from its first step, or from a saved state, to its last epoch.
 
-    The processes of its `group` do the same steps, each with its part of every batch; the main one alone writes.
+    The processes of its `group` do the same steps, each with its part of every batch; the main one
+    alone writes.
     """
 
     config: RunConfig
@@ -71,7 +82,9 @@ class Trainer:
     reporter: Reporter
     group: ProcessGroup = field(default_factory=ProcessGroup)
     stop: Stop = field(default_factory=Stop)  # checked after each step
-    recorder: Recorder | None = None  # of steps; None: that of a CUDA device, where they can be recorded
+    recorder: Recorder | None = (
+        None  # of steps; None: that of a CUDA device, where they can be recorded
+    )
 
     def __post_init__(self) -> None:
         training = self.config.training
@@ -86,7 +99,9 @@ class Trainer:
             self.optimizer = torch.optim.SGD(self.model.parameters(), **given)
         else:
             first, second = training.adam_betas
-            self.optimizer = torch.optim.Adam(self.model.parameters(), betas=(first, second), **given)
+            self.optimizer = torch.optim.Adam(
+                self.model.parameters(), betas=(first, second), **given
+            )
         self.graphs: StepGraphs | None = None
         if recorder is not None:
             self.graphs = StepGraphs(
@@ -109,24 +124,30 @@ class Trainer:
     def run(self) -> tuple[Weights, Progress]:
         """Trains; the resulting weights, and how it went.
 
-        A UserError says that the loss is no number or grows without end, or that memory does not suffice; Stopped, that
-        it stopped on request and has saved its state.
+        A UserError says that the loss is no number or grows without end, or that memory does not
+        suffice; Stopped, that it stopped on request and has saved its state.
         """
         training = self.config.training
         if found := self.states.load():
             tensors, self.progress = found
             self.progress.resumed += 1
             self.best, self.recent = unpack(tensors, self.model, self.optimizer)
-            log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+            log.info(
+                f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}"
+            )
         precision, reason = self._choose_precision()
         self.progress.products = use_precision(precision, self.progress.products, self.group.device)
         self.objective: nn.Module = Objective(self.model, precision == "bf16", self.group.size > 1)
-        if self.group.size > 1:  # then gradients are the mean over processes after each backward pass
+        if (
+            self.group.size > 1
+        ):  # then gradients are the mean over processes after each backward pass
             self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)
         self.stopwatch = Stopwatch(self.group.device)
         self.timer = CheckpointTimer(training.state_every_s)
         progress = self.progress
-        with self.reporter.open(self.steps_per_epoch, self.total_steps, progress, f"{precision}{reason}"):
+        with self.reporter.open(
+            self.steps_per_epoch, self.total_steps, progress, f"{precision}{reason}"
+        ):
             try:
                 while not self._finished():
                     self._train_epoch()
@@ -138,13 +159,16 @@ class Trainer:
                 self.group.gather(0.0)  # waits until all processes are here
                 raise
             finally:
-                # Before the group goes: a process whose last reference to it is torch's for gradients may hang at its
-                # end, as the group then waits for its threads with the interpreter's lock held.
+                # Before the group goes: a process whose last reference to it is torch's for
+                # gradients may hang at its end, as the group then waits for its threads with the
+                # interpreter's lock held.
                 del self.objective
         return self.best, progress
 
     def _choose_recorder(self) -> Recorder | None:
-        """Choose how steps are recorded; None: they are not, and the log says why if they should be."""
+        """Choose how steps are recorded; None: they are not, and the log says why if they should
+        be.
+        """
         training = self.config.training
         if training.cuda_graphs == "off":
             return None
@@ -163,10 +187,12 @@ class Trainer:
         return self.recorder or CudaRecorder(self.group.device)
 
     def _choose_precision(self) -> tuple[str, str]:
-        """Choose the precision of large products and note it in the progress; return it, and the reason in words.
+        """Choose the precision of large products and note it in the progress; return it, and the
+        reason in words.
 
-        It is what the training asks for where this machine has it. A training that goes on keeps to the precision in
-        which it began; where that is not possible, it goes on in float32, with a warning.
+        It is what the training asks for where this machine has it. A training that goes on keeps to
+        the precision in which it began; where that is not possible, it goes on in float32, with a
+        warning.
         """
         asked = self.config.training.precision
         used_before = self.progress.precisions
@@ -176,11 +202,15 @@ class Trainer:
         if not all(usable_by_each):
             precision = "float32"
 
-        reason = f" ({processor.try_bfloat16().reason})" if wanted == "bf16" and self.group.device.type == "cpu" else ""
+        reason = (
+            f" ({processor.try_bfloat16().reason})"
+            if wanted == "bf16" and self.group.device.type == "cpu"
+            else ""
+        )
         if used_before and precision != wanted:
             log.warning(
-                f"this training began in {wanted}, which is not used here{reason}: it goes on in {precision}, so its "
-                "results are not those of a training on one machine"
+                f"this training began in {wanted}, which is not used here{reason}: it goes on in"
+                f" {precision}, so its results are not those of a training on one machine"
             )
         if precision != wanted or not used_before:
             used_before.append(precision)
@@ -195,8 +225,12 @@ class Trainer:
         return self.cut[self.config.training.phase(self.step).until]
 
     def _learning_rate(self, step: int) -> float:
-        """That of a step of the current epoch; what came before it is in the progress, so that a resumed run has it."""
-        bounds = [-row["dev_objective"] for row in self.progress.history] if self._watches_bound else []
+        """That of a step of the current epoch; what came before it is in the progress, so that a
+        resumed run has it.
+        """
+        bounds = (
+            [-row["dev_objective"] for row in self.progress.history] if self._watches_bound else []
+        )
         return learning_rate(self.config.training, step, self.total_steps, bounds)
 
     @property
@@ -211,7 +245,8 @@ class Trainer:
         if patience is not None and history[-1]["epoch"] - best["epoch"] >= patience:
             log.info(f"no lower development loss in {patience} epochs: the training ends")
             return True
-        return bool(history[-1]["step"] >= self.total_steps)  # the last steps may be done and not yet evaluated
+        # the last steps may be done and not yet evaluated
+        return bool(history[-1]["step"] >= self.total_steps)
 
     def _train_epoch(self) -> None:
         """All batches of this epoch that are not done yet; the end of the run may cut it short."""
@@ -234,7 +269,8 @@ class Trainer:
     def _step(self, rows: Rows) -> int:
         """Learns from a batch; returns the exit code of a process that is to stop, or 0."""
         training = self.config.training
-        # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run draws the same.
+        # What is drawn depends on the step alone, here and in an evaluation, so that a resumed run
+        # draws the same.
         seed = step_seed(self.config.seed, self.step, self.group.rank)
         torch.manual_seed(seed)
         self._set_learning_rate(self._learning_rate(self.step))
@@ -262,7 +298,8 @@ class Trainer:
         is_done = self.graphs.step(self._examples().batch(rows), units, seed)
         if not is_done:
             self._read_graphs()  # while all that is to be read is before this batch
-            torch.manual_seed(seed)  # what was drawn for a step that does not count is drawn once more
+            # what was drawn for a step that does not count is drawn once more
+            torch.manual_seed(seed)
         return is_done
 
     def _read_graphs(self) -> None:
@@ -277,7 +314,10 @@ class Trainer:
         if not sums.are_finite:
             place = f"epoch {progress.epoch + 1}, batch {progress.batch}"
             if sums.steps > 1:
-                place = f"epoch {progress.epoch + 1}, batches {progress.batch - sums.steps + 1} to {progress.batch}"
+                place = (
+                    f"epoch {progress.epoch + 1}, batches {progress.batch - sums.steps + 1} to"
+                    f" {progress.batch}"
+                )
             raise _no_number(place, sums.loss, sums.norm)
         if progress.first_loss is None:
             progress.first_loss = sums.loss / sums.tokens
@@ -293,7 +333,8 @@ class Trainer:
         """Learns from a batch at once; the same result as of `_step`."""
         progress, training = self.progress, self.config.training
         self.optimizer.zero_grad()
-        # Long and short rows are mixed in each part as in the batch; of one that is too small a part is empty.
+        # Long and short rows are mixed in each part as in the batch; of one that is too small a
+        # part is empty.
         own_loss = self._backward(rows[self.group.rank :: self.group.size], units)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), training.clip))
         losses, exit_codes = self._gather(own_loss, self.stop.exit_code())
@@ -308,16 +349,23 @@ class Trainer:
         return int(max(exit_codes))
 
     def _backward(self, rows: Rows, units: int) -> float:
-        """Adds the gradient of `rows`, this process's part of a batch of so many `units`; returns their loss, a sum."""
+        """Adds the gradient of `rows`, this process's part of a batch of so many `units`; returns
+        their loss, a sum.
+        """
         self.model.train()
-        # Gradients are averaged over processes, though it is their sum that counts, over the units of all.
+        # Gradients are averaged over processes, though it is their sum that counts, over the units
+        # of all.
         scale, loss = self.group.size / units, 0.0
         count = min(self.config.training.accumulate, len(rows))
         parts = np.array_split(rows, count) if count else [rows]
         for index, part in enumerate(parts, start=1):
             batch = self._examples().batch(part).to(self.group.device) if len(part) else None
             objective, more = self.objective, index < len(parts)
-            with objective.no_sync() if more and isinstance(objective, DistributedDataParallel) else nullcontext():
+            with (
+                objective.no_sync()
+                if more and isinstance(objective, DistributedDataParallel)
+                else nullcontext()
+            ):
                 total = objective(batch)
                 (total * scale).backward()
             loss += float(total.detach())
@@ -365,7 +413,8 @@ class Trainer:
     def _evaluate(self) -> tuple[Weights, dict[str, float]]:
         """Weights that may be the best, a mean over the last epochs, and their scores on `dev`."""
         config, average = self.config, self.config.training.average
-        self.model.progress(self.step - 1, self.total_steps)  # as it was, if the training was stopped in between
+        # as it was, if the training was stopped in between
+        self.model.progress(self.step - 1, self.total_steps)
         mean = own = self.model.state_dict()
         recent = self.recent
         if average > 1:
@@ -375,10 +424,19 @@ class Trainer:
             self.model.load_state_dict(mean)
         torch.manual_seed(step_seed(config.seed, self.step, self.group.rank))
         try:
-            actions, accuracy = config.components.targets == "actions", config.training.select == "accuracy"
-            wanted = {"actions": actions, "accuracy": accuracy, "eval_metrics": config.training.eval_metrics}
+            actions, accuracy = (
+                config.components.targets == "actions",
+                config.training.select == "accuracy",
+            )
+            wanted = {
+                "actions": actions,
+                "accuracy": accuracy,
+                "eval_metrics": config.training.eval_metrics,
+            }
             wanted["objective"] = self._watches_bound
-            measured = evaluate(self.model, self.dev, config.decoding, self.group, self.stop, **wanted)
+            measured = evaluate(
+                self.model, self.dev, config.decoding, self.group, self.stop, **wanted
+            )
         finally:
             if average > 1:
                 self.model.load_state_dict(own)
@@ -431,11 +489,12 @@ def evaluate(
 ) -> dict[str, float]:
     """Teacher-forced loss and exact-match accuracy by greedy search; the group shares the batches.
 
-    Returns `loss` in nats per target token, end symbol included; with `accuracy`, that of whole outputs from 0 to 1;
-    and with `eval_metrics`, `token_accuracy`, how often the most probable next symbol is the target's, `objective`,
-    what training maximizes, be it log p or a bound, in nats per target token, and `positions`, how many are summed over
-    for a token; with `objective`, that one of these. What an objective draws comes from torch's generator. Stopped is
-    raised if a process is to stop.
+    Returns `loss` in nats per target token, end symbol included; with `accuracy`, that of whole
+    outputs from 0 to 1; and with `eval_metrics`, `token_accuracy`, how often the most probable next
+    symbol is the target's, `objective`, what training maximizes, be it log p or a bound, in nats
+    per target token, and `positions`, how many are summed over for a token; with `objective`, that
+    one of these. What an objective draws comes from torch's generator. Stopped is raised if a
+    process is to stop.
     """
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
@@ -455,7 +514,11 @@ def evaluate(
                     target = strip(examples.targets[row].tolist())
                     matches += output.complete and [*strip(output.symbols), EOS] == target
             if eval_metrics or objective:
-                parts = [torch.zeros_like(batch.mask), model.objective(*given), torch.zeros_like(batch.mask)]
+                parts = [
+                    torch.zeros_like(batch.mask),
+                    model.objective(*given),
+                    torch.zeros_like(batch.mask),
+                ]
                 if eval_metrics:
                     forced = model.teacher_force(*given)
                     parts[0], parts[2] = forced.correct, forced.positions

@@ -17,7 +17,9 @@ COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}
 STATES = {"schön": "beautiful", "groß": "big", "klein": "small"}
 PAIRS = [
     (f"Das {of} {noun} ist {state}.", f"The {colour} {thing} is {like}.")
-    for (noun, thing), (of, colour), (state, like) in product(NOUNS.items(), COLOURS.items(), STATES.items())
+    for (noun, thing), (of, colour), (state, like) in product(
+        NOUNS.items(), COLOURS.items(), STATES.items()
+    )
 ]
 """60 pairs, aligned word by word."""
 
@@ -39,7 +41,9 @@ def prepare(folder: Path, subwords: int | None = None, source_eos: bool = True) 
         for place, language in enumerate(("de", "en")):
             write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
     learned = None if subwords is None else SubwordsFormat(merges=subwords)
-    layout = TranslationFormat(source="de", target="en", lowercase=True, subwords=learned, source_eos=source_eos)
+    layout = TranslationFormat(
+        source="de", target="en", lowercase=True, subwords=learned, source_eos=source_eos
+    )
     counts = {}
     for stage in Translation.STAGES.values():
         counts = stage(files, layout, folder).run()

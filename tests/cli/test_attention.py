@@ -47,7 +47,9 @@ def test_rows_of_two_columns_are_chosen_too() -> None:
     assert len(telling_rows(pairs, 3)) == 3
 
 
-def test_alignments_are_distributions_over_the_source(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_alignments_are_distributions_over_the_source(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "attention.json"
     said = called("attention", "--run", trained, "--data", data, "--out", out)
     assert said.code == 0
@@ -90,7 +92,9 @@ def test_rows_that_are_not_there_are_named(
     assert not out.exists()
 
 
-def test_a_model_of_actions_has_no_alignments_to_show(called: Call, data: Path, tmp_path: Path) -> None:
+def test_a_model_of_actions_has_no_alignments_to_show(
+    called: Call, data: Path, tmp_path: Path
+) -> None:
     trained = small.write_run(tmp_path / "run", small.run("hard-mono", epochs=1)).parent
     assert called("train", "--run", trained, "--data", data).code == 0
     out = tmp_path / "attention.json"

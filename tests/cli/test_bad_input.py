@@ -98,8 +98,16 @@ MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda path: path.write_text("a\nb\n", encoding="utf-8"),
         "`<pad>` must stand here",
     ),
-    "an unknown key": ("config.yaml", lambda path: replaced(path, "dropout:", "drop:"), "unknown key `network.drop`"),
-    "configuration of another kind": ("config.yaml", lambda path: path.write_bytes(b"\x89PNG\r\n"), "not UTF-8"),
+    "an unknown key": (
+        "config.yaml",
+        lambda path: replaced(path, "dropout:", "drop:"),
+        "unknown key `network.drop`",
+    ),
+    "configuration of another kind": (
+        "config.yaml",
+        lambda path: path.write_bytes(b"\x89PNG\r\n"),
+        "not UTF-8",
+    ),
 }
 
 
@@ -142,7 +150,10 @@ def test_cuda_where_there_is_none_is_told_of(
     command: str, called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     shutil.copy2(trained / "run.yaml", tmp_path)
-    arguments: dict[str, list[object]] = {"train": ["--run", tmp_path, "--data", data], "predict": ["--run", trained]}
+    arguments: dict[str, list[object]] = {
+        "train": ["--run", tmp_path, "--data", data],
+        "predict": ["--run", trained],
+    }
     said = called(command, *arguments[command], "--device", "cuda", typed=TYPED)
     assert said.message() == (
         "no CUDA device is usable here",
@@ -183,8 +194,16 @@ DATA: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda folder: (folder / "train.safetensors").write_bytes(b""),
         "not a prepared split",
     ),
-    "a cut split": ("dev.safetensors", lambda folder: short(folder / "dev.safetensors"), "not a prepared split"),
-    "a damaged split": ("dev.safetensors", lambda folder: damaged(folder / "dev.safetensors"), "damaged"),
+    "a cut split": (
+        "dev.safetensors",
+        lambda folder: short(folder / "dev.safetensors"),
+        "not a prepared split",
+    ),
+    "a damaged split": (
+        "dev.safetensors",
+        lambda folder: damaged(folder / "dev.safetensors"),
+        "damaged",
+    ),
     "a split without rows": ("dev.safetensors", without_rows, "no rows"),
     "steps without an alignment": ("train.safetensors", without_alignment, "has no alignment"),
     "an empty vocabulary": (
@@ -197,7 +216,11 @@ DATA: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda folder: replaced(folder / "target.vocab", "\nt\n", "\nq\n"),
         "not the vocabulary that train.safetensors was made with",
     ),
-    "no summary": ("summary.json", lambda folder: (folder / "summary.json").unlink(), "no such file"),
+    "no summary": (
+        "summary.json",
+        lambda folder: (folder / "summary.json").unlink(),
+        "no such file",
+    ),
     "a cut summary": ("summary.json", lambda folder: short(folder / "summary.json"), "not valid"),
 }
 
@@ -225,7 +248,9 @@ def test_prepared_data_that_is_not_whole_is_refused_before_training(
         ("experiment: a\n", "missing key"),
     ],
 )
-def test_a_run_that_is_none_is_refused(content: str, message: str, called: Call, data: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_none_is_refused(
+    content: str, message: str, called: Call, data: Path, tmp_path: Path
+) -> None:
     path = run(tmp_path, model="soft") / "run.yaml"
     path.write_text(content, encoding="utf-8")
     said = called("train", "--run", path.parent, "--data", data)
@@ -250,7 +275,9 @@ def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
     assert "is joined from other models and has no training" in said.message()[0]
 
 
-def test_components_that_do_not_fit_together_are_refused(called: Call, data: Path, tmp_path: Path) -> None:
+def test_components_that_do_not_fit_together_are_refused(
+    called: Call, data: Path, tmp_path: Path
+) -> None:
     folder = run(tmp_path, model="postr-joint")
     summed = "marginalization:\n    kind: output\n    top_k: null\n    mass: null"
     replaced(folder / "run.yaml", summed, "marginalization: input")

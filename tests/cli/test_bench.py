@@ -30,7 +30,9 @@ def test_operations_of_a_hand_made_cell_are_counted_with_its_gradient(bf16: bool
     rows, x, h = ROWS, 3, 4
 
     def step() -> None:
-        new = LSTMCell(leaf(4 * h, x), leaf(4 * h, h), bf16)(leaf(4 * h), leaf(rows, x), leaf(rows, h), leaf(rows, h))
+        new = LSTMCell(leaf(4 * h, x), leaf(4 * h, h), bf16)(
+            leaf(4 * h), leaf(rows, x), leaf(rows, h), leaf(rows, h)
+        )
         torch.cat(new).sum().backward()
 
     assert count_operations(step) == 3 * 2 * rows * (x + h) * 4 * h
@@ -39,7 +41,9 @@ def test_operations_of_a_hand_made_cell_are_counted_with_its_gradient(bf16: bool
 @pytest.mark.parametrize("bf16", [False, True])
 def test_operations_of_the_hand_made_output_layer_are_counted_with_its_gradient(bf16: bool) -> None:
     rows, hidden, words = ROWS, 3, 7
-    given = Mixture(torch.arange(rows) % words, torch.ones(rows, 1).bool(), torch.arange(rows), bf16=bf16)
+    given = Mixture(
+        torch.arange(rows) % words, torch.ones(rows, 1).bool(), torch.arange(rows), bf16=bf16
+    )
 
     def likelihood() -> torch.Tensor:
         layer = leaf(rows, hidden), torch.zeros(rows, 1), leaf(words, hidden), leaf(words)
@@ -61,10 +65,27 @@ def test_operations_of_a_fused_lstm_are_counted_with_its_gradient(sides: int) ->
     assert count_operations(lambda: lstm(leaf(steps, batch, x))[0].sum().backward()) == 3 * one
 
 
-def test_rates_are_shares_of_that_of_products(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rates_are_shares_of_that_of_products(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, out = small.prepare(tmp_path / "nouns"), tmp_path / "bench.json"
     models = ["--models", "soft", "hard-mono", "postr-joint:0.9", "--beams", "1"]
-    assert main(["bench", "--data", str(data), *models, *LITTLE, "--precision", "bf16", "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "--data",
+                str(data),
+                *models,
+                *LITTLE,
+                "--precision",
+                "bf16",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     record = read_json(out)
     best = {}
     for product in record["products"]:
@@ -81,22 +102,34 @@ def test_search_is_timed_beside_training_in_tf32(tmp_path: Path) -> None:
     data, out = small.prepare(tmp_path / "nouns"), tmp_path / "bench.json"
     given = ["--models", "soft", "--beams", "1", *LITTLE, "--precision", "tf32"]
     assert main(["bench", "--data", str(data), *given, "--out", str(out)]) == 0
-    assert [row["what"].split()[0].strip(",") for row in read_json(out)["rows"]] == ["training", "decoding"]
+    assert [row["what"].split()[0].strip(",") for row in read_json(out)["rows"]] == [
+        "training",
+        "decoding",
+    ]
 
 
-@pytest.mark.parametrize(("exact", "libraries"), [(True, {"default", "oneDNN"}), (False, {"default"})])
+@pytest.mark.parametrize(
+    ("exact", "libraries"), [(True, {"default", "oneDNN"}), (False, {"default"})]
+)
 def test_a_library_that_rounds_gives_no_rate_in_float32(
     exact: bool, libraries: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark.processor, "onednn_is_exact", lambda: exact)
     plan = benchmark.Plan(Network(decoder=8), 8, 1, 1, 0, [], "bf16", 1)
     found = benchmark.time_products(plan, 8, 8, torch.device("cpu"))
-    assert {product["library"] for product in found if product["precision"] == "float32"} == libraries
-    assert {product["library"] for product in found if product["precision"] == "bf16"} == {"default"}
+    assert {
+        product["library"] for product in found if product["precision"] == "float32"
+    } == libraries
+    assert {product["library"] for product in found if product["precision"] == "bf16"} == {
+        "default"
+    }
 
 
 def test_a_sum_is_cut_by_what_follows_the_name() -> None:
-    cuts = {name: named_model(name).marginalization.model_dump() for name in ("prior-joint:3", "prior-joint:0.9")}
+    cuts = {
+        name: named_model(name).marginalization.model_dump()
+        for name in ("prior-joint:3", "prior-joint:0.9")
+    }
     assert cuts["prior-joint:3"] | {"top_k": 3, "mass": None} == cuts["prior-joint:3"]
     assert cuts["prior-joint:0.9"] | {"top_k": None, "mass": 0.9} == cuts["prior-joint:0.9"]
     both = named_model("prior-joint:0.9:3").marginalization.model_dump()
@@ -109,7 +142,14 @@ def test_a_sum_is_cut_by_what_follows_the_name() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["prior-joint:", "prior-joint:x", "prior-joint:-1", "prior-joint:1e-3", "prior-joint:3:0.9", "prior-joint:3:3"],
+    [
+        "prior-joint:",
+        "prior-joint:x",
+        "prior-joint:-1",
+        "prior-joint:1e-3",
+        "prior-joint:3:0.9",
+        "prior-joint:3:3",
+    ],
 )
 def test_what_is_no_cut_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"model `{name}`") as error:
@@ -117,7 +157,9 @@ def test_what_is_no_cut_is_refused(name: str) -> None:
     assert "NAME:MASS" in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["prior-joint:0", "prior-joint:0.0", "prior-joint:1.5", "soft:0.9", "soft:3"])
+@pytest.mark.parametrize(
+    "name", ["prior-joint:0", "prior-joint:0.0", "prior-joint:1.5", "soft:0.9", "soft:3"]
+)
 def test_a_cut_that_a_model_cannot_have_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="marginalization"):
         named_model(name)

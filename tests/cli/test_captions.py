@@ -51,7 +51,9 @@ def test_a_run_is_trained_decoded_analyzed_and_scored(run: Path, called: Call) -
     assert row["source"] == list(map(str, range(1, len(row["alignment"][0]) + 1)))
 
 
-def test_a_clip_of_ones_own_is_captioned_as_that_of_the_test_split(run: Path, called: Call, tmp_path: Path) -> None:
+def test_a_clip_of_ones_own_is_captioned_as_that_of_the_test_split(
+    run: Path, called: Call, tmp_path: Path
+) -> None:
     assert called("predict", "--run", run, "--split", "test").code == 0
     lines = (run / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()
     by_clip = {line.split("\t")[0]: line.split("\t")[4] for line in lines[1:]}

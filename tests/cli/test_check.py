@@ -34,7 +34,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 CHECK = ("check", "--configfile", "own/experiment.yaml")
 
 
-def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind(own: Checkout, called: Call) -> None:
+def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind(
+    own: Checkout, called: Call
+) -> None:
     before = sorted(own.folder.rglob("*"))
     said = called(*CHECK)
     assert (said.code, said.err) == (0, "")
@@ -51,7 +53,9 @@ def test_it_says_whether_this_processor_has_the_precision_that_is_asked_for(
 ) -> None:
     assert "precision" not in called(*CHECK).out
     own.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, precision: bf16")
-    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none"))
+    monkeypatch.setattr(
+        processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none")
+    )
     said = called(*CHECK)
     assert (said.code, said.err) == (0, "")
     assert "precision: float32 in place of bf16 (there is none)" in said.out
@@ -60,7 +64,10 @@ def test_it_says_whether_this_processor_has_the_precision_that_is_asked_for(
 def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:
     assert "6 runs" in called(*CHECK, "--config", "seeds=[1, 2, 3]", "training={epochs: 2}").out
     assert called(*CHECK, "--config", "sedes=[1]").message()[0] == "--config: unknown key `sedes`"
-    assert called(*CHECK, "--config", "seeds").message() == ("--config seeds", "write KEY=VALUE, such as seeds=[1,2]")
+    assert called(*CHECK, "--config", "seeds").message() == (
+        "--config seeds",
+        "write KEY=VALUE, such as seeds=[1,2]",
+    )
 
 
 def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) -> None:
@@ -70,17 +77,41 @@ def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) 
     assert "data of pairs: `links`, 3 files here" in said.out
     assert re.search(r"pairs +postr-joint +1 ", said.out)
     (own.folder / "own/test.links").unlink()
-    assert called("check", "--configfile", "own/translation.yaml").message()[0].startswith("own/test.links: ")
+    assert (
+        called("check", "--configfile", "own/translation.yaml")
+        .message()[0]
+        .startswith("own/test.links: ")
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
         ("own/experiment.yaml", "seeds:", "sedes:", "own/experiment.yaml:3: unknown key `sedes`"),
-        ("own/experiment.yaml", "seeds: [1]", "seeds: [1", "own/experiment.yaml:4: this is not valid YAML"),
-        ("own/experiment.yaml", "soft, m", "sotf, m", "own/experiment.yaml:4: unknown model `sotf`"),
-        ("own/experiment.yaml", "encoder: 8", "encoder: 0", "own/experiment.yaml:9: `network.encoder`: "),
-        ("own/datasets.yaml", "dev.tsv}", "dve.tsv}", "own/dve.tsv: data set `small`: no such file"),
+        (
+            "own/experiment.yaml",
+            "seeds: [1]",
+            "seeds: [1",
+            "own/experiment.yaml:4: this is not valid YAML",
+        ),
+        (
+            "own/experiment.yaml",
+            "soft, m",
+            "sotf, m",
+            "own/experiment.yaml:4: unknown model `sotf`",
+        ),
+        (
+            "own/experiment.yaml",
+            "encoder: 8",
+            "encoder: 0",
+            "own/experiment.yaml:9: `network.encoder`: ",
+        ),
+        (
+            "own/datasets.yaml",
+            "dev.tsv}",
+            "dve.tsv}",
+            "own/dve.tsv: data set `small`: no such file",
+        ),
         ("own/dev.tsv", "\tnumber", " number", "own/dev.tsv:1: 2 columns instead of 3"),
     ],
 )
@@ -100,7 +131,9 @@ def test_a_gpu_that_is_not_there_is_known_before_the_run(own: Checkout, called: 
 def test_more_rows_take_more_time_by_a_sample_of_them(own: Checkout, called: Call) -> None:
     text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
     (own.folder / "own/train.tsv").write_text(text * 500, encoding="utf-8")
-    minutes = re.findall(r"nouns +\S+ +1 +(\d+\.\d)", called(*CHECK, "--config", "training={epochs: 100}").out)
+    minutes = re.findall(
+        r"nouns +\S+ +1 +(\d+\.\d)", called(*CHECK, "--config", "training={epochs: 100}").out
+    )
     assert len(minutes) == 2
     assert min(map(float, minutes)) > 1.0
 
@@ -109,9 +142,14 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
     plan = load_plan(files=["own/experiment.yaml"])
     for model in ("soft", "mono-postr-joint"):
         own.write(f"results/tiny/nouns/{model}/seed1/training.json", "{}")
-        own.write(f"results/tiny/nouns/{model}/seed1/run.yaml", dump_yaml(plan.run("nouns", model, 1)))
+        own.write(
+            f"results/tiny/nouns/{model}/seed1/run.yaml", dump_yaml(plan.run("nouns", model, 1))
+        )
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
-    assert called(*CHECK, "--brief", "--config", "training={epochs: 100}").out != "no training is left to do\n"
+    assert (
+        called(*CHECK, "--brief", "--config", "training={epochs: 100}").out
+        != "no training is left to do\n"
+    )
 
 
 def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:
@@ -128,7 +166,9 @@ def test_a_home_that_cannot_be_written_to_is_answered_with_the_variable_to_set(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv(variable, "/dev/null")
     message, hint = called(*CHECK).message()
-    assert message.startswith("/dev/null/") and message.endswith("Snakemake cannot keep its cache here")
+    assert message.startswith("/dev/null/") and message.endswith(
+        "Snakemake cannot keep its cache here"
+    )
     assert "XDG_CACHE_HOME=FOLDER" in hint
 
 
@@ -139,15 +179,22 @@ def test_braces_in_the_name_of_the_folder_are_refused_before_anything_is_made(
     monkeypatch.chdir(tmp_path / "a{x}b")
     with_own_data(Checkout(Path.cwd()))
     message, _ = called(*CHECK).message()
-    assert message.endswith("a{x}b: braces in the name of a folder, which Snakemake takes for wildcards")
+    assert message.endswith(
+        "a{x}b: braces in the name of a folder, which Snakemake takes for wildcards"
+    )
     with pytest.raises(SystemExit, match="braces in the name of a folder"):
         workflow.or_exit(workflow.check_place)
 
 
-def test_what_is_said_is_utf8_whatever_the_language_settings(own: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_is_utf8_whatever_the_language_settings(
+    own: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
     own.write("own/train.tsv", "日本ü\tnumber=singular\t語\n" + text)
-    written = {name: io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict") for name in ("stdout", "stderr")}
+    written = {
+        name: io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+        for name in ("stdout", "stderr")
+    }
     for name, stream in written.items():
         monkeypatch.setattr(sys, name, stream)
     assert main(CHECK) == 0
@@ -169,43 +216,68 @@ def test_a_path_that_no_file_can_have_is_named_by_file_and_line(
 ) -> None:
     own.edit(file, old, new.format(name))
     message, hint = called(*CHECK).message()
-    assert message.startswith(f"{file}:{line}: ") and "longer than the file system allows" in message
+    assert (
+        message.startswith(f"{file}:{line}: ") and "longer than the file system allows" in message
+    )
     assert "255 bytes" in hint
 
 
-def test_a_path_on_the_command_line_that_no_file_can_have_is_one_message(own: Checkout, called: Call) -> None:
+def test_a_path_on_the_command_line_that_no_file_can_have_is_one_message(
+    own: Checkout, called: Call
+) -> None:
     assert called("check", "--configfile", "x" * 300).message()[0].endswith("no such file")
     message, _ = called("score", "--run", "x" * 300).message()
     assert message.startswith("xxx") and os.sep in message
 
 
 def test_settings_that_little_data_cannot_fill_are_warned_of(own: Checkout, called: Call) -> None:
-    own.edit("own/experiment.yaml", "batch_size: 16, warmup_steps: 1", "batch_size: 100, warmup_steps: 9")
+    own.edit(
+        "own/experiment.yaml", "batch_size: 16, warmup_steps: 1", "batch_size: 100, warmup_steps: 9"
+    )
     said = called(*CHECK, "--config", "decoding={beam: 500}")
     assert said.code == 0
-    warned = [line.removeprefix("warning: soft, mono-postr-joint on nouns: ") for line in said.err.splitlines()]
+    warned = [
+        line.removeprefix("warning: soft, mono-postr-joint on nouns: ")
+        for line in said.err.splitlines()
+    ]
     assert len(warned) == 3
-    assert warned[0].startswith("the warm-up of 9 steps is as long as the training of 1 or longer: its rate stays")
-    assert warned[1].startswith("a batch of 100 is more than all 80 training rows: each epoch is one step")
+    assert warned[0].startswith(
+        "the warm-up of 9 steps is as long as the training of 1 or longer: its rate stays"
+    )
+    assert warned[1].startswith(
+        "a batch of 100 is more than all 80 training rows: each epoch is one step"
+    )
     assert re.match(r"a beam of 500 is more than the \d+ symbols of the vocabulary", warned[2])
 
 
-def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(own: Checkout, called: Call) -> None:
+def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(
+    own: Checkout, called: Call
+) -> None:
     plan = load_plan(files=["own/experiment.yaml"])
     own.write("results/tiny/nouns/soft/seed1/training.json", "{}")
     own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
     said = called(*CHECK, "--config", "training={epochs: 2}")
-    assert "1 run of nouns had another configuration and will be trained from the first epoch" in said.out
+    assert (
+        "1 run of nouns had another configuration and will be trained from the first epoch"
+        in said.out
+    )
 
 
-def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(own: Checkout, called: Call) -> None:
+def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(
+    own: Checkout, called: Call
+) -> None:
     lines = '{"article": "a b c .", "summary": "a ."}\n' * 30
     for split in ("train", "dev", "test"):
         own.write(f"own/{split}.jsonl", lines)
-    files = ", ".join(f"{split}.jsonl: {{path: {split}.jsonl}}" for split in ("train", "dev", "test"))
+    files = ", ".join(
+        f"{split}.jsonl: {{path: {split}.jsonl}}" for split in ("train", "dev", "test")
+    )
     splits = ", ".join(f"{split}: {split}.jsonl" for split in ("train", "dev", "test"))
     layout = "{source: article, target: summary}"
-    entry = f"news: {{task: summarization, files: {{{files}}}, splits: {{{splits}}}, format: {layout}}}\n"
+    entry = (
+        f"news: {{task: summarization, files: {{{files}}}, splits: {{{splits}}}, format:"
+        f" {layout}}}\n"
+    )
     own.write("own/news.yaml", entry)
     own.edit("own/experiment.yaml", "own/datasets.yaml", "own/news.yaml")
     own.edit("own/experiment.yaml", "dataset: small", "dataset: news")

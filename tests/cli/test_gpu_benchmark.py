@@ -12,11 +12,33 @@ from tests.training import small
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(tmp_path: Path) -> None:
+def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(
+    tmp_path: Path,
+) -> None:
     data, out = small.prepare(tmp_path / "nouns"), tmp_path / "out"
     (tmp_path / "old/pam").mkdir(parents=True)
-    words = ["--data", str(data), "--out", str(out), "--device", "cpu", "--old", str(tmp_path / "old")]
-    words += ["--models", "soft", "--units", "8", "--batch-size", "5", "--batches", "2", "--rounds", "1"]
+    words = [
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--old",
+        str(tmp_path / "old"),
+    ]
+    words += [
+        "--models",
+        "soft",
+        "--units",
+        "8",
+        "--batch-size",
+        "5",
+        "--batches",
+        "2",
+        "--rounds",
+        "1",
+    ]
     command = [sys.executable, str(ROOT / "benchmarks/gpu.py"), *words, "--seconds", "0.05"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,9 @@ print(json.dumps([found, sorted(heavy & set(sys.modules))]), file=sys.stderr)
 
 
 def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", HELPS], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HELPS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     codes, heavy = json.loads(done.stderr)
     assert codes == dict.fromkeys(["", *cli.COMMANDS], 0)
     assert heavy == []
@@ -38,7 +40,13 @@ def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
 
 
 def test_the_module_itself_can_be_run() -> None:
-    done = subprocess.run([sys.executable, "-m", "pam", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pam", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in ("fetch", "prepare", "train", "predict", "score", "bench"):
         assert f"    {name} " in done.stdout
 
@@ -55,7 +63,9 @@ def test_every_command_is_explained() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["trian"], ["train"], ["predict", "--beam", "many"]])
-def test_a_wrong_call_is_told_by_usage_and_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_call_is_told_by_usage_and_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2

@@ -46,7 +46,9 @@ def test_importing_the_package_imports_no_torch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_library_predicts_what_the_command_predicts(model: pam.TrainedModel, trained: Path, called: Call) -> None:
+def test_the_library_predicts_what_the_command_predicts(
+    model: pam.TrainedModel, trained: Path, called: Call
+) -> None:
     typed = "".join(f"{source}\n" for source in SOURCES)
     said = called("predict", "--model", trained / "model", "--beam", "3", typed=typed)
     assert model.predict(SOURCES, beam=3) == said.out.splitlines()
@@ -71,10 +73,14 @@ def test_a_score_is_the_likelihood_that_search_reports(model: pam.TrainedModel) 
     for output, score in zip(best, scores, strict=True):
         assert score.log_prob == pytest.approx(output.log_prob, abs=1e-4)
         assert score.symbols == [*output.text, "</s>"]
-        assert score.perplexity == pytest.approx(np.exp(-output.log_prob / len(score.symbols)), rel=1e-3)
+        assert score.perplexity == pytest.approx(
+            np.exp(-output.log_prob / len(score.symbols)), rel=1e-3
+        )
 
 
-def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(model: pam.TrainedModel) -> None:
+def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
+    model: pam.TrainedModel,
+) -> None:
     look = model.attention(SOURCES[0], target="Häusern")
     assert look.source == ["case=dative", "number=plural", *"Haus", "</s>"]
     assert look.target == [*"Häusern", "</s>"]
@@ -92,7 +98,10 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(model
 def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
     translator = pam.load("pretrained:phrases/soft")
     source = "Am Montag kostet das Haus 8.500 Euro."
-    scores = [translator.score([source], [unicodedata.normalize(form, "Málaga is big.")])[0] for form in ("NFC", "NFD")]
+    scores = [
+        translator.score([source], [unicodedata.normalize(form, "Málaga is big.")])[0]
+        for form in ("NFC", "NFD")
+    ]
     assert scores[0].symbols == scores[1].symbols
     assert scores[0].log_prob == scores[1].log_prob
 
@@ -121,7 +130,15 @@ def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) 
         (lambda model: model.score(SOURCES, ["Haus"]), "2 sources and 1 targets"),
         (lambda model: model.attention("Haus"), "expected a lemma"),
     ],
-    ids=["no features", "no lemma", "no beam", "a wrong key", "a narrow beam", "unequal numbers", "no source"],
+    ids=[
+        "no features",
+        "no lemma",
+        "no beam",
+        "a wrong key",
+        "a narrow beam",
+        "unequal numbers",
+        "no source",
+    ],
 )
 def test_what_is_wrong_is_said(model: pam.TrainedModel, call: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -138,14 +155,18 @@ def test_a_name_that_is_no_model_is_refused(tmp_path: Path) -> None:
 # Exported models.
 
 
-def test_an_exported_file_is_the_same_model_anywhere(model: pam.TrainedModel, exported: Path, called: Call) -> None:
+def test_an_exported_file_is_the_same_model_anywhere(
+    model: pam.TrainedModel, exported: Path, called: Call
+) -> None:
     elsewhere = pam.load(exported)
     assert elsewhere.predict(SOURCES) == model.predict(SOURCES)
     said = called("predict", "--model", exported, typed=f"{SOURCES[0]}\n")
     assert said.out.splitlines() == model.predict(SOURCES[:1])
 
 
-def test_an_exported_folder_has_the_layout_of_model_hubs(trained: Path, tmp_path: Path, called: Call) -> None:
+def test_an_exported_folder_has_the_layout_of_model_hubs(
+    trained: Path, tmp_path: Path, called: Call
+) -> None:
     out = tmp_path / "hub"
     assert called("export", "--run", trained, "--out", out, "--half").code == 0
     _, head, text = (out / "README.md").read_text(encoding="utf-8").split("---\n")
@@ -158,7 +179,9 @@ def test_an_exported_folder_has_the_layout_of_model_hubs(trained: Path, tmp_path
     assert half.predict(SOURCES) == pam.load(trained).predict(SOURCES)
 
 
-def test_a_model_is_exported_to_the_same_bytes_each_time(trained: Path, exported: Path, called: Call) -> None:
+def test_a_model_is_exported_to_the_same_bytes_each_time(
+    trained: Path, exported: Path, called: Call
+) -> None:
     again = exported.with_name("again.pam")
     assert called("export", "--run", trained, "--out", again).code == 0
     assert again.read_bytes() == exported.read_bytes()

@@ -1,4 +1,6 @@
-"""`benchmarks/peers` gives turns to models of its tables, and leaves out what is not there or fails."""
+"""`benchmarks/peers` gives turns to models of its tables, and leaves out what is not there or
+fails.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SIZES = {"embedding": 4, "encoder": 4, "decoder": 4, "layers": 1, "dropout": 0.0
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
     monkeypatch.syspath_prepend(PEERS)
-    run, tables, products = (importlib.import_module(name) for name in ("run", "tables", "products"))
+    run, tables, products = (
+        importlib.import_module(name) for name in ("run", "tables", "products")
+    )
     return run, tables, products
 
 
@@ -49,17 +53,29 @@ def test_all_that_can_run_have_their_turns(
     assert 1 <= cut["positions"] <= cut["of"]
     assert record["rows"][-1]["mean_length"] == 3
     assert record["peers"]["joeynmt"] is None
-    left_out = [line for line in capsys.readouterr().err.splitlines() if line.startswith("left out:")]
+    left_out = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("left out:")
+    ]
     unusable = [] if bf16 else ["pam soft"]
-    assert [line.split(": ")[1] for line in left_out] == [*unusable, "joeynmt soft", "pam no-such-model"]
+    assert [line.split(": ")[1] for line in left_out] == [
+        *unusable,
+        "joeynmt soft",
+        "pam no-such-model",
+    ]
 
 
 def test_turns_in_bfloat16_are_left_out_where_it_does_not_pay(
-    modules: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    modules: tuple[Any, Any, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run, tables, _ = modules
-    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none"))
-    kept = run.without_unusable_settings(tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",)))
+    monkeypatch.setattr(
+        processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none")
+    )
+    kept = run.without_unusable_settings(
+        tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",))
+    )
     assert (kept.training, kept.decoding) == (("float32",), ())
     assert run.without_unusable_settings(tables.Entry("pam", "soft", ("bf16",))) is None
     assert capsys.readouterr().err == "left out: pam soft: bf16: there is none\n" * 2
@@ -75,8 +91,13 @@ def test_versions_are_those_of_the_folder(modules: tuple[Any, Any, Any], tmp_pat
     for name, version in (("joeynmt", "2.3.0"), ("OpenNMT_py", "3.5.1")):
         place = tmp_path / name.split("_")[0].lower() / f"{name}-{version}.dist-info"
         place.mkdir(parents=True)
-        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+        (place / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+        )
     (tmp_path / "var-attn").mkdir()
     (tmp_path / "var-attn/COMMIT").write_text("ce2ac9a\n")
-    found = [run.version_of(tmp_path / name) for name in ("joeynmt", "opennmt", "var-attn", "neural-transducer")]
+    found = [
+        run.version_of(tmp_path / name)
+        for name in ("joeynmt", "opennmt", "var-attn", "neural-transducer")
+    ]
     assert found == ["2.3.0", "3.5.1", "ce2ac9a", None]

@@ -53,12 +53,17 @@ def test_where_a_text_has_lines_all_of_them_are_one_source(
     lines = "Hand\t\n\ncase=nominative,number=plural\n"
     whole = called("predict", *model, typed=lines)
     assert whole.code == 0
-    assert whole.out == called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n").out
+    assert (
+        whole.out
+        == called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n").out
+    )
     # Line by line the first would have no features.
     assert called("predict", *model, "--each-line", typed="Hand\n").code == 2
 
 
-def test_blank_lines_are_answered_by_blank_ones_and_other_line_ends_are_taken(called: Call, trained: Path) -> None:
+def test_blank_lines_are_answered_by_blank_ones_and_other_line_ends_are_taken(
+    called: Call, trained: Path
+) -> None:
     plain = called("predict", "--model", trained / "model", typed=TYPED)
     odd = b"\xef\xbb\xbf" + TYPED.replace("\n", "\r\n\r\n").encode().removesuffix(b"\r\n\r\n")
     found = called("predict", "--model", trained / "model", typed=odd)
@@ -94,19 +99,26 @@ def test_a_faulty_line_is_named_after_the_good_ones_were_answered(
 
 
 @pytest.mark.parametrize("blank", ["\a", " \x85\u2028", "\ufeff"])
-def test_a_line_that_shows_nothing_has_a_blank_answer(called: Call, trained: Path, tmp_path: Path, blank: str) -> None:
+def test_a_line_that_shows_nothing_has_a_blank_answer(
+    called: Call, trained: Path, tmp_path: Path, blank: str
+) -> None:
     first, second = TYPED.splitlines()
     typed = f"{first}\n{blank}\n{second}\n"
     said = called("predict", "--model", trained / "model", typed=typed)
     assert (said.code, said.out.split("\n")[1]) == (0, "")
     assert said.out.count("\n") == 3
     (tmp_path / "a").write_text(typed, encoding="utf-8")
-    assert called("predict", "--model", trained / "model", "--input", tmp_path / "a").out == said.out
+    assert (
+        called("predict", "--model", trained / "model", "--input", tmp_path / "a").out == said.out
+    )
 
 
 def test_lines_that_end_with_cr_are_lines(called: Call, trained: Path) -> None:
     said = called("predict", "--model", trained / "model", typed=TYPED)
-    assert called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r")).out == said.out
+    assert (
+        called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r")).out
+        == said.out
+    )
 
 
 def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path) -> None:
@@ -161,10 +173,14 @@ def test_each_line_is_answered_before_the_next_is_typed(trained: Path) -> None:
     assert process.returncode == 141
 
 
-def test_a_split_is_decoded_in_its_order_with_costs(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_a_split_is_decoded_in_its_order_with_costs(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     out, record = tmp_path / "predictions.tsv", tmp_path / "decoding.json"
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", record)
-    assert called("predict", *arguments, "--split", "dev", "--beam", "2", "--device", "cpu").code == 0
+    assert (
+        called("predict", *arguments, "--split", "dev", "--beam", "2", "--device", "cpu").code == 0
+    )
     header, *rows = predictions(out)
     assert header == ["lemma", "features", "form", "predicted", "log_prob", "text"]
     assert [tuple(row[:3]) for row in rows] == small.ROWS["dev"]
@@ -173,7 +189,14 @@ def test_a_split_is_decoded_in_its_order_with_costs(called: Call, trained: Path,
     assert found["beam"] == 2 and found["device"] == "cpu"
     assert set(found) == {
         *("wall_s", "cpu_s", "gpu_s", "sentences_per_second", "symbols_per_second", "sentences"),
-        *("beam", "length_penalty", "length_penalties", "length_penalty_form", "length_prior", "precision"),
+        *(
+            "beam",
+            "length_penalty",
+            "length_penalties",
+            "length_penalty_form",
+            "length_prior",
+            "precision",
+        ),
         *("replace_unknown", "cut_short", "empty"),
         *("unknown", "replaced", "unseen", "unseen_total", "device", "hardware"),
     }
@@ -204,12 +227,16 @@ def test_a_run_is_decoded_where_the_next_step_looks_for_it(
     assert called("score", "--run", run).code == 0
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     assert (scores["model"], scores["seed"], list(scores["decoding"])) == ("postr-joint", 1, ["1"])
-    assert called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
+    assert (
+        called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
+    )
     typed = called("predict", "--run", run, typed=TYPED)
     assert (typed.code, len(typed.out.splitlines())) == (0, 2)
 
 
-def test_a_run_that_was_only_trained_is_decoded_as_it_was_trained(called: Call, trained: Path, model: Path) -> None:
+def test_a_run_that_was_only_trained_is_decoded_as_it_was_trained(
+    called: Call, trained: Path, model: Path
+) -> None:
     here = called("predict", "--run", trained, typed=TYPED)
     assert called("predict", "--run", model.parent, typed=TYPED).out == here.out
 
@@ -233,7 +260,9 @@ def test_a_model_is_named_by_its_run_or_by_its_folder(called: Call, trained: Pat
     assert both.message()[0] == "which model is not said"
 
 
-def test_a_model_folder_may_be_moved_and_its_data_deleted(called: Call, trained: Path, tmp_path: Path) -> None:
+def test_a_model_folder_may_be_moved_and_its_data_deleted(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
     moved = shutil.copytree(trained / "model", tmp_path / "elsewhere and renamed")
     here = called("predict", "--model", trained / "model", typed=TYPED)
     assert called("predict", "--model", moved, typed=TYPED).out == here.out
@@ -249,7 +278,9 @@ def test_the_beam_is_the_models_own_unless_another_is_given(
         assert json.loads(record.read_text(encoding="utf-8"))["beam"] == used
 
 
-def test_a_trained_model_and_its_folder_hold_the_same_vocabularies(trained: Path, data: Path) -> None:
+def test_a_trained_model_and_its_folder_hold_the_same_vocabularies(
+    trained: Path, data: Path
+) -> None:
     model, prepared = load_model(trained / "model"), Prepared(data)
     assert model.source.symbols == prepared.source.symbols
     assert model.target.symbols == prepared.target.symbols

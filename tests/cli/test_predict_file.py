@@ -1,4 +1,6 @@
-"""`predict --input`: a file of sources, answered in batches, as text or as JSON, with a picture of attention."""
+"""`predict --input`: a file of sources, answered in batches, as text or as JSON, with a picture of
+attention.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_a_file_is_answered_as_typed_lines_are_whatever_the_batch(
     assert out.read_text(encoding="utf-8") == typed.out
 
 
-def test_several_outputs_are_json_one_object_a_line(called: Call, trained: Path, sources: Path) -> None:
+def test_several_outputs_are_json_one_object_a_line(
+    called: Call, trained: Path, sources: Path
+) -> None:
     model = ("predict", "--model", trained / "model")
     said = called(*model, "--input", sources, "--n-best", 3, "--beam", 4)
     found = [json.loads(line) for line in said.out.splitlines()]
@@ -49,9 +53,13 @@ def test_several_outputs_are_json_one_object_a_line(called: Call, trained: Path,
     first = found[0]
     assert first["source"] == TYPED.splitlines()[0]
     assert [own["rank"] for own in first["outputs"]] == [1, 2, 3]
-    assert first["outputs"][0]["score"] >= first["outputs"][1]["score"] >= first["outputs"][2]["score"]
+    assert (
+        first["outputs"][0]["score"] >= first["outputs"][1]["score"] >= first["outputs"][2]["score"]
+    )
     best = called(*model, "--input", sources, "--beam", 4).out.splitlines()
-    assert [one["outputs"][0]["text"] for one in found if one["outputs"]] == [line for line in best if line]
+    assert [one["outputs"][0]["text"] for one in found if one["outputs"]] == [
+        line for line in best if line
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +83,9 @@ def with_weights(called: Call, model: Path, sources: Path) -> list[dict[str, Any
     return found
 
 
-def test_weights_are_of_each_token_over_those_of_the_source(called: Call, trained: Path, sources: Path) -> None:
+def test_weights_are_of_each_token_over_those_of_the_source(
+    called: Call, trained: Path, sources: Path
+) -> None:
     found = with_weights(called, trained / "model", sources)
     assert found[2] == {"line": 3, "source": "", "source_tokens": [], "outputs": []}
     assert found[0]["source_tokens"][-1] == "</s>"
@@ -97,24 +107,33 @@ def test_of_a_model_that_copies_weights_say_what_was_copied(
     assert found[0]["outputs"]
     for own in (own for answer in found for own in answer["outputs"]):
         assert len(own["p_gen"]) == len(own["copied"]) == len(own["tokens"])
-        assert all(0 < value < 1 for value in own["p_gen"]) and all(isinstance(one, bool) for one in own["copied"])
+        assert all(0 < value < 1 for value in own["p_gen"]) and all(
+            isinstance(one, bool) for one in own["copied"]
+        )
         assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in own["attention"])
     lemma = tmp_path / "lemma.tsv"
-    lemma.write_text("Яяяя\tcase=dative,number=plural\n", encoding="utf-8")  # letters that no vocabulary has
+    # letters that no vocabulary has
+    lemma.write_text("Яяяя\tcase=dative,number=plural\n", encoding="utf-8")
     (answer,) = with_weights(called, copying, lemma)
-    pairs = [pair for own in answer["outputs"] for pair in zip(own["tokens"], own["copied"], strict=True)]
+    pairs = [
+        pair for own in answer["outputs"] for pair in zip(own["tokens"], own["copied"], strict=True)
+    ]
     assert all(copied for letter, copied in pairs if letter in "Яя")
 
 
 def test_attention_is_drawn(called: Call, trained: Path, sources: Path, tmp_path: Path) -> None:
     picture = tmp_path / "attention.svg"
-    said = called("predict", "--model", trained / "model", "--input", sources, "--attention", picture)
+    said = called(
+        "predict", "--model", trained / "model", "--input", sources, "--attention", picture
+    )
     assert said.code == 0
     assert "attention of 5 lines" in said.err
     assert "<svg" in picture.read_text(encoding="utf-8")
 
 
-def test_a_faulty_line_is_named_and_no_half_written_file_stays(called: Call, trained: Path, tmp_path: Path) -> None:
+def test_a_faulty_line_is_named_and_no_half_written_file_stays(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
     path, out = tmp_path / "sources.tsv", tmp_path / "out.txt"
     path.write_text(TYPED + "Haus\n", encoding="utf-8")
     said = called("predict", "--model", trained / "model", "--input", path, "--out", out)
@@ -135,5 +154,7 @@ def test_a_faulty_line_is_named_and_no_half_written_file_stays(called: Call, tra
         (("--weights", "--n-best", "3"), "--weights is for JSON"),
     ],
 )
-def test_options_that_do_not_go_together(called: Call, trained: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_options_that_do_not_go_together(
+    called: Call, trained: Path, arguments: tuple[str, ...], message: str
+) -> None:
     assert called("predict", "--model", trained / "model", *arguments).message()[0] == message

@@ -32,7 +32,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(data: Path, out: Path, epochs: int = 40) -> Path:
     """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
-    run = small.run("mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss")
+    run = small.run(
+        "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"
+    )
     sizes = {"embedding": 24, "encoder": 24, "decoder": 24, "dropout": 0.0}
     # So small a model learns the phrases in fewer steps where scores are not divided.
     components = {"marginalization": options.Output(top_k=2), "score": options.General(scale=False)}
@@ -67,7 +69,9 @@ def test_a_raw_sentence_is_typed_and_a_readable_one_comes_back(called: Call, tra
     assert said.out == "the red house is big.\n\nthe old book is beautiful.\n"
 
 
-def test_a_split_is_decoded_to_words_and_to_text(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_a_split_is_decoded_to_words_and_to_text(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     out, told = tmp_path / "beam3/predictions.tsv", tmp_path / "beam3/decoding.json"
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", told)
     assert called("predict", *arguments).code == 0
@@ -118,7 +122,9 @@ def test_several_outputs_come_with_rank_and_score(called: Call, trained: Path) -
     assert rows[0][3] == "the red house is big." and len({row[3] for row in rows}) == 3
 
 
-def test_several_outputs_of_a_split_are_ranked(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_several_outputs_of_a_split_are_ranked(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "p.tsv"
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 2)
     assert called("predict", *arguments, "--length-penalty", 1).code == 0
@@ -152,7 +158,9 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
 ) -> None:
     def drawn(seed: int) -> str:
         run = load_run(trained / "model/config.yaml")
-        run = run.model_copy(update={"seed": seed, "decoding": run.decoding.model_copy(update={"temperature": 3.0})})
+        run = run.model_copy(
+            update={"seed": seed, "decoding": run.decoding.model_copy(update={"temperature": 3.0})}
+        )
         out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
         arguments = ("--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4)
         assert called("predict", *arguments, "--out", out, "--record", told).code == 0
@@ -163,7 +171,9 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_a_prior_of_lengths_adds_to_the_score(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_a_prior_of_lengths_adds_to_the_score(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     out, prior = tmp_path / "p.tsv", LengthPrior.load(trained / "model/lengths.json")
     arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 3)
     assert called("predict", *arguments, "--length-prior", 2).code == 0
@@ -176,7 +186,9 @@ def test_a_prior_of_lengths_adds_to_the_score(called: Call, trained: Path, data:
     assert len(lengths) > 1
 
 
-def test_a_model_without_its_table_of_lengths_is_named(called: Call, trained: Path, tmp_path: Path) -> None:
+def test_a_model_without_its_table_of_lengths_is_named(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
     model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
     (model / "lengths.json").unlink()
     said = called("predict", "--model", model, "--length-prior", 1, typed="Das Haus.\n")
@@ -198,7 +210,9 @@ def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     run = load_run(trained / "model/config.yaml")
-    changed = run.decoding.model_copy(update={"length_penalties": [0.0, 5.0], "length_penalty_form": "wu"})
+    changed = run.decoding.model_copy(
+        update={"length_penalties": [0.0, 5.0], "length_penalty_form": "wu"}
+    )
     folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
     given = ("--run", folder, "--data", data)
     missing = called("predict", *given).message()
@@ -207,27 +221,56 @@ def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
     choice = folder / "beam3/length_penalty.json"
     found = json.loads(choice.read_text(encoding="utf-8"))
     assert (found["beam"], found["length_penalty_form"]) == (3, "wu")
-    assert all(50 < one["bleu"] <= 100 and 0.5 < one["length_ratio"] < 2 for one in found["candidates"])
+    assert all(
+        50 < one["bleu"] <= 100 and 0.5 < one["length_ratio"] < 2 for one in found["candidates"]
+    )
     # As if the other one had been better.
     choice.write_text(json.dumps(found | {"chosen": 5.0}), encoding="utf-8")
     assert called("predict", *given).code == 0
     rows = table(folder / "beam3/predictions.tsv")
     assert list(rows[0])[-1] == "unpenalized" and len(rows) == 6
-    files = ("--predictions", folder / "beam3/predictions.tsv", "--decoding", folder / "beam3/decoding.json")
+    files = (
+        "--predictions",
+        folder / "beam3/predictions.tsv",
+        "--decoding",
+        folder / "beam3/decoding.json",
+    )
     assert called("score", *files, "--data", data, "--out", tmp_path / "scores.json").code == 0
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    words = {name: sum(len(row[name].split()) for row in rows) for name in ("target", "predicted", "unpenalized")}
-    for metric, column in (("length_ratio_b3", "predicted"), ("length_ratio_unpenalized_b3", "unpenalized")):
+    words = {
+        name: sum(len(row[name].split()) for row in rows)
+        for name in ("target", "predicted", "unpenalized")
+    }
+    for metric, column in (
+        ("length_ratio_b3", "predicted"),
+        ("length_ratio_unpenalized_b3", "unpenalized"),
+    ):
         assert scores["metrics"][metric]["value"] == pytest.approx(words[column] / words["target"])
-    identity = {name: getattr(run, name) for name in ("experiment", "task", "model", "label", "seed")}
+    identity = {
+        name: getattr(run, name) for name in ("experiment", "task", "model", "label", "seed")
+    }
     write_text(tmp_path / "scores.json", json.dumps(scores | identity))
-    experiment = f"experiment: {run.experiment}\nmodels: [{run.model}]\ntasks: {{{run.task}: {{dataset: phrases}}}}\n"
+    experiment = (
+        f"experiment: {run.experiment}\nmodels: [{run.model}]\ntasks: {{{run.task}: {{dataset:"
+        " phrases}}\n"
+    )
     write_text(tmp_path / "experiment.yaml", experiment)
-    inputs = ("--experiment", tmp_path / "experiment.yaml", "--scores", tmp_path / "scores.json", "--out", tmp_path)
+    inputs = (
+        "--experiment",
+        tmp_path / "experiment.yaml",
+        "--scores",
+        tmp_path / "scores.json",
+        "--out",
+        tmp_path,
+    )
     assert called("tables", "--table", "lengths", *inputs).code == 0
     header, row = (tmp_path / "lengths.csv").read_text(encoding="utf-8").splitlines()
     shown = dict(zip(header.split(","), row.split(","), strict=True))
-    assert (shown["beam"], shown["length_penalty"], shown["length_penalty_form"]) == ("3", "5", "wu")
+    assert (shown["beam"], shown["length_penalty"], shown["length_penalty_form"]) == (
+        "3",
+        "5",
+        "wu",
+    )
     bleu, plain = (scores["metrics"][name]["value"] for name in ("bleu_b3", "bleu_unpenalized_b3"))
     assert float(shown["gain"]) == pytest.approx(bleu - plain, abs=1e-4)
 
@@ -249,17 +292,26 @@ def test_a_penalty_chosen_out_of_other_candidates_is_refused(
     assert "unpenalized" not in table(tmp_path / "p.tsv")[0]
 
 
-def test_a_run_without_candidates_has_none_to_choose_from(called: Call, trained: Path, data: Path) -> None:
+def test_a_run_without_candidates_has_none_to_choose_from(
+    called: Call, trained: Path, data: Path
+) -> None:
     said = called("length-penalty", "--run", trained, "--data", data).message()
-    assert said == ("no length penalties to choose from", "list some in `decoding.length_penalties`")
+    assert said == (
+        "no length penalties to choose from",
+        "list some in `decoding.length_penalties`",
+    )
 
 
-def test_analyses_and_scores_of_a_run(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
+def test_analyses_and_scores_of_a_run(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
     run, gold = ("--run", trained), phrases.gold(data, tmp_path / "gold")
     for beam in (1, 4):
         files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
         assert called("predict", *run, "--data", data, "--beam", beam, *files).code == 0
-    assert called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
+    assert (
+        called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
+    )
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
@@ -292,7 +344,9 @@ def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["predict", "analyze", "attention"])
-def test_data_of_other_vocabularies_is_refused(command: str, called: Call, trained: Path, tmp_path: Path) -> None:
+def test_data_of_other_vocabularies_is_refused(
+    command: str, called: Call, trained: Path, tmp_path: Path
+) -> None:
     other = phrases.prepare(tmp_path / "other", subwords=10)
     out = tmp_path / "out"
     said = called(command, "--run", trained, "--data", other, "--out", out)
@@ -311,7 +365,9 @@ def test_data_of_other_vocabularies_is_refused(command: str, called: Call, train
         (["--length-penalty", "-1"], "`length_penalty`: input should be greater than or equal"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: list[str], message: str, called: Call, trained: Path) -> None:
+def test_options_that_make_no_sense_are_refused(
+    options: list[str], message: str, called: Call, trained: Path
+) -> None:
     said = called("predict", "--model", trained / "model", *options, typed="Das Haus.\n")
     assert said.message()[0].startswith(message)
 

@@ -1,4 +1,4 @@
-"""`benchmarks/versions.py` trains two versions in the same seconds, and says which of them failed."""
+"""`benchmarks/versions.py` trains two versions at the same time, and says which one failed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def called(old: Path, new: Path, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [str(old), str(new), "--data", str(data), "--device", "cpu", "--units", "8", "--batch-size", "5"]
-    command = [sys.executable, str(ROOT / "benchmarks/versions.py"), *words, "--precision", "float32", *more]
+    words = [
+        str(old),
+        str(new),
+        "--data",
+        str(data),
+        "--device",
+        "cpu",
+        "--units",
+        "8",
+        "--batch-size",
+        "5",
+    ]
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks/versions.py"),
+        *words,
+        "--precision",
+        "float32",
+        *more,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -37,6 +55,8 @@ def test_a_version_beside_itself_does_about_as_many_steps(data: Path) -> None:
 def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty/pam").mkdir(parents=True)
     (tmp_path / "empty/pam/__init__.py").touch()
-    done = called(ROOT, tmp_path / "empty", data, "--models", "soft", "--lead", "0", "--seconds", "0.1")
+    done = called(
+        ROOT, tmp_path / "empty", data, "--models", "soft", "--lead", "0", "--seconds", "0.1"
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "error: soft by the new version failed, as it says above"

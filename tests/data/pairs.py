@@ -37,7 +37,12 @@ def dataset(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any
             (folder / name).write_text(text, encoding="utf-8")
             files[name] = {"path": str(folder / name)}
     return Dataset.model_validate(
-        {"task": "translation", "files": files, "splits": splits, "format": {"source": "de", "target": "en"} | options}
+        {
+            "task": "translation",
+            "files": files,
+            "splits": splits,
+            "format": {"source": "de", "target": "en"} | options,
+        }
     )
 
 
@@ -62,5 +67,6 @@ def columns(folder: Path, split: str) -> list[tuple[str, str]]:
 def many(count: int) -> dict[str, Pairs]:
     """Pairs that are all different, for each split."""
     return {
-        split: [(f"Satz {split} {number} .", f"Line {split} {number} .") for number in range(count)] for split in SPLITS
+        split: [(f"Satz {split} {number} .", f"Line {split} {number} .") for number in range(count)]
+        for split in SPLITS
     }

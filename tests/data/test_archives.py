@@ -37,7 +37,9 @@ def zipped(path: Path, *more: zipfile.ZipInfo) -> Path:
     return path
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0) -> tarfile.TarInfo:
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0
+) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size = kind, link, size
     return info
@@ -71,7 +73,9 @@ def test_all_files_come_out(tmp_path: Path, mode: str) -> None:
     ],
     ids=["up", "up within", "absolute", "symbolic link", "hard link", "device", "pipe"],
 )
-def test_an_unexpected_member_is_named_and_nothing_is_written(tmp_path: Path, unwanted: tarfile.TarInfo) -> None:
+def test_an_unexpected_member_is_named_and_nothing_is_written(
+    tmp_path: Path, unwanted: tarfile.TarInfo
+) -> None:
     archive = tar(tmp_path / "a.tgz", unwanted)
     with pytest.raises(UserError, match=f"unexpected member.*`{unwanted.name}`") as caught:
         extract_all(archive, tmp_path / "out")
@@ -87,7 +91,12 @@ def symbolic_link() -> zipfile.ZipInfo:
 
 @pytest.mark.parametrize(
     "unwanted",
-    [zipfile.ZipInfo("../outside"), zipfile.ZipInfo("/outside"), zipfile.ZipInfo("..\\outside"), symbolic_link()],
+    [
+        zipfile.ZipInfo("../outside"),
+        zipfile.ZipInfo("/outside"),
+        zipfile.ZipInfo("..\\outside"),
+        symbolic_link(),
+    ],
     ids=["up", "absolute", "backslash", "symbolic link"],
 )
 def test_the_same_holds_for_zip(tmp_path: Path, unwanted: zipfile.ZipInfo) -> None:
@@ -99,7 +108,9 @@ def test_the_same_holds_for_zip(tmp_path: Path, unwanted: zipfile.ZipInfo) -> No
 
 @pytest.mark.parametrize("make", [tar, zipped])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_cut_archive_is_an_error(tmp_path: Path, make: Callable[[Path], Path], share: float) -> None:
+def test_a_cut_archive_is_an_error(
+    tmp_path: Path, make: Callable[[Path], Path], share: float
+) -> None:
     whole = make(tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(UserError, match="damaged or cut short"):

@@ -1,4 +1,4 @@
-"""Batches in few shapes: sizes of buckets, what is padded, and how much of real corpora is padding."""
+"""Batches in few shapes: sizes of buckets, and how much of real corpora is padding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ CUT = 400, 100  # symbols of sources and targets that are read, as of summaries
 
 
 @pytest.mark.parametrize(
-    ("length", "size"), [(1, 8), (8, 8), (9, 16), (96, 96), (97, 104), (192, 192), (193, 208), (400, 416), (417, 448)]
+    ("length", "size"),
+    [(1, 8), (8, 8), (9, 16), (96, 96), (97, 104), (192, 192), (193, 208), (400, 416), (417, 448)],
 )
 def test_the_size_of_a_bucket_is_the_least_that_holds_a_length(length: int, size: int) -> None:
     assert bucket_size(length) == size
@@ -60,7 +61,9 @@ def of_words(source: str, target: str) -> Callable[[Path], Iterator[tuple[str, s
     """Read two files, line by line."""
 
     def read(corpora: Path) -> Iterator[tuple[str, str]]:
-        texts = [(corpora / name).read_text(encoding="utf-8").splitlines() for name in (source, target)]
+        texts = [
+            (corpora / name).read_text(encoding="utf-8").splitlines() for name in (source, target)
+        ]
         return zip(*texts, strict=True)
 
     return read
@@ -82,7 +85,9 @@ def of_titles(corpora: Path) -> Iterator[tuple[str, str]]:
 
 
 CORPORA = {
-    "multi30k": of_words("multi30k-deen/tok/train.lc.norm.tok.de", "multi30k-deen/tok/train.lc.norm.tok.en"),
+    "multi30k": of_words(
+        "multi30k-deen/tok/train.lc.norm.tok.de", "multi30k-deen/tok/train.lc.norm.tok.en"
+    ),
     "iwslt14": of_words("iwslt14-deen-35k/train.de", "iwslt14-deen-35k/train.en"),
     "kyoto": of_kyoto,
     "titles": of_titles,
@@ -109,7 +114,12 @@ def epoch_of(pairs: Iterator[tuple[str, str]]) -> Epoch:
     source, target = ([[5] * (size - 1) for size in side] for side in zip(*lengths, strict=True))
     examples = Examples(Split.from_rows(source, target, None, {}), "symbols")
     batches = examples.shuffled(BATCH, 1, 0)
-    longest = np.array([(examples.source_lengths[rows].max(), examples.target_lengths[rows].max()) for rows in batches])
+    longest = np.array(
+        [
+            (examples.source_lengths[rows].max(), examples.target_lengths[rows].max())
+            for rows in batches
+        ]
+    )
     sizes = np.array([[bucket_size(length) for length in batch] for batch in longest.tolist()])
     tokens = examples.target_lengths.sum()
     rows = np.array([len(batch) for batch in batches])

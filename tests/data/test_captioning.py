@@ -33,8 +33,11 @@ def frames(number: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(number).normal(size=(number + 2, UNITS)).astype(np.float64)
 
 
-def fetched(folder: Path, captions: Any = CAPTIONS, hdf5: bool = False, **changed: Any) -> tuple[Dataset, Path]:
-    """A data set of a folder of arrays, or of an HDF5 file, and the folder with its files as they are fetched.
+def fetched(
+    folder: Path, captions: Any = CAPTIONS, hdf5: bool = False, **changed: Any
+) -> tuple[Dataset, Path]:
+    """A data set of a folder of arrays, or of an HDF5 file, and the folder with its files as they
+    are fetched.
 
     `changed` has other arrays, or None for a clip that has none.
     """
@@ -52,7 +55,10 @@ def fetched(folder: Path, captions: Any = CAPTIONS, hdf5: bool = False, **change
         for clip, array in arrays.items():
             if array is not None:
                 np.save(features / f"{clip}.npy", array)
-    files = {"captions.json": own / "captions.json", "features.h5" if hdf5 else "features.tar": features}
+    files = {
+        "captions.json": own / "captions.json",
+        "features.h5" if hdf5 else "features.tar": features,
+    }
     names = dict(zip(("captions", "features"), files, strict=True))
     dataset = Dataset(
         task="captioning",
@@ -70,13 +76,22 @@ def ready(folder: Path, layout: dict[str, Any] | None = None, **given: Any) -> P
     return Prepared(folder / "out")
 
 
-def test_training_has_a_row_for_each_caption_and_other_splits_one_for_each_clip(tmp_path: Path) -> None:
+def test_training_has_a_row_for_each_caption_and_other_splits_one_for_each_clip(
+    tmp_path: Path,
+) -> None:
     data = ready(tmp_path)
-    assert data.rows("train")[:3] == [("clip0", "a dog barks 0 ."), ("clip0", "a cat"), ("clip1", "a dog barks 1 .")]
+    assert data.rows("train")[:3] == [
+        ("clip0", "a dog barks 0 ."),
+        ("clip0", "a cat"),
+        ("clip1", "a dog barks 1 ."),
+    ]
     assert list(data.rows("dev")) == [("clip3", "a dog barks 3 .")]
     assert [clip for clip, _ in data.rows("test")] == ["clip4", "clip5"]
     references = (data.folder / "test.target.txt").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in references] == [["a dog barks 4 .", "a cat"], ["a dog barks 5 .", "a cat"]]
+    assert [json.loads(line) for line in references] == [
+        ["a dog barks 4 .", "a cat"],
+        ["a dog barks 5 .", "a cat"],
+    ]
 
 
 def test_a_batch_has_the_frames_of_its_clips_and_zeros_behind_them(tmp_path: Path) -> None:
@@ -106,7 +121,9 @@ def test_a_source_is_the_numbers_of_its_frames_with_their_vectors(tmp_path: Path
         {
             "videos": [{"video_id": clip} for clip in CAPTIONS],
             "sentences": [
-                {"video_id": c, "caption": text} for c, texts in reversed(CAPTIONS.items()) for text in texts
+                {"video_id": c, "caption": text}
+                for c, texts in reversed(CAPTIONS.items())
+                for text in texts
             ],
         },
     ],
@@ -123,7 +140,9 @@ def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         ready(tmp_path / name, hdf5=hdf5)
     for file in ("features.npy", "train.safetensors", "source.vocab"):
-        first, other = ((tmp_path / name / "out" / file).read_bytes() for name in ("folder", "file"))
+        first, other = (
+            (tmp_path / name / "out" / file).read_bytes() for name in ("folder", "file")
+        )
         assert first == other
 
 
@@ -132,7 +151,9 @@ def test_each_clip_of_a_folder_is_an_input_of_the_workflow(tmp_path: Path) -> No
     files = check_local("mine", dataset)
     folder = Path(str(dataset.files["features.tar"].path))
     assert folder.is_dir() and set(folder.iterdir()) < set(files)
-    assert folder not in files and size_of(folder) == sum(file.stat().st_size for file in folder.iterdir())
+    assert folder not in files and size_of(folder) == sum(
+        file.stat().st_size for file in folder.iterdir()
+    )
     (folder / "a{b}.npy").touch()
     with pytest.raises(UserError, match="a name with braces") as caught:
         check_local("mine", dataset)
@@ -188,7 +209,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "no features": ({"clip2": None}, "the clip `clip2` has captions but no features"),
     "no captions": ({"clip6": frames(1)}, "the clip `clip6` has features but no captions"),
     "unequal width": ({"clip1": np.ones((2, 5))}, "frames of 5 units, where others have 3"),
-    "not a number": ({"clip1": np.array([[1.0, 2, 3], [1, np.nan, 3]])}, "frame 2 has numbers that are not finite"),
+    "not a number": (
+        {"clip1": np.array([[1.0, 2, 3], [1, np.nan, 3]])},
+        "frame 2 has numbers that are not finite",
+    ),
     "too large": ({"clip1": np.full((2, 3), 1e300)}, "frame 1 has numbers that are not finite"),
     "pickled": ({"clip1": np.array([Pickled()], dtype=object)}, "this is not an array of numbers"),
     "text": ({"clip1": np.array([["a", "b", "c"]])}, "this is not an array of numbers"),
@@ -231,7 +255,10 @@ def test_a_damaged_array_is_refused(tmp_path: Path, spoil: Callable[[bytes], byt
 def test_an_array_that_hdf5_does_not_hold_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "clips.h5", "w") as file:
         file.create_dataset("clip0", shape=(10**9, 10**6), dtype=np.float32)
-    with clips_in(tmp_path / "clips.h5") as (names, read), pytest.raises(UserError, match="clip0: this array is dam"):
+    with (
+        clips_in(tmp_path / "clips.h5") as (names, read),
+        pytest.raises(UserError, match="clip0: this array is dam"),
+    ):
         read(names[0])
 
 

@@ -88,7 +88,9 @@ def test_em_never_lowers_the_likelihood() -> None:
         ("Tage", "Tag", [0, 1, 2]),
     ],
 )
-def test_suffixes_and_umlauts_align_as_a_person_would(source: str, target: str, positions: list[int]) -> None:
+def test_suffixes_and_umlauts_align_as_a_person_would(
+    source: str, target: str, positions: list[int]
+) -> None:
     assert CharacterAligner.fit(PAIRS).align([(source, target)]) == [positions]
 
 
@@ -97,7 +99,9 @@ WORDS = st.text(alphabet="abcdé ", min_size=1, max_size=7)
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6), st.tuples(WORDS, WORDS))
-def test_positions_never_decrease_and_stay_inside(pairs: list[tuple[str, str]], other: tuple[str, str]) -> None:
+def test_positions_never_decrease_and_stay_inside(
+    pairs: list[tuple[str, str]], other: tuple[str, str]
+) -> None:
     pairs_to_align = [*pairs, other]
     for (source, target), positions in zip(
         pairs_to_align, CharacterAligner.fit(pairs, iterations=2).align(pairs_to_align), strict=True

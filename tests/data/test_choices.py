@@ -36,7 +36,10 @@ def test_the_format_of_a_task_keeps_what_was_chosen() -> None:
     read = {"kind": "columns", "columns": {"de": 0, "en": 1}, "divide": {"dev": 1, "test": 1}}
     layout = load_task("translation").Format.model_validate({**PAIRS, "read": read})
     again = layout.model_dump()
-    assert again["read"].items() >= {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}.items()
+    assert (
+        again["read"].items()
+        >= {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}.items()
+    )
     assert load_task("translation").Format.model_validate(again) == layout
 
 
@@ -57,12 +60,18 @@ def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None
         (
             "translation",
             "tokenize",
-            ["pam.data.translation:Tokenize", "pam.data.tokenizers:Moses", "pam.data.tokenizers:UniDic"],
+            [
+                "pam.data.translation:Tokenize",
+                "pam.data.tokenizers:Moses",
+                "pam.data.tokenizers:UniDic",
+            ],
         ),
         ("alignment", "gold", ["pam.data.word_alignments:WordAlignments"]),
     ],
 )
-def test_a_stage_depends_on_the_classes_that_it_uses(kind: str, stage: str, expected: list[str]) -> None:
+def test_a_stage_depends_on_the_classes_that_it_uses(
+    kind: str, stage: str, expected: list[str]
+) -> None:
     own = {"read": "segments", "source": "ja", "tokenize": {"ja": "unidic", "en": "moses"}}
     options = {"inflection": {}, "translation": PAIRS | own, "alignment": PAIRS}[kind]
     task = load_task(kind)

@@ -60,7 +60,11 @@ def test_parts_of_a_date_are_linked_across_their_order() -> None:
         ("country", (26,), ("Neuseeland", "New Zealand", "1-1 1-2")),
         ("millions", (3,), ("1,5 Millionen", "1.5 million", "1-1 2-2")),
         ("percent", (0,), ("2 %", "2 %", "1-1 2-2")),
-        ("duration", (0, 0, 0, 0, 3), ("2 Stunden und 5 Minuten", "2 hours and 5 minutes", "1-1 2-2 3-3 4-4 5-5")),
+        (
+            "duration",
+            (0, 0, 0, 0, 3),
+            ("2 Stunden und 5 Minuten", "2 hours and 5 minutes", "1-1 2-2 3-3 4-4 5-5"),
+        ),
     ],
 )
 def test_fields_are_written_as_each_language_does(
@@ -89,7 +93,11 @@ def test_signs_stand_by_themselves_and_numbers_stay_whole() -> None:
 
 def test_no_sentence_occurs_twice_in_either_language(drawn: dict[str, str]) -> None:
     for language in ("de", "en"):
-        lines = [line for split in ("train", "dev", "test") for line in drawn[f"{split}.{language}"].splitlines()]
+        lines = [
+            line
+            for split in ("train", "dev", "test")
+            for line in drawn[f"{split}.{language}"].splitlines()
+        ]
         assert len(lines) == len(set(lines)) == 240
 
 

@@ -13,7 +13,9 @@ from pam.io import UserError
 
 from .conftest import ROOT, write_rows
 
-FETCH, PREPARE, WORD_ALIGNMENTS = (COMMANDS[name] for name in ("fetch", "prepare", "word-alignments"))
+FETCH, PREPARE, WORD_ALIGNMENTS = (
+    COMMANDS[name] for name in ("fetch", "prepare", "word-alignments")
+)
 
 
 def called(command: Command, *arguments: str | Path) -> int:
@@ -57,7 +59,9 @@ def test_a_lemma_in_two_splits_is_a_warning_on_stderr_and_in_the_summary(
     assert "warning: my-nouns: train and test share lemmas: 1" in capsys.readouterr().err
 
 
-def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(own: Path, tmp_path: Path) -> None:
+def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(
+    own: Path, tmp_path: Path
+) -> None:
     write_rows(own / "dev.tsv", [("Haus", "x=1", "Haus"), ("Haus", "x=1")])
     with pytest.raises(UserError, match="2 columns instead of 3") as caught:
         prepared(own, tmp_path)
@@ -65,7 +69,9 @@ def test_a_fault_is_named_in_the_users_own_file_and_nothing_is_written(own: Path
     assert not (tmp_path / "ready").exists()
 
 
-def test_files_of_unequal_lengths_are_both_named_as_the_users_own(own: Path, tmp_path: Path) -> None:
+def test_files_of_unequal_lengths_are_both_named_as_the_users_own(
+    own: Path, tmp_path: Path
+) -> None:
     (own / "letters.de").write_text("Haus\n" * 3)
     (own / "letters.en").write_text("house\n" * 2)
     (own / "datasets.yaml").write_text(
@@ -76,12 +82,19 @@ def test_files_of_unequal_lengths_are_both_named_as_the_users_own(own: Path, tmp
     )
     with pytest.raises(UserError) as caught:
         prepared(own, tmp_path)
-    assert str(caught.value).startswith(f"{own / 'letters.de'}: 3 lines, but {own / 'letters.en'} has 2")
+    assert str(caught.value).startswith(
+        f"{own / 'letters.de'}: 3 lines, but {own / 'letters.en'} has 2"
+    )
 
 
 @pytest.mark.parametrize(("kind", "lemmas", "cells"), [("noun", 2364, 8), ("verb", 1627, 27)])
 def test_the_papers_data_is_complete_and_its_text_unchanged(
-    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lemmas: int, cells: int
+    corpora: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    lemmas: int,
+    cells: int,
 ) -> None:
     monkeypatch.setenv(MIRROR, str(corpora))
     named = ("--dataset", f"ddn13-de-{kind}", "--registry", ROOT / "config" / "datasets.yaml")
@@ -134,7 +147,9 @@ def test_pairs_are_prepared_stage_by_stage_in_a_direction_of_ones_own(pair: Path
     summary = json.loads((folder / "ready" / "summary.json").read_text())
     assert summary["languages"] == {"source": "en", "target": "de"}
     aligned = ("--dataset", "my-links", "--registry", pair, "--raw", folder / "my-links")
-    assert called(WORD_ALIGNMENTS, *aligned, "--data", folder / "ready", "--out", folder / "gold") == 0
+    assert (
+        called(WORD_ALIGNMENTS, *aligned, "--data", folder / "ready", "--out", folder / "gold") == 0
+    )
     links = json.loads((folder / "gold" / "links.json").read_text())
     assert links["sure"] == [[[0, 0]]] * 9 and links["possible"] == [[[0, 0], [1, 1]]] * 9
 

@@ -100,7 +100,9 @@ def test_ids_and_text_of_a_prepared_folder_agree(prepared: Path) -> None:
     folder = Prepared(prepared)
     split, rows = folder.split("train"), folder.rows("train")
     assert rows[1] == ("Haus", "case=dative,number=plural", "Häusern")
-    assert folder.source.spell(split.sources[1]) == [*("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")]
+    assert folder.source.spell(split.sources[1]) == [
+        *("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")
+    ]
     assert folder.target.spell(split.targets[1])[:-1] == list("Häusern")
     assert folder.split("test").alignments is None
 
@@ -153,7 +155,10 @@ def test_loading_a_split_needs_little_more_memory_than_it_holds(tmp_path: Path) 
 
 def test_rows_of_a_split_are_found_by_number() -> None:
     split = small()
-    assert [split.sources[row].tolist() for row in range(len(split.sources))] == [[5, 6, EOS], [7, EOS]]
+    assert [split.sources[row].tolist() for row in range(len(split.sources))] == [
+        [5, 6, EOS],
+        [7, EOS],
+    ]
     assert split.targets.lengths.tolist() == [4, 2]
 
 

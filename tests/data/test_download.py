@@ -48,7 +48,9 @@ def test_a_passing_fault_is_tried_again(server: Server, target: Path, code: int)
     assert len(server.asked) == 3
 
 
-def test_a_server_that_stays_broken_is_given_up_after_three_tries(server: Server, target: Path) -> None:
+def test_a_server_that_stays_broken_is_given_up_after_three_tries(
+    server: Server, target: Path
+) -> None:
     assert "HTTP status 500" in refused(server, target, status(500))
     assert len(server.asked) == 3
 
@@ -74,7 +76,9 @@ def test_a_transfer_that_always_breaks_is_refused(server: Server, target: Path) 
     assert "mid-transfer" in refused(server, target, cut(CONTENT, 5000))
 
 
-def test_a_short_file_is_refused_though_the_server_calls_it_whole(server: Server, target: Path) -> None:
+def test_a_short_file_is_refused_though_the_server_calls_it_whole(
+    server: Server, target: Path
+) -> None:
     message = refused(server, target, whole(CONTENT[:-10]), Wanted(None, len(CONTENT)))
     assert f"cut short: {len(CONTENT) - 10} of {len(CONTENT)} bytes" in message
 

@@ -46,7 +46,9 @@ def unpinned(dataset: Dataset) -> Dataset:
     return dataset.model_copy(update={"files": files})
 
 
-def test_all_files_come_with_a_record_of_their_origin(server: Server, dataset: Dataset, tmp_path: Path) -> None:
+def test_all_files_come_with_a_record_of_their_origin(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     fetch("words", dataset, out, patience=QUICK)
     assert {name: (out / name).read_bytes() for name in NAMES} == CONTENTS
@@ -55,7 +57,9 @@ def test_all_files_come_with_a_record_of_their_origin(server: Server, dataset: D
     assert check_fetched(dataset, out)["dev.tsv"] == record["dev.tsv"]["sha256"]
 
 
-def test_files_that_are_right_are_not_fetched_again(server: Server, dataset: Dataset, tmp_path: Path) -> None:
+def test_files_that_are_right_are_not_fetched_again(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
     (tmp_path / "dev.tsv").write_bytes(CONTENTS["dev.tsv"])
     fetch("words", dataset, tmp_path, patience=QUICK)
     assert sorted(server.asked) == ["/test.tsv", "/train.tsv"]
@@ -80,7 +84,9 @@ def test_a_damaged_file_is_fetched_again(server: Server, dataset: Dataset, tmp_p
 
 
 @pytest.mark.parametrize("folder", ["mirrored", "words"])
-def test_a_mirror_folder_is_tried_first(server: Server, dataset: Dataset, tmp_path: Path, folder: str) -> None:
+def test_a_mirror_folder_is_tried_first(
+    server: Server, dataset: Dataset, tmp_path: Path, folder: str
+) -> None:
     mirror = tmp_path / "mirror"
     (mirror / folder).mkdir(parents=True)
     for name, content in CONTENTS.items():
@@ -100,7 +106,9 @@ def test_a_mirror_address_from_the_environment_is_tried_first(
     assert set(server.asked) == {f"/base/mirrored/{name}" for name in NAMES}
 
 
-def test_a_mirror_with_other_content_is_passed_over(server: Server, dataset: Dataset, tmp_path: Path) -> None:
+def test_a_mirror_with_other_content_is_passed_over(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
     mirror = tmp_path / "mirror" / "words"
     mirror.mkdir(parents=True)
     (mirror / "dev.tsv").write_bytes(b"x" * len(CONTENTS["dev.tsv"]))
@@ -123,7 +131,9 @@ def test_offline_the_message_names_every_missing_file_with_its_hash(
     assert "train.tsv" not in hint
 
 
-def test_an_unknown_hash_is_pinned_by_the_first_download(server: Server, dataset: Dataset, tmp_path: Path) -> None:
+def test_an_unknown_hash_is_pinned_by_the_first_download(
+    server: Server, dataset: Dataset, tmp_path: Path
+) -> None:
     loose = unpinned(dataset)
     fetch("words", loose, tmp_path, patience=QUICK)
     (tmp_path / "dev.tsv").unlink()
@@ -132,7 +142,9 @@ def test_an_unknown_hash_is_pinned_by_the_first_download(server: Server, dataset
         fetch("words", loose, tmp_path, patience=QUICK)
 
 
-def test_a_file_changed_after_fetching_is_refused_when_preparing(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_file_changed_after_fetching_is_refused_when_preparing(
+    dataset: Dataset, tmp_path: Path
+) -> None:
     for pinned in (dataset, unpinned(dataset)):
         fetch("words", pinned, tmp_path, patience=QUICK)
         (tmp_path / "dev.tsv").write_bytes(b"Maus\tx=1\tMaus\n")
@@ -155,7 +167,9 @@ def test_ones_own_files_are_copied_anew_each_time(own: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fault", ["no such file", "the file is empty"])
-def test_ones_own_file_that_is_missing_or_empty_is_named(own: Path, tmp_path: Path, fault: str) -> None:
+def test_ones_own_file_that_is_missing_or_empty_is_named(
+    own: Path, tmp_path: Path, fault: str
+) -> None:
     (own / "dev.tsv").write_text("") if "empty" in fault else (own / "dev.tsv").unlink()
     dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
     with pytest.raises(UserError, match=fault) as caught:
@@ -204,7 +218,9 @@ def test_a_file_put_there_by_hand_is_held_to_its_md5(tmp_path: Path) -> None:
         check_fetched(talks, tmp_path)
 
 
-def test_a_copy_of_ones_own_file_that_has_changed_is_refused_when_preparing(own: Path, tmp_path: Path) -> None:
+def test_a_copy_of_ones_own_file_that_has_changed_is_refused_when_preparing(
+    own: Path, tmp_path: Path
+) -> None:
     dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
     fetch("my-nouns", dataset, tmp_path / "raw")
     (tmp_path / "raw" / "test.tsv").write_text("Rat\tN,SG\tRats\n")

@@ -57,7 +57,11 @@ def fingerprints(folder: Path) -> dict[str, str]:
     ("file", "line", "changed"),
     [
         ("readers", "class Wit3(Reader):", {"talks"}),
-        ("readers", "class Lines(DividingReader):", {"translation extract", "summarization extract"}),
+        (
+            "readers",
+            "class Lines(DividingReader):",
+            {"translation extract", "summarization extract"},
+        ),
         ("readers", "class JsonLines(DividingReader):", set()),
         ("summarization", "class IndexSummaries(Index):", {"summarization index"}),
         (
@@ -66,14 +70,24 @@ def fingerprints(folder: Path) -> dict[str, str]:
             {f"summarization {name}" for name in ("tokenize", "segment", "codec")},
         ),
         ("tokenizers", "class UniDic(Tokenizer):", set()),
-        ("tokenizers", "class Moses(Tokenizer):", {f"{kind} {name}" for kind in PAIRS for name in PREPARED[1:]}),
+        (
+            "tokenizers",
+            "class Moses(Tokenizer):",
+            {f"{kind} {name}" for kind in PAIRS for name in PREPARED[1:]},
+        ),
         ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
-        ("translation", "class Segment(Stage[PairsFormat]):", {"translation segment", "summarization segment"}),
+        (
+            "translation",
+            "class Segment(Stage[PairsFormat]):",
+            {"translation segment", "summarization segment"},
+        ),
         ("inflection", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
         ("dataset", "class Batch:", {"train"}),
     ],
 )
-def test_a_changed_class_counts_for_what_uses_it(package: Path, file: str, line: str, changed: set[str]) -> None:
+def test_a_changed_class_counts_for_what_uses_it(
+    package: Path, file: str, line: str, changed: set[str]
+) -> None:
     before, path = fingerprints(package), package / f"pam/data/{file}.py"
     text = path.read_text(encoding="utf-8")
     assert line in text

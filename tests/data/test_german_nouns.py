@@ -83,7 +83,9 @@ def test_the_order_of_the_table_does_not_matter_and_the_seed_does(tmp_path: Path
     ],
     ids=["name", "phrase", "abbreviation", "defective", "adjective", "homonym", "long"],
 )
-def test_what_is_no_plain_noun_is_left_out(tmp_path: Path, unsuitable: list[dict[str, str]]) -> None:
+def test_what_is_no_plain_noun_is_left_out(
+    tmp_path: Path, unsuitable: list[dict[str, str]]
+) -> None:
     texts = GermanNouns(train=6, dev=1, test=1).draw(Table(tmp_path / "t", NOUNS + unsuitable))
     assert unsuitable[0]["lemma"] not in lemmas("".join(texts.values()))
     with pytest.raises(UserError, match="9 lemmas are wanted, the package has 8"):

@@ -66,7 +66,9 @@ def test_features_are_split_outside_of_brackets() -> None:
     assert split_features(" ; ", ";") == []
 
 
-NESTED = "bana\tN;NOM(PL;PSS(1,PL))\tbanaebi\nsaxli\tN;NOM(PL)\tsaxlebi\nkaci\tN;1,2;NOM(PL)\tkacebi\n"
+NESTED = (
+    "bana\tN;NOM(PL;PSS(1,PL))\tbanaebi\nsaxli\tN;NOM(PL)\tsaxlebi\nkaci\tN;1,2;NOM(PL)\tkacebi\n"
+)
 
 
 def test_nested_features_survive_every_file_on_the_way(tmp_path: Path) -> None:
@@ -75,11 +77,15 @@ def test_nested_features_survive_every_file_on_the_way(tmp_path: Path) -> None:
     for split in SPLITS:
         files[split] = tmp_path / split
         files[split].write_text(NESTED, encoding="utf-8")
-    write_summary(tmp_path / "out", {"task": "inflection", **Index(files, layout, tmp_path / "out").run()})
+    write_summary(
+        tmp_path / "out", {"task": "inflection", **Index(files, layout, tmp_path / "out").run()}
+    )
     data = Prepared(tmp_path / "out")
     assert data.source.symbols[:4] == ("1,2", "NOM(PL)", "NOM(PL;PSS(1,PL))", "a")
     assert data.rows("test")[0] == ("bana", "N;NOM(PL;PSS(1,PL))", "banaebi")
-    for text, row, ids in zip(NESTED.splitlines(), data.rows("dev"), data.split("dev").sources, strict=True):
+    for text, row, ids in zip(
+        NESTED.splitlines(), data.rows("dev"), data.split("dev").sources, strict=True
+    ):
         # What `predict` makes of a line, with or without its form, is what was prepared.
         for typed in (text, text.rpartition("\t")[0]):
             symbols = data.codec.source_symbols(data.codec.typed_source(typed))
@@ -87,7 +93,9 @@ def test_nested_features_survive_every_file_on_the_way(tmp_path: Path) -> None:
         assert data.codec.source_symbols(row[:2]) == symbols
 
 
-def test_the_separator_is_that_of_the_data_and_commas_are_read_where_it_is_missing(tmp_path: Path) -> None:
+def test_the_separator_is_that_of_the_data_and_commas_are_read_where_it_is_missing(
+    tmp_path: Path,
+) -> None:
     codec = InflectionFormat(separator=";", delimiter=",", quotes=True).codec()
     assert codec.typed_source("Haus\tADJ;DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
     assert codec.typed_source("Haus\tADJ,DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
@@ -103,7 +111,10 @@ def test_a_prepared_codec_that_is_lost_is_missed(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
     write_summary(
         tmp_path / "out",
-        {"task": "inflection", **Index(files, InflectionFormat(separator=";"), tmp_path / "out").run()},
+        {
+            "task": "inflection",
+            **Index(files, InflectionFormat(separator=";"), tmp_path / "out").run(),
+        },
     )
     (tmp_path / "out/codec.json").unlink()
     with pytest.raises(UserError, match="no such file"):
@@ -113,10 +124,16 @@ def test_a_prepared_codec_that_is_lost_is_missed(tmp_path: Path) -> None:
 def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Path) -> None:
     base, out = tmp_path / "base", tmp_path / "out"
     files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
-    write_summary(base, {"task": "inflection", **Index(files, InflectionFormat(separator=";"), base).run()})
+    write_summary(
+        base, {"task": "inflection", **Index(files, InflectionFormat(separator=";"), base).run()}
+    )
     path = tmp_path / "far.csv"
-    path.write_text('form,lemma,features\nbanebi,bana,"N,NOM(PL)"\nx,saxli,"N,GEN"\n', encoding="utf-8")
-    layout = InflectionFormat(columns=["form", "lemma", "features"], delimiter=",", quotes=True, heading=True)
+    path.write_text(
+        'form,lemma,features\nbanebi,bana,"N,NOM(PL)"\nx,saxli,"N,GEN"\n', encoding="utf-8"
+    )
+    layout = InflectionFormat(
+        columns=["form", "lemma", "features"], delimiter=",", quotes=True, heading=True
+    )
     counts = Index({"test": path}, layout, out, base).run()
     write_summary(out, {"task": "inflection", **counts})
     data = Prepared(out)
@@ -134,7 +151,9 @@ def test_all_faulty_lines_are_counted_and_the_first_ones_shown(tmp_path: Path) -
     with pytest.raises(UserError) as caught:
         read_rows(path, InflectionFormat())
     assert caught.value.line == 2 and "blank_lines: drop" in str(caught.value.hint)
-    assert caught.value.message.startswith("the line is blank; 6 lines are faulty: rows.tsv:2, rows.tsv:4, ")
+    assert caught.value.message.startswith(
+        "the line is blank; 6 lines are faulty: rows.tsv:2, rows.tsv:4, "
+    )
     assert caught.value.message.endswith("rows.tsv:9, ...")
 
 
@@ -147,7 +166,13 @@ def test_blank_lines_are_left_out_and_counted_where_that_is_asked_for(tmp_path: 
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:
-    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == ["feature=V", "tense=past", "V", "a", "u"]
+    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == [
+        "feature=V",
+        "tense=past",
+        "V",
+        "a",
+        "u",
+    ]
     assert InflectionCodec().source_symbols(("Vau", "")) == ["V", "a", "u"]
 
 
@@ -168,14 +193,19 @@ def prepared(tmp_path: Path, **splits: str) -> dict:
 def test_lemmas_in_two_splits_are_counted_and_warned_of(tmp_path: Path) -> None:
     rows = ["Haus\tx=1\tHaus\n", "Maus\tx=1\tMaus\n", "Rat\tx=1\tRat\n"]
     counts = prepared(tmp_path, train="".join(rows), dev=rows[0] + rows[2], test="Hut\tx=1\tHut\n")
-    assert counts["lemmas_in_two_splits"] == {"train and dev": {"count": 2, "examples": ["Haus", "Rat"]}}
+    assert counts["lemmas_in_two_splits"] == {
+        "train and dev": {"count": 2, "examples": ["Haus", "Rat"]}
+    }
     assert len(counts["warnings"]) == 1
     assert "train and dev share lemmas: 2, for example Haus, Rat" in counts["warnings"][0]
 
 
 def test_symbols_that_training_lacks_are_counted(tmp_path: Path) -> None:
     counts = prepared(
-        tmp_path, train="Haus\tx=1\tHaus\n", dev="Haus\tx=1\tHaus\n", test="Café\tx=2\tCafés\nHé\tx=1\tHés\n"
+        tmp_path,
+        train="Haus\tx=1\tHaus\n",
+        dev="Haus\tx=1\tHaus\n",
+        test="Café\tx=2\tCafés\nHé\tx=1\tHés\n",
     )
     test = counts["splits"]["test"]
     assert test["unseen_source"] == {"C": 1, "f": 1, "x=2": 1, "é": 2}

@@ -1,4 +1,6 @@
-"""What is known of languages: codes, scripts, sentences, words, and text that tokenizers do not tear."""
+"""What is known of languages: codes, scripts, sentences, words, and text that tokenizers do not
+tear.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from unicodedata import normalize
 import pytest
 import regex
 
-from pam.data.languages import ENDS, compared_words, language, segmentation_hint, sentences_of, words_of
+from pam.data.languages import (
+    ENDS,
+    compared_words,
+    language,
+    segmentation_hint,
+    sentences_of,
+    words_of,
+)
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.tokenizers import load_tokenizer
@@ -46,23 +55,47 @@ TEXTS = {
     ("code", "tag", "script", "tokenizer"),
     [
         *[(code, "zh", "Hans", "zh") for code in ("zh", "zho", "cmn", "chi", "zh-CN", "zho_Hans")],
-        *[("zh-TW", "zh", "Hant", "zh"), ("zh-Hant", "zh", "Hant", "zh"), ("yue", "yue", "Hant", "zh")],
+        *[
+            ("zh-TW", "zh", "Hant", "zh"),
+            ("zh-Hant", "zh", "Hant", "zh"),
+            ("yue", "yue", "Hant", "zh"),
+        ],
         *[("jpn", "ja", "Jpan", "ja-mecab"), ("kor", "ko", "Kore", "ko-mecab")],
-        *[("th", "th", "Thai", "char"), ("tha", "th", "Thai", "char"), ("mya", "my", "Mymr", "char")],
-        *[("lo", "lo", "Laoo", "char"), ("khm", "km", "Khmr", "char"), ("bo", "bo", "Tibt", "char")],
-        *[("deu", "de", "Latn", "13a"), ("pt-BR", "pt", "Latn", "13a"), ("sr-Latn", "sr", "Latn", "13a")],
+        *[
+            ("th", "th", "Thai", "char"),
+            ("tha", "th", "Thai", "char"),
+            ("mya", "my", "Mymr", "char"),
+        ],
+        *[
+            ("lo", "lo", "Laoo", "char"),
+            ("khm", "km", "Khmr", "char"),
+            ("bo", "bo", "Tibt", "char"),
+        ],
+        *[
+            ("deu", "de", "Latn", "13a"),
+            ("pt-BR", "pt", "Latn", "13a"),
+            ("sr-Latn", "sr", "Latn", "13a"),
+        ],
         # Sides of a pair may have any name.
-        *[(name, "", "", "13a") for name in ("code", "anno", "my_text", "xx", "zh_text", "my_corpus")],
+        *[
+            (name, "", "", "13a")
+            for name in ("code", "anno", "my_text", "xx", "zh_text", "my_corpus")
+        ],
     ],
 )
-def test_codes_of_one_language_mean_the_same(code: str, tag: str, script: str, tokenizer: str) -> None:
+def test_codes_of_one_language_mean_the_same(
+    code: str, tag: str, script: str, tokenizer: str
+) -> None:
     known = language(code)
     assert (known.tag, known.script, known.bleu_tokenizers[0]) == (tag, script, tokenizer)
 
 
 def test_ends_of_sentences_are_those_of_unicode() -> None:
-    terminal = {character for character in map(chr, range(0x10000)) if regex.match(r"\p{STerm}", character)}
-    # What divides a sentence, and two marks that Unicode has not assigned; Tibetan's end phrases too.
+    terminal = {
+        character for character in map(chr, range(0x10000)) if regex.match(r"\p{STerm}", character)
+    }
+    # What divides a sentence, and two marks that Unicode has not assigned; Tibetan's end phrases
+    # too.
     assert terminal - ENDS == {"၊", "\u2e60", "\u2e61"}
     assert ENDS - terminal == {"།", "༎"}
 
@@ -108,7 +141,10 @@ def test_no_tokenizer_tears_a_letter_from_its_marks(code: str) -> None:
 @pytest.mark.parametrize("code", TEXTS)
 def test_moses_gives_back_the_text_that_it_split(code: str) -> None:
     if code in ("zh", "ja"):
-        pytest.skip("Moses splits at some marks of these and not at others; sacreBLEU's tokenizers ignore spaces there")
+        pytest.skip(
+            "Moses splits at some marks of these and not at others; sacreBLEU's tokenizers ignore"
+            " spaces there"
+        )
     tokenizer = load_tokenizer("moses", code)
     assert tokenizer.text(tokenizer.tokens(TEXTS[code])) == TEXTS[code]
 
@@ -128,10 +164,26 @@ def test_small_letters_are_those_of_the_language() -> None:
 
 
 def test_words_without_spaces_are_compared_as_characters_with_their_marks() -> None:
-    assert compared_words("狗看见iPhone 15", language("zh"), segmented=False) == ["狗", "看", "见", "iphone", "15"]
+    assert compared_words("狗看见iPhone 15", language("zh"), segmented=False) == [
+        "狗",
+        "看",
+        "见",
+        "iphone",
+        "15",
+    ]
     assert compared_words("ชื่อ", language("th"), segmented=False) == ["ชื่", "อ"]
-    assert compared_words("猫 が 好き だ 。", language("ja"), segmented=True) == ["猫", "が", "好き", "だ"]
-    assert compared_words("Der Hund, a-b.", language("de"), segmented=False) == ["der", "hund", "a", "b"]
+    assert compared_words("猫 が 好き だ 。", language("ja"), segmented=True) == [
+        "猫",
+        "が",
+        "好き",
+        "だ",
+    ]
+    assert compared_words("Der Hund, a-b.", language("de"), segmented=False) == [
+        "der",
+        "hund",
+        "a",
+        "b",
+    ]
 
 
 def ready(folder: Path, code: str, **options: object) -> Path:
@@ -148,8 +200,10 @@ def test_the_table_of_languages_is_what_the_code_says() -> None:
     assert set(TEXTS) - {"yo"} <= set(made["CODES"])
 
 
-ZH = {split: [(f"狗看见一只猫在房子里{row}{split}。", f"the dog {row} .") for row in range(12)] for split in
-      ("train", "dev", "test")}  # fmt: skip
+ZH = {
+    split: [(f"狗看见一只猫在房子里{row}{split}。", f"the dog {row} .") for row in range(12)]
+    for split in ("train", "dev", "test")
+}
 
 
 def test_phrases_without_spaces_are_refused_with_what_segments_them(tmp_path: Path) -> None:
@@ -157,11 +211,15 @@ def test_phrases_without_spaces_are_refused_with_what_segments_them(tmp_path: Pa
         with pytest.raises(UserError, match="training has only 0% of the source symbols") as raised:
             ready(tmp_path / code, code)
         assert "Chinese has no spaces" in str(raised.value.hint)
-        assert f"`characters` for {code}" in str(raised.value.hint) and "subwords" in str(raised.value.hint)
+        assert f"`characters` for {code}" in str(raised.value.hint) and "subwords" in str(
+            raised.value.hint
+        )
 
 
 @pytest.mark.parametrize("change", [{"tokenize": "characters"}, {"subwords": {"merges": 20}}])
-def test_phrases_that_are_segmented_are_not_refused(tmp_path: Path, change: dict[str, object]) -> None:
+def test_phrases_that_are_segmented_are_not_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
     assert ready(tmp_path, "zh", **change)
 
 
@@ -176,7 +234,9 @@ def test_captions_without_spaces_are_refused_too_and_composed(tmp_path: Path) ->
     own = dataset.with_format({"language": "zh"})
     with pytest.raises(UserError, match="training has only 0% of the words") as raised:
         prepare("mine", own, raw, tmp_path / "out")
-    assert "`characters` for zh" in str(raised.value.hint) and "subwords" not in str(raised.value.hint)
+    assert "`characters` for zh" in str(raised.value.hint) and "subwords" not in str(
+        raised.value.hint
+    )
     prepare("mine", own.with_format({"tokenize": "characters"}), raw, tmp_path / "out")
 
 
@@ -186,6 +246,14 @@ def test_a_summary_is_divided_at_its_own_marks(tmp_path: Path) -> None:
     splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
     options = {"read": "jsonl", "language": "hin"}
     files = {"all.jsonl": {"path": "x"}}
-    prepare("mine", Dataset(task="summarization", files=files, splits=splits, format=options), tmp_path, tmp_path / "o")
-    ((reference,),) = [json.loads(line) for line in (tmp_path / "o/test.target.txt").read_text("utf-8").splitlines()]
+    prepare(
+        "mine",
+        Dataset(task="summarization", files=files, splits=splits, format=options),
+        tmp_path,
+        tmp_path / "o",
+    )
+    ((reference,),) = [
+        json.loads(line)
+        for line in (tmp_path / "o/test.target.txt").read_text("utf-8").splitlines()
+    ]
     assert len(reference) == 3

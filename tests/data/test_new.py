@@ -23,7 +23,9 @@ def new(*arguments: str) -> None:
     assert main(["data", "new", *arguments]) == 0
 
 
-def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("nouns.tsv.xz").write_bytes(lzma.compress(paradigms(order="lemma form features").encode()))
     new("nouns.tsv.xz", "--name", "my-nouns")
     said = capsys.readouterr().out
@@ -43,7 +45,9 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(capsys: pytest.C
     }
 
 
-def test_a_pair_of_texts_has_its_languages_from_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_of_texts_has_its_languages_from_its_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("texts").mkdir()
     Path("texts/letters.de").write_text("Ein Haus.\n" * 50)
     Path("texts/letters.en").write_text("A house.\n" * 50)
@@ -60,11 +64,19 @@ def test_csv_and_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
     new("p.csv")
     assert "Ja, gut  Yes" in capsys.readouterr().out
     read = load_registries(["datasets.yaml"])["p"].format["read"]
-    expected = {"kind": "columns", "columns": {"de": 0, "en": 1}, "separator": ",", "quotes": True, "heading": True}
+    expected = {
+        "kind": "columns",
+        "columns": {"de": 0, "en": 1},
+        "separator": ",",
+        "quotes": True,
+        "heading": True,
+    }
     assert read == expected | {"divide": {"dev": 4, "test": 4}}
 
 
-def test_files_of_each_split_go_to_it_and_entries_are_added(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_each_split_go_to_it_and_entries_are_added(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for split in ("train", "valid", "test"):
         Path(f"{split}.tsv").write_text(paradigms(separator=","), encoding="utf-8")
     Path("a.tsv").write_text("x a\ty b\n" * 30, encoding="utf-8")
@@ -87,21 +99,46 @@ def format_of(name: str) -> dict[str, Any]:
     return load_registries(["datasets.yaml"])[name].format
 
 
-def test_names_of_splits_are_known_and_others_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_splits_are_known_and_others_can_be_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     nested = "bana\tN;NOM(PL;PSS(1,PL))\tbanaebi\nsaxli\tN;NOM(PL)\tsaxlebi\n"
     for end in ("trn", "dev", "tst"):
         Path(f"kat.{end}").write_text(nested)
     new("kat.trn", "kat.dev", "kat.tst")
-    assert load_registries(["datasets.yaml"])["kat"].splits == {"train": "kat.trn", "dev": "kat.dev", "test": "kat.tst"}
+    assert load_registries(["datasets.yaml"])["kat"].splits == {
+        "train": "kat.trn",
+        "dev": "kat.dev",
+        "test": "kat.tst",
+    }
     assert format_of("kat") == {"separator": ";"}
     assert "bana   N;NOM(PL;PSS(1,PL))  banaebi" in capsys.readouterr().out
     for path in ("trainset.csv", "devset.csv", "testset_w_refs.csv", "a.one", "a.two", "a.three"):
         Path(path).write_text("mr,ref\n" + 'name[x],"x, y"\n' * 3)
-    new("trainset.csv", "devset.csv", "testset_w_refs.csv", "--languages", "mr", "ref", "--name", "e2e")
-    read = {"kind": "columns", "columns": {"mr": 0, "ref": 1}, "separator": ",", "quotes": True, "heading": True}
+    new(
+        "trainset.csv",
+        "devset.csv",
+        "testset_w_refs.csv",
+        "--languages",
+        "mr",
+        "ref",
+        "--name",
+        "e2e",
+    )
+    read = {
+        "kind": "columns",
+        "columns": {"mr": 0, "ref": 1},
+        "separator": ",",
+        "quotes": True,
+        "heading": True,
+    }
     assert format_of("e2e") == {"source": "mr", "target": "ref", "read": read}
     new("a.one", "a.two", "a.three", "--splits", "dev", "test", "train", "--languages", "mr", "ref")
-    assert load_registries(["datasets.yaml"])["a"].splits == {"dev": "a.one", "test": "a.two", "train": "a.three"}
+    assert load_registries(["datasets.yaml"])["a"].splits == {
+        "dev": "a.one",
+        "test": "a.two",
+        "train": "a.three",
+    }
 
 
 def test_sides_of_a_pair_may_have_any_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,8 +152,12 @@ def test_sides_of_a_pair_may_have_any_names(capsys: pytest.CaptureFixture[str]) 
     assert format_of("marked")["read"]["kind"] == "segments"
 
 
-def test_other_columns_of_a_pair_are_left_out_as_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.tsv").write_text("".join(f"{n}\t{line}" for n, line in enumerate(LICENSED.splitlines(True))))
+def test_other_columns_of_a_pair_are_left_out_as_it_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a.tsv").write_text(
+        "".join(f"{n}\t{line}" for n, line in enumerate(LICENSED.splitlines(True)))
+    )
     new("a.tsv", "--languages", "en", "ko")
     assert format_of("a")["read"]["columns"] == {"en": 1, "ko": 2}
     said = capsys.readouterr().out
@@ -125,18 +166,24 @@ def test_other_columns_of_a_pair_are_left_out_as_it_is_said(capsys: pytest.Captu
     assert format_of("b")["read"]["columns"] == {"en": 3, "ko": 2}
 
 
-def test_words_without_features_keep_the_order_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_without_features_keep_the_order_of_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rows = [(f"{wrong}at", "", "cat") for wrong in "abdefghij"] + [("sti", "", "sit")]
     Path("a.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     new("a.tsv")
     assert "columns" not in format_of("a")
     said = capsys.readouterr().out
-    assert "the columns are lemma features form (or --columns" in said and "--kind translation" in said
+    assert (
+        "the columns are lemma features form (or --columns" in said and "--kind translation" in said
+    )
     new("a.tsv", "--columns", "form", "features", "lemma", "--name", "b")
     assert format_of("b")["columns"] == ["form", "features", "lemma"]
 
 
-def test_words_are_no_heading_and_what_is_one_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_are_no_heading_and_what_is_one_can_be_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("a.tsv").write_text("der\tthe\n" + "Hund\tdog\n" * 20)
     new("a.tsv", "--languages", "de", "en")
     assert "heading" not in format_of("a")["read"]
@@ -165,7 +212,11 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
     [
         ({"a.tsv": "x\ty\n"}, [], "name both: --languages de en"),
         ({"a.txt": "one two\nthree\n"}, [], "no columns were found"),
-        ({"a.tsv": "a\tb\tc\td\n" * 3}, ["--languages", "de", "en", "--kind", "inflection"], "4 columns for a task of"),
+        (
+            {"a.tsv": "a\tb\tc\td\n" * 3},
+            ["--languages", "de", "en", "--kind", "inflection"],
+            "4 columns for a task of",
+        ),
         (
             {"train.tsv": "a\tb\tc\n", "dev.tsv": "a\tb\tc\n"},
             [],
@@ -178,8 +229,16 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
         ({"a.txt": "x\n", "b.tsv": "y\n"}, [], "name both: --languages de en"),
         ({"a.tsv": LICENSED}, [], "--kind translation --columns en de -"),
         ({"a.tsv": LICENSED}, ["--kind", "translation"], "--columns en de -"),
-        ({"a.tsv": LICENSED}, ["--columns", "en", "ko", "-", "x"], "does not say which are source and target"),
-        ({"a.tsv": LICENSED}, ["--columns", "en", "-", "-"], "does not say which are source and target"),
+        (
+            {"a.tsv": LICENSED},
+            ["--columns", "en", "ko", "-", "x"],
+            "does not say which are source and target",
+        ),
+        (
+            {"a.tsv": LICENSED},
+            ["--columns", "en", "-", "-"],
+            "does not say which are source and target",
+        ),
         ({"a.tsv": "x\ty\n"}, ["--languages", "a b", "c"], "`a.format.source`"),
         ({"a.jsonl": '{"a": "b"}\n'}, [], "these are JSON lines"),
         ({"a.de": "x\n", "a.en": "x\ny\n"}, [], "1 lines, but a.en has 2"),
@@ -187,7 +246,10 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
     ],
 )
 def test_what_cannot_be_guessed_is_asked_for_and_nothing_is_written(
-    capsys: pytest.CaptureFixture[str], files: dict[str, str | bytes], arguments: list[str], message: str
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str | bytes],
+    arguments: list[str],
+    message: str,
 ) -> None:
     for name, content in files.items():
         Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())

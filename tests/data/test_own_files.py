@@ -27,7 +27,11 @@ def paradigms(lemmas: int = 40, order: str = "lemma features form", separator: s
     for number in range(lemmas):
         lemma = "".join(draw.choices("abdefgiklmnoprstu", k=5)) + "aeiou"[number % 5]
         for case, ending in (("NOM", ""), ("GEN", "s"), ("DAT", "en")):
-            cells = {"lemma": lemma, "features": separator.join(("N", case, "SG")), "form": lemma + ending}
+            cells = {
+                "lemma": lemma,
+                "features": separator.join(("N", case, "SG")),
+                "form": lemma + ending,
+            }
             lines.append("\t".join(cells[name] for name in order.split()) + "\n")
     return "".join(lines)
 
@@ -42,7 +46,9 @@ def index(tmp_path: Path, layout: InflectionFormat, **splits: str) -> dict:
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
 @pytest.mark.parametrize("named", [True, False])
-def test_compressed_files_are_read_whatever_their_names(tmp_path: Path, suffix: str, pack: Packer, named: bool) -> None:
+def test_compressed_files_are_read_whatever_their_names(
+    tmp_path: Path, suffix: str, pack: Packer, named: bool
+) -> None:
     path = tmp_path / f"text{suffix if named else '.tsv'}"
     path.write_bytes(pack("Häuser\nMäuse\n".encode()))
     assert [line.text for line in lines_of(path)] == ["Häuser", "Mäuse"]
@@ -51,7 +57,9 @@ def test_compressed_files_are_read_whatever_their_names(tmp_path: Path, suffix: 
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
-def test_a_compressed_file_that_is_cut_short_is_refused(tmp_path: Path, suffix: str, pack: Packer) -> None:
+def test_a_compressed_file_that_is_cut_short_is_refused(
+    tmp_path: Path, suffix: str, pack: Packer
+) -> None:
     path = tmp_path / f"text{suffix}"
     path.write_bytes(pack(random.Random(1).randbytes(5000).hex().encode())[:-20])
     with pytest.raises(UserError, match="damaged or cut short"):
@@ -61,7 +69,12 @@ def test_a_compressed_file_that_is_cut_short_is_refused(tmp_path: Path, suffix: 
 def test_csv_with_a_heading_is_read_with_its_quotes(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('lemma,form,tags\nHaus,Häusern,"N,DAT"\n"a ""b""",c,N\n', encoding="utf-8")
-    given = {"delimiter": ",", "quotes": True, "heading": True, "columns": ["lemma", "form", "features"]}
+    given = {
+        "delimiter": ",",
+        "quotes": True,
+        "heading": True,
+        "columns": ["lemma", "form", "features"],
+    }
     layout = InflectionFormat.model_validate(given)
     assert read_rows(path, layout) == [Row("Haus", "N,DAT", "Häusern"), Row('a "b"', "N", "c")]
     path.write_text('lemma,form,tags\nHaus,"Häusern,N\n', encoding="utf-8")
@@ -76,7 +89,9 @@ def test_quotes_in_a_tsv_are_letters(tmp_path: Path) -> None:
     assert read_rows(path, InflectionFormat()) == [Row('"Haus', "N", '"Häuser')]
 
 
-@pytest.mark.parametrize("order", ["lemma features form", "lemma form features", "features lemma form"])
+@pytest.mark.parametrize(
+    "order", ["lemma features form", "lemma form features", "features lemma form"]
+)
 @pytest.mark.parametrize("separator", [";", ",", "|"])
 def test_the_order_of_columns_and_the_separator_are_guessed(order: str, separator: str) -> None:
     rows = [line.split("\t") for line in paradigms(order=order, separator=separator).splitlines()]
@@ -98,7 +113,11 @@ def test_columns_in_the_order_of_unimorph_are_refused_with_how_to_say_so(tmp_pat
 def test_one_file_is_divided_and_no_lemma_is_in_two_splits(tmp_path: Path) -> None:
     layout = InflectionFormat.model_validate({"separator": ";", "divide": {"dev": 10, "test": 12}})
     found = index(tmp_path, layout, all=paradigms())
-    assert {name: own["rows"] for name, own in found["splits"].items()} == {"train": 99, "dev": 9, "test": 12}
+    assert {name: own["rows"] for name, own in found["splits"].items()} == {
+        "train": 99,
+        "dev": 9,
+        "test": 12,
+    }
     assert found["lemmas_in_two_splits"] == {}
     with pytest.raises(UserError, match="4 lemmas are too few for 10 rows of dev and 12 of test"):
         index(tmp_path, layout, all=paradigms(4))
@@ -106,7 +125,11 @@ def test_one_file_is_divided_and_no_lemma_is_in_two_splits(tmp_path: Path) -> No
 
 def test_a_sample_is_a_part_of_a_larger_one_and_depends_on_its_seed(tmp_path: Path) -> None:
     lines = paradigms().splitlines(keepends=True)
-    splits = {"train": "".join(lines[:90]), "dev": "".join(lines[90:105]), "test": "".join(lines[105:])}
+    splits = {
+        "train": "".join(lines[:90]),
+        "dev": "".join(lines[90:105]),
+        "test": "".join(lines[105:]),
+    }
 
     def drawn(**sample: int) -> list[str]:
         layout = InflectionFormat.model_validate({"separator": ";", "sample": sample})
@@ -129,13 +152,17 @@ def test_sentence_pairs_are_sampled_too_and_those_left_out_are_counted(tmp_path:
     texts = dict.fromkeys(SPLITS, GOOD)
     out = ready(tmp_path, texts, tokenize="none", sample={"train": 3, "test": 1})
     assert [len(columns(out, split)) for split in SPLITS] == [3, 5, 1]
-    stages = {one["split"]: one for one in Prepared(out).summary["stages"] if one["stage"] == "extract"}
+    stages = {
+        one["split"]: one for one in Prepared(out).summary["stages"] if one["stage"] == "extract"
+    }
     assert stages["train"]["dropped"] == {"not in the sample": 2}
 
 
 def test_files_of_a_split_that_are_swapped_are_refused(tmp_path: Path) -> None:
     many = 20 * GOOD
     texts = {"train": many, "dev": many, "test": [(target, source) for source, target in many]}
-    with pytest.raises(UserError, match="test: training has only 0% of the source symbols") as caught:
+    with pytest.raises(
+        UserError, match="test: training has only 0% of the source symbols"
+    ) as caught:
         ready(tmp_path, texts, tokenize="none")
     assert "the other way round" in str(caught.value.hint)

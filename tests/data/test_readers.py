@@ -41,11 +41,15 @@ SHORT = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("stuvwxyz"))
 
 
 @given(st.lists(SHORT, max_size=12), st.integers(0, 5))
-def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(linked: list[tuple[str, str]], seed: int) -> None:
+def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(
+    linked: list[tuple[str, str]], seed: int
+) -> None:
     alone = [(f"German {number}", f"English {number}") for number in range(12)]
     made = divided(pairs(linked + alone), LANGUAGES, Divide(dev=3, test=4, seed=seed))
     assert (len(made["dev"]), len(made["test"])) == (3, 4)
-    assert sorted(pair for split in made.values() for pair in texts_of(split)) == sorted(linked + alone)
+    assert sorted(pair for split in made.values() for pair in texts_of(split)) == sorted(
+        linked + alone
+    )
     for side in (0, 1):
         sentences = [{pair[side] for pair in texts_of(split)} for split in made.values()]
         assert sum(map(len, sentences)) == len(set().union(*sentences))
@@ -89,7 +93,12 @@ def own(folder: Path, text: str, **read: Any) -> Dataset:
             "format": {
                 "source": "de",
                 "target": "en",
-                "read": {"kind": "columns", "columns": {"en": 0, "de": 1}, "divide": {"dev": 1, "test": 2}} | read,
+                "read": {
+                    "kind": "columns",
+                    "columns": {"en": 0, "de": 1},
+                    "divide": {"dev": 1, "test": 2},
+                }
+                | read,
             },
         }
     )
@@ -130,9 +139,15 @@ def test_two_files_and_six_lines_make_a_task_of_ones_own(tmp_path: Path) -> None
     dataset = Dataset.model_validate(
         {
             "task": "translation",
-            "files": {name: {"path": str(tmp_path / name)} for name in ("letters.de", "letters.en")},
+            "files": {
+                name: {"path": str(tmp_path / name)} for name in ("letters.de", "letters.en")
+            },
             "splits": {"all": {"de": "letters.de", "en": "letters.en"}},
-            "format": {"source": "de", "target": "en", "read": {"kind": "lines", "divide": {"dev": 2, "test": 3}}},
+            "format": {
+                "source": "de",
+                "target": "en",
+                "read": {"kind": "lines", "divide": {"dev": 2, "test": 3}},
+            },
         }
     )
     folder = prepared(dataset, tmp_path)
@@ -154,14 +169,18 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert [line.text for line in lines_of(path)] == ["Größe", "zwei"]
 
 
-def test_a_text_whose_name_says_that_it_is_compressed_is_read_as_the_text_that_it_is(tmp_path: Path) -> None:
+def test_a_text_whose_name_says_that_it_is_compressed_is_read_as_the_text_that_it_is(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.de.gz"
     path.write_text("no gzip at all\n")
     assert read_lines(path) == ["no gzip at all"]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
-def test_a_damaged_compressed_file_is_an_error(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_compressed_file_is_an_error(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "a.de.gz"
     path.write_bytes(pack(b"line\n" * 900)[:-9])
     with pytest.raises(UserError, match="damaged or cut short") as caught:
@@ -189,7 +208,9 @@ SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u202
 
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_separators_inside_a_line_shift_no_pair(tmp_path: Path, separator: str) -> None:
-    texts = {split: [(f"ein{separator}Haus {n}", f"a {n} house") for n in range(3)] for split in SPLITS}
+    texts = {
+        split: [(f"ein{separator}Haus {n}", f"a {n} house") for n in range(3)] for split in SPLITS
+    }
     folder = ready(tmp_path, texts, tokenize="none")
     for split in SPLITS:
         assert columns(folder, split) == [(f"ein Haus {n}", f"a {n} house") for n in range(3)]
@@ -199,9 +220,13 @@ def test_separators_inside_a_line_shift_no_pair(tmp_path: Path, separator: str) 
     path.write_bytes(f"a{separator}b\tx\nc\ty\n".encode())
     made = list(Columns.model_validate(reading).pairs("train", path, LANGUAGES))
     assert texts_of(made) == [(f"a{separator}b", "x"), ("c", "y")]
-    path.write_bytes((json.dumps({"de": f"a{separator}b", "en": "x"}, ensure_ascii=False) + "\n").encode())
+    path.write_bytes(
+        (json.dumps({"de": f"a{separator}b", "en": "x"}, ensure_ascii=False) + "\n").encode()
+    )
     if separator >= " ":  # JSON has no control characters as they are
-        assert texts_of(list(JsonLines().pairs("train", path, LANGUAGES))) == [(f"a{separator}b", "x")]
+        assert texts_of(list(JsonLines().pairs("train", path, LANGUAGES))) == [
+            (f"a{separator}b", "x")
+        ]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -245,9 +270,24 @@ def test_a_pipe_is_read_from_its_beginning(tmp_path: Path) -> None:
         ("utf-16-le", "Ein Haus\n", "looks like UTF-16", ""),
         ("utf-16-be", "Мэр открыл школу\n", "looks like UTF-16", ""),
         ("utf-32", "Größe\n", "looks like UTF-32", ""),
-        ("latin-1", "ein Wort\nGröße\n", "byte 0xf6", "ISO-8859-1, in which the line reads `Größe`"),
-        ("cp1252", "ein „Wort“\n", "byte 0x84", "Windows-1252, in which the line reads `ein „Wort“`"),
-        ("gb18030", "狗看见一只猫在房子里\n", "byte 0xb9", "gb18030, in which the line reads `狗看见"),
+        (
+            "latin-1",
+            "ein Wort\nGröße\n",
+            "byte 0xf6",
+            "ISO-8859-1, in which the line reads `Größe`",
+        ),
+        (
+            "cp1252",
+            "ein „Wort“\n",
+            "byte 0x84",
+            "Windows-1252, in which the line reads `ein „Wort“`",
+        ),
+        (
+            "gb18030",
+            "狗看见一只猫在房子里\n",
+            "byte 0xb9",
+            "gb18030, in which the line reads `狗看见",
+        ),
     ],
 )
 def test_other_encodings_are_refused_with_what_they_seem_to_be(
@@ -289,7 +329,10 @@ def read(folder: Path, english: str | bytes, name: str = "dev.en.sgm") -> list[t
 
 
 def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
-    assert read(tmp_path, SGM) == [("Smith și fiii", "Smith & Sons"), ("<b> este aldin.", "<b> is bold.")]
+    assert read(tmp_path, SGM) == [
+        ("Smith și fiii", "Smith & Sons"),
+        ("<b> este aldin.", "<b> is bold."),
+    ]
 
 
 @pytest.mark.parametrize("name", ["dev.en.xml", "dev.en.sgm.gz", "dev.en", "dev.sgml.xz"])
@@ -309,7 +352,9 @@ def test_markup_in_a_file_of_lines_is_an_error_with_its_line(
     tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
 ) -> None:
     (tmp_path / name).write_bytes(pack(SGM.encode()))
-    with pytest.raises(UserError, match="markup in a file that is read as lines: `<refset") as caught:
+    with pytest.raises(
+        UserError, match="markup in a file that is read as lines: `<refset"
+    ) as caught:
         list(Lines().lines(tmp_path / name))
     assert caught.value.line == 1 and "read: segments" in str(caught.value.hint)
     (tmp_path / name).write_bytes(pack(b"a <b> word\n<s> a </s>\n<unk>\n  <seg id='3'>x</seg>\n"))
@@ -331,7 +376,9 @@ def test_markup_in_a_file_of_lines_is_an_error_with_its_line(
         (SGM.replace('<seg id="2"> &lt;b&gt; is bold.</seg>\n', ""), "2 lines, but", None),
     ],
 )
-def test_a_faulty_file_is_named(tmp_path: Path, english: str, message: str, line: int | None) -> None:
+def test_a_faulty_file_is_named(
+    tmp_path: Path, english: str, message: str, line: int | None
+) -> None:
     with pytest.raises(UserError, match=message) as raised:
         read(tmp_path, english)
     assert raised.value.line == line
@@ -346,7 +393,9 @@ def json_lines(folder: Path, *records: dict[str, Any], **options: Any) -> list[P
 def test_a_list_has_several_references_or_one_text_in_pieces(tmp_path: Path) -> None:
     ((source, target),) = json_lines(tmp_path, {"src": "x", "ref": ["a b", "c d"]})
     assert (source.text, target.text, target.more) == ("x", "a b", ("c d",))
-    ((source, target),) = json_lines(tmp_path, {"src": ["x", "y"], "ref": ["a", "b"]}, joined=["src", "ref"])
+    ((source, target),) = json_lines(
+        tmp_path, {"src": ["x", "y"], "ref": ["a", "b"]}, joined=["src", "ref"]
+    )
     assert (source.text, target.text, target.more) == ("x y", "a b", ())
     ((_, target),) = json_lines(tmp_path, {"src": "x", "ref": [["a", "b"], ["c"]]}, joined=["ref"])
     assert (target.text, target.more) == ("a b", ("c",))
@@ -355,10 +404,25 @@ def test_a_list_has_several_references_or_one_text_in_pieces(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("record", "options", "message", "hint"),
     [
-        ({"src": ["x", "y"], "ref": "a"}, {}, "`src` is a list, and a source is one text", "joined: [src]"),
-        ({"src": [["x"], ["y"]], "ref": "a"}, {"joined": ["src"]}, "`src` is a list, and a source is one text", ""),
+        (
+            {"src": ["x", "y"], "ref": "a"},
+            {},
+            "`src` is a list, and a source is one text",
+            "joined: [src]",
+        ),
+        (
+            {"src": [["x"], ["y"]], "ref": "a"},
+            {"joined": ["src"]},
+            "`src` is a list, and a source is one text",
+            "",
+        ),
         ({"src": "x", "ref": [["a"], ["b"]]}, {}, "`ref` is not text", "a list of strings"),
-        ({"src": "x", "ref": [["a"], "b"]}, {"joined": ["ref"]}, "`ref` is not a list of pieces", ""),
+        (
+            {"src": "x", "ref": [["a"], "b"]},
+            {"joined": ["ref"]},
+            "`ref` is not a list of pieces",
+            "",
+        ),
         ({"src": "x", "ref": 3}, {}, "`ref` is not text", ""),
     ],
 )
@@ -372,18 +436,26 @@ def test_lists_that_mean_nothing_are_refused_with_their_line(
 
 def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: Path) -> None:
     for split in SPLITS:
-        records = [{"de": "ein Haus", "en": "A house."}, {"de": "Ja <ref> ja", "en": ["Yes!", "Indeed.", "Yes."]}]
+        records = [
+            {"de": "ein Haus", "en": "A house."},
+            {"de": "Ja <ref> ja", "en": ["Yes!", "Indeed.", "Yes."]},
+        ]
         text = "".join(json.dumps(record) + "\n" for record in records)
         (tmp_path / f"{split}.jsonl").write_text(text, encoding="utf-8")
     files = {f"{split}.jsonl": {"path": str(tmp_path / f"{split}.jsonl")} for split in SPLITS}
     layout = {"source": "de", "target": "en", "read": "jsonl", "lowercase": True}
     splits = {split: f"{split}.jsonl" for split in SPLITS}
-    dataset = Dataset.model_validate({"task": "translation", "files": files, "splits": splits, "format": layout})
+    dataset = Dataset.model_validate(
+        {"task": "translation", "files": files, "splits": splits, "format": layout}
+    )
     folder = prepared(dataset, tmp_path)
     assert columns(folder, "train") == [("ein haus", "a house ."), ("ja < ref > ja", "yes !")]
     assert read_lines(folder / "test.target.txt") == ["a house.", "yes!"]
     others = [{"text": "indeed.", "words": "indeed ."}, {"text": "yes.", "words": "yes ."}]
-    assert [json.loads(line) for line in read_lines(folder / "test.references.jsonl")] == [[], others]
+    assert [json.loads(line) for line in read_lines(folder / "test.references.jsonl")] == [
+        [],
+        others,
+    ]
     assert not (folder / "train.references.jsonl").exists()
     turned = dataset.with_format({"source": "en", "target": "de"})
     with pytest.raises(UserError, match="`en` is a list, and a source is one text"):
@@ -392,7 +464,9 @@ def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: P
 
 def test_all_blank_lines_of_a_file_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
     texts = {split: [("a", "x"), ("\x07", "y"), ("b", " "), ("c", "z")] for split in SPLITS}
-    with pytest.raises(UserError, match=r"the line is blank; 2 lines are faulty: train\.de:2, train\.en:3") as caught:
+    with pytest.raises(
+        UserError, match=r"the line is blank; 2 lines are faulty: train\.de:2, train\.en:3"
+    ) as caught:
         ready(tmp_path, texts)
     assert caught.value.line == 2
 
@@ -425,7 +499,11 @@ def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:
     rows = [f"article {number % 20}\tJa {number}\tYes {number}" for number in range(100)]
     write_text(tmp_path / "pairs.tsv", "".join(f"{row}\n" for row in rows))
     reader = Columns(columns={"ja": 1, "en": 2}, group=0, divide=Divide(dev=10, test=15))
-    made = {name: list(own) for name, own in reader.read({"all": tmp_path / "pairs.tsv"}, ("ja", "en"))}
-    articles = {name: {int(line.text.split()[1]) % 20 for line, _ in own} for name, own in made.items()}
+    made = {
+        name: list(own) for name, own in reader.read({"all": tmp_path / "pairs.tsv"}, ("ja", "en"))
+    }
+    articles = {
+        name: {int(line.text.split()[1]) % 20 for line, _ in own} for name, own in made.items()
+    }
     assert {name: len(own) for name, own in made.items()} == {"train": 75, "dev": 10, "test": 15}
     assert {name: len(own) for name, own in articles.items()} == {"train": 15, "dev": 2, "test": 3}

@@ -17,7 +17,9 @@ Writer = Callable[[dict[str, Any]], Path]
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    files = {f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")}
+    files = {
+        f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")
+    }
     return {"task": "inflection", "files": files} | changes
 
 
@@ -33,7 +35,11 @@ UNPINNED = {
     ("wat17-ja-en", "train/train-1.txt"),
     ("wat17-ja-en", "dev/dev.txt"),
     ("wat17-ja-en", "test/test.txt"),
-    *(("cnndm-see", f"{split}.txt.{side}") for split in ("train", "val", "test") for side in ("src", "tgt.tagged")),
+    *(
+        ("cnndm-see", f"{split}.txt.{side}")
+        for split in ("train", "val", "test")
+        for side in ("src", "tgt.tagged")
+    ),
     ("duc2004", "duc.src"),
     ("duc2004", "duc.tgt"),
     ("youtube2text", "captions.json"),
@@ -54,7 +60,11 @@ def test_our_own_registry_is_sound_and_every_download_is_pinned_where_its_hash_i
 
 def test_no_text_is_passed_on_whose_license_forbids_it_in_so_many_words() -> None:
     words = ("-ND", "not for redistribution", "not to be handed on")
-    forbidden = [one for one in load_registries([OURS]).values() if any(word in one.licence for word in words)]
+    forbidden = [
+        one
+        for one in load_registries([OURS]).values()
+        if any(word in one.licence for word in words)
+    ]
     assert forbidden and not any(one.redistributable for one in forbidden)
 
 
@@ -163,7 +173,11 @@ def pair(**options: Any) -> dict[str, Any]:
         (pair(dev_every=23), "splits:", "give train, test"),
         (pair(target="de"), "format:", "the same language"),
         (pair(target="en glish"), "target: en glish", "`mine.format.target`"),
-        (pair(tokenize="mosses"), "format:", "no tokenizer `mosses`; known: characters, moses, none, unidic"),
+        (
+            pair(tokenize="mosses"),
+            "format:",
+            "no tokenizer `mosses`; known: characters, moses, none, unidic",
+        ),
         (pair(read="line"), "read: line", "did you mean `lines`"),
         (pair(read={"kind": "lines", "devide": 1}), "devide: 1", "devide"),
         (pair(vocabulary={"size": 0}), "size: 0", "at least one word"),
@@ -215,7 +229,9 @@ def test_a_task_reads_a_data_set_in_its_own_way(registry: Writer) -> None:
 
 
 @pytest.mark.parametrize("folder", ["my {task} data", "a\nb"])
-def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(folder: str, own: Path, tmp_path: Path) -> None:
+def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(
+    folder: str, own: Path, tmp_path: Path
+) -> None:
     odd = own.rename(tmp_path / folder)
     with pytest.raises(UserError, match="braces") as caught:
         load_registries([odd / "datasets.yaml"])

@@ -1,4 +1,6 @@
-"""Sources prepared without an end symbol: ids, pointer actions, word alignments, and what is refused."""
+"""Sources prepared without an end symbol: ids, pointer actions, word alignments, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from .test_word_alignments import alignments
 
 
 def nouns(own: Path, out: Path, source_eos: bool) -> Prepared:
-    dataset = find_dataset([own / "datasets.yaml"], "my-nouns").with_format({"source_eos": source_eos})
+    dataset = find_dataset([own / "datasets.yaml"], "my-nouns").with_format(
+        {"source_eos": source_eos}
+    )
     prepare("my-nouns", dataset, own, out)
     return Prepared(out)
 
@@ -32,7 +36,9 @@ def test_translations_differ_in_the_sources_last_symbol_alone(tmp_path: Path) ->
     for name in ("train", "dev", "test"):
         one, other = ended.split(name), bare.split(name)
         assert (one.source_eos, other.source_eos) == (True, False)
-        assert [row.tolist() for row in one.sources] == [[*row.tolist(), EOS] for row in other.sources]
+        assert [row.tolist() for row in one.sources] == [
+            [*row.tolist(), EOS] for row in other.sources
+        ]
         assert one.targets.values.tolist() == other.targets.values.tolist()
         assert one.symbol_counts() == other.symbol_counts()
         assert LengthPrior.of(one) == LengthPrior.of(other)
@@ -43,7 +49,9 @@ def test_sentences_have_no_end_symbol_unless_a_format_says_so(tmp_path: Path) ->
     assert Prepared(ready(tmp_path / "ended", source_eos=True)).split("train").source_eos
 
 
-def test_lemmas_have_an_end_symbol_unless_a_format_says_otherwise(own: Path, tmp_path: Path) -> None:
+def test_lemmas_have_an_end_symbol_unless_a_format_says_otherwise(
+    own: Path, tmp_path: Path
+) -> None:
     assert InflectionFormat().source_eos
     assert nouns(own, tmp_path / "ended", True).split("train").source_eos
     assert not nouns(own, tmp_path / "bare", False).split("train").source_eos
@@ -56,7 +64,8 @@ def test_a_pointer_ends_at_the_last_letter(own: Path, tmp_path: Path) -> None:
     ):
         assert strip(other.tolist()) == bare.targets[row].tolist() == strip(one.tolist())
         assert other.tolist().count(STEP) == len(bare.sources[row]) - 1
-        # Each letter is written at its place, whether an end follows or not: the end alone is a step earlier.
+        # Each letter is written at its place, whether an end follows or not: the end alone is a
+        # step earlier.
         assert one.tolist()[:-2] == other.tolist()[:-1]
 
 
@@ -78,7 +87,9 @@ def test_an_empty_source_without_an_end_symbol_is_named() -> None:
 
 def test_sources_of_which_only_some_end_are_damage(tmp_path: Path) -> None:
     digests = {"source": "s"}
-    Split(Ragged.of([[5, EOS], [6]]), Ragged.of([[5, EOS], [6, EOS]]), None, digests).save(tmp_path, "train")
+    Split(Ragged.of([[5, EOS], [6]]), Ragged.of([[5, EOS], [6, EOS]]), None, digests).save(
+        tmp_path, "train"
+    )
     with pytest.raises(UserError, match="damaged"):
         Split.load(tmp_path, "train")
     for source_eos in (True, False):

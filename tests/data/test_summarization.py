@@ -24,7 +24,11 @@ from pam.data.vocabulary import EOS
 from pam.io import UserError
 
 RECORDS = [
-    {"year": 2018, "text": "A dog barks . A cat sleeps .", "title": "<s> a dog . </s> <s> a cat . </s>"},
+    {
+        "year": 2018,
+        "text": "A dog barks . A cat sleeps .",
+        "title": "<s> a dog . </s> <s> a cat . </s>",
+    },
     {"year": 2018, "text": "The cat sat on the mat .", "title": "<s> cat on mat . </s>"},
     {"year": 2019, "text": "A dog sleeps .", "title": "<s> dog . </s>"},
     {
@@ -34,7 +38,13 @@ RECORDS = [
     },
 ]
 ONLY = {"train": {"year": "201[0-8]"}, "dev": {"year": "2019"}, "test": {"year": "2020"}}
-FORMAT = {"source": "text", "target": "title", "tokenize": "none", "sentences": "tags", "lowercase": True}
+FORMAT = {
+    "source": "text",
+    "target": "title",
+    "tokenize": "none",
+    "sentences": "tags",
+    "lowercase": True,
+}
 
 
 def written(folder: Path, lines: list[str], **changes: Any) -> tuple[Dataset, Path]:
@@ -44,7 +54,9 @@ def written(folder: Path, lines: list[str], **changes: Any) -> tuple[Dataset, Pa
     (raw / "all.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     format_ = FORMAT | {"read": {"kind": "jsonl", "only": ONLY}} | changes
     splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
-    return Dataset(task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=format_), raw
+    return Dataset(
+        task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=format_
+    ), raw
 
 
 def ready(folder: Path, **changes: Any) -> Prepared:
@@ -64,8 +76,12 @@ def ready(folder: Path, **changes: Any) -> Prepared:
         ("", []),
     ],
 )
-def test_a_sentence_ends_at_a_stop_and_the_marks_that_close_it(text: str, expected: list[str]) -> None:
-    assert [" ".join(sentence) for sentence in sentences_of(text.split(), language("en"))] == expected
+def test_a_sentence_ends_at_a_stop_and_the_marks_that_close_it(
+    text: str, expected: list[str]
+) -> None:
+    assert [
+        " ".join(sentence) for sentence in sentences_of(text.split(), language("en"))
+    ] == expected
 
 
 def test_records_are_chosen_by_what_their_keys_hold(tmp_path: Path) -> None:
@@ -74,7 +90,9 @@ def test_records_are_chosen_by_what_their_keys_hold(tmp_path: Path) -> None:
     assert data.rows("train")[0] == ("a dog barks . a cat sleeps .", "a dog . a cat .")
 
 
-def test_references_are_kept_sentence_by_sentence_and_the_first_is_the_target(tmp_path: Path) -> None:
+def test_references_are_kept_sentence_by_sentence_and_the_first_is_the_target(
+    tmp_path: Path,
+) -> None:
     data = ready(tmp_path)
     references = json.loads((data.folder / "test.target.txt").read_text(encoding="utf-8"))
     assert references == [["a mouse .", "it squeaks ."], ["mouse"]]
@@ -105,7 +123,10 @@ def test_how_much_is_read_is_settled_where_the_codec_is_written() -> None:
 
 def test_what_is_cut_is_counted_and_told(tmp_path: Path) -> None:
     summary = ready(tmp_path, truncate={"source": 4, "target": 5}).summary
-    cut = {split: {side: own[side]["cut"] for side in ("source", "target")} for split, own in summary["splits"].items()}
+    cut = {
+        split: {side: own[side]["cut"] for side in ("source", "target")}
+        for split, own in summary["splits"].items()
+    }
     assert cut["train"] == {"source": 2, "target": 1} and cut["test"] == {"source": 0, "target": 1}
     assert "2 sources of train are longer than 4 symbols, and cut there" in summary["warnings"]
     assert not any("cut there" in text for text in ready(tmp_path).summary["warnings"])
@@ -147,9 +168,12 @@ def test_a_faulty_record_is_named_with_its_line(tmp_path: Path, line: str, messa
 
 
 @pytest.mark.parametrize(
-    ("only", "message"), [({"trian": {"year": "1"}}, "`trian`"), ({"train": {"year": "(1"}}, "no regular expression")]
+    ("only", "message"),
+    [({"trian": {"year": "1"}}, "`trian`"), ({"train": {"year": "(1"}}, "no regular expression")],
 )
-def test_a_choice_of_records_that_cannot_be_is_refused(tmp_path: Path, only: dict[str, Any], message: str) -> None:
+def test_a_choice_of_records_that_cannot_be_is_refused(
+    tmp_path: Path, only: dict[str, Any], message: str
+) -> None:
     dataset, raw = written(tmp_path, [], read={"kind": "jsonl", "only": only})
     with pytest.raises(ValueError, match=message):
         prepare("mine", dataset, raw, tmp_path / "out")
@@ -165,7 +189,9 @@ def pair_of_files(folder: Path, ending: str = "") -> tuple[Dataset, Path]:
     own = {"article": f"long{ending}", "summary": f"short{ending}"}
     files: dict[str, Any] = {name: {"path": name} for name in own.values()}
     splits: dict[str, Any] = dict.fromkeys(("train", "dev", "test"), own)
-    return Dataset(task="summarization", files=files, splits=splits, format={"tokenize": "none"}), raw
+    return Dataset(
+        task="summarization", files=files, splits=splits, format={"tokenize": "none"}
+    ), raw
 
 
 @pytest.mark.parametrize("ending", ["", ".xz"])
@@ -193,7 +219,9 @@ def mails(folder: Path, texts: dict[str, str]) -> tuple[Dataset, Path]:
             tar.addfile(info, io.BytesIO(text.encode()))
     format_ = {"source": "body", "target": "subject", "read": "mails", "tokenize": "none"}
     files = {"mails.tar": {"path": "mails.tar"}}
-    return Dataset(task="summarization", files=files, splits={"all": "mails.tar"}, format=format_), raw
+    return Dataset(
+        task="summarization", files=files, splits={"all": "mails.tar"}, format=format_
+    ), raw
 
 
 MAILS = {
@@ -222,7 +250,9 @@ def test_real_titles_are_read_in_the_years_of_their_split(tmp_path: Path, corpor
     from pam.data.registry import find_dataset
 
     years = {"train": {"year": "2013"}, "dev": {"year": "2021"}, "test": {"year": "1991"}}
-    entry = find_dataset(["config/datasets.yaml"], "acl-titles").with_format({"read": {"kind": "jsonl", "only": years}})
+    entry = find_dataset(["config/datasets.yaml"], "acl-titles").with_format(
+        {"read": {"kind": "jsonl", "only": years}}
+    )
     summary = prepare("acl-titles", entry, corpora / "acl-titles", tmp_path / "out")
     assert [summary["splits"][split]["rows"] for split in ("train", "dev", "test")] == [35, 34, 26]
 
@@ -233,7 +263,9 @@ def test_opened_data_hold_few_bytes_for_each_symbol(tmp_path: Path) -> None:
     texts = [" ".join(draw.choices(words, k=60)) for _ in range(1500)]
     records = [{"year": 2018, "text": text, "title": f"{text[:30]} ."} for text in texts]
     lines = list(map(json.dumps, [*records, *RECORDS[1:]]))
-    dataset, raw = written(tmp_path, lines, truncate={"source": 40, "target": 10}, vocabulary={"size": 300})
+    dataset, raw = written(
+        tmp_path, lines, truncate={"source": 40, "target": 10}, vocabulary={"size": 300}
+    )
     prepare("mine", dataset, raw, tmp_path / "out")
     opened(tmp_path / "out")  # what is imported or kept for once is there now
     tracemalloc.start()
@@ -242,11 +274,14 @@ def test_opened_data_hold_few_bytes_for_each_symbol(tmp_path: Path) -> None:
     tracemalloc.stop()
     symbols = len(examples.sources.values) + len(examples.targets.values)
     assert symbols > 50_000 and len(rows) == 1501
-    # Ids of 4 bytes, offsets, and the vocabularies; while they are read, once more, with 1 MB of the text at a time.
+    # Ids of 4 bytes, offsets, and the vocabularies; while they are read, once more, with 1 MB of
+    # the text at a time.
     assert held < 6 * symbols
     assert peak < 16 * symbols + 2**21
 
 
 def opened(folder: Path) -> tuple[Examples, Sequence[tuple[str, ...]]]:
     data = Prepared(folder)
-    return Examples(data.split("train", extended=True), "symbols", len(data.target)), data.rows("train")
+    return Examples(data.split("train", extended=True), "symbols", len(data.target)), data.rows(
+        "train"
+    )

@@ -45,11 +45,17 @@ def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> Non
 
 def test_merges_are_those_of_the_most_frequent_pairs() -> None:
     assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
-        "s t</w>", "e st</w>", "l o",
-    ]  # fmt: skip
+        "s t</w>",
+        "e st</w>",
+        "l o",
+    ]
     assert subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"]) == [
-        "b@@", "est", "l@@", "o@@", "w",
-    ]  # fmt: skip
+        "b@@",
+        "est",
+        "l@@",
+        "o@@",
+        "w",
+    ]
 
 
 def test_an_output_that_stops_within_a_word_is_still_words() -> None:
@@ -74,7 +80,9 @@ def settings(folder: Path) -> Settings:
 
 def test_separate_and_joint_merges(tmp_path: Path) -> None:
     apart = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    joint = TranslationCodec.load(ready(tmp_path / "b", subwords={"merges": 9, "joint": True})).settings
+    joint = TranslationCodec.load(
+        ready(tmp_path / "b", subwords={"merges": 9, "joint": True})
+    ).settings
     assert apart.source.merges != apart.target.merges
     assert joint.source.merges == joint.target.merges
 
@@ -82,7 +90,10 @@ def test_separate_and_joint_merges(tmp_path: Path) -> None:
 def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
     other = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
     first = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    assert TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings == first
+    assert (
+        TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings
+        == first
+    )
 
 
 def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
@@ -132,7 +143,9 @@ def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
         ("none", "de", " so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
     ],
 )
-def test_tokenizers_split_as_their_languages_want(name: str, language: str, text: str, words: list[str]) -> None:
+def test_tokenizers_split_as_their_languages_want(
+    name: str, language: str, text: str, words: list[str]
+) -> None:
     assert load_tokenizer(name, language).tokens(text) == words
 
 

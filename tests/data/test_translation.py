@@ -23,7 +23,10 @@ def stages(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_sentences_become_words_and_ids(tmp_path: Path) -> None:
     data = Prepared(ready(tmp_path))
-    assert data.rows("train")[3] == ("Die Katze schläft nicht , oder ?", "The cat isn 't sleeping , is it ?")
+    assert data.rows("train")[3] == (
+        "Die Katze schläft nicht , oder ?",
+        "The cat isn 't sleeping , is it ?",
+    )
     split = data.split("train")
     assert data.source.spell(split.sources[0]) == ["Das", "ist", "ein", "Hund", "."]
     assert data.target.spell(split.targets[1]) == ["This", "is", "a", "cat", ".", "<eos>"]
@@ -191,7 +194,9 @@ def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:
 def test_the_summary_says_how_the_data_was_read(tmp_path: Path) -> None:
     summary = Prepared(ready(tmp_path, subwords={"merges": 7})).summary
     assert summary["format"]["subwords"] == {"merges": 7, "joint": False}
-    assert set(summary["inputs_sha256"]) == {f"{split}.{language}" for split in SENTENCES for language in ("de", "en")}
+    assert set(summary["inputs_sha256"]) == {
+        f"{split}.{language}" for split in SENTENCES for language in ("de", "en")
+    }
 
 
 def test_a_changed_record_of_a_stage_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pam.data.vocabulary import BOS, EOS, PAD, SPECIALS, STEP, UNK, Vocabulary, escape, strip, to_actions, unescape
+from pam.data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    STEP,
+    UNK,
+    Vocabulary,
+    escape,
+    strip,
+    to_actions,
+    unescape,
+)
 from pam.io import UserError
 
 
@@ -31,7 +43,19 @@ def test_escaping_is_reversible_and_keeps_to_one_line(symbol: str) -> None:
 
 
 def test_awkward_symbols_survive_a_file(tmp_path: Path) -> None:
-    symbols = ["<pad>", "<unk>", "\\", "\\s", " ", "\n", "\r", "\u2028", "\u00a0", "a=b c", "\\<pad>"]
+    symbols = [
+        "<pad>",
+        "<unk>",
+        "\\",
+        "\\s",
+        " ",
+        "\n",
+        "\r",
+        "\u2028",
+        "\u00a0",
+        "a=b c",
+        "\\<pad>",
+    ]
     vocabulary = Vocabulary(symbols)
     vocabulary.save(tmp_path / "v")
     loaded = Vocabulary.load(tmp_path / "v")
@@ -54,7 +78,9 @@ def test_awkward_symbols_survive_a_file(tmp_path: Path) -> None:
         ("\n".join(SPECIALS) + "\nabc", None),
     ],
 )
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, content: str, line: int | None) -> None:
+def test_a_file_that_is_no_vocabulary_is_refused(
+    tmp_path: Path, content: str, line: int | None
+) -> None:
     (tmp_path / "v").write_text(content)
     with pytest.raises(UserError) as caught:
         Vocabulary.load(tmp_path / "v")
@@ -82,7 +108,10 @@ def test_the_pointer_steps_to_where_each_symbol_is_written() -> None:
 def test_following_the_actions_writes_each_symbol_at_its_position(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 12))
     positions = sorted(data.draw(st.lists(st.integers(0, length - 1), max_size=10)))
-    target = [*data.draw(st.lists(st.integers(5, 9), min_size=len(positions), max_size=len(positions))), EOS]
+    target = [
+        *data.draw(st.lists(st.integers(5, 9), min_size=len(positions), max_size=len(positions))),
+        EOS,
+    ]
     pointer, written = 0, []
     for action in to_actions(target, positions, length):
         if action == STEP:

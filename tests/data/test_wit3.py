@@ -33,7 +33,10 @@ def training(language: str, lines: int) -> str:
 def segments(language: str, name: str, lines: int) -> str:
     return (
         '<?xml version="1.0"?>\n<mteval>\n<doc docid="1">\n<title>Not text</title>\n'
-        + "".join(f'<seg id="{number}"> {name} {language}, it’s {number}!  </seg>\n' for number in range(1, lines + 1))
+        + "".join(
+            f'<seg id="{number}"> {name} {language}, it’s {number}!  </seg>\n'
+            for number in range(1, lines + 1)
+        )
         + "</doc>\n</mteval>\n"
     )
 
@@ -73,10 +76,12 @@ def test_talks_are_prepared_in_the_usual_way(tmp_path: Path) -> None:
     assert [pair[1].split()[0] for pair in test[::2]] == [name.lower() for name in TESTS]
     assert test[0] == ("ted.dev2010 de , it ' s 1 !", "ted.dev2010 en , it 's 1 !")
     dropped = {row["split"]: row["dropped"] for row in summary["stages"] if row["dropped"]}
-    assert dropped == {"train": {
-        "kept for development": 2,
-        "one more than 1.5 times as long as the other": 1,
-    }}  # fmt: skip
+    assert dropped == {
+        "train": {
+            "kept for development": 2,
+            "one more than 1.5 times as long as the other": 1,
+        }
+    }
     blank = summary["stages"][0]
     assert (blank["stage"], blank["split"], blank["pairs_in"]) == ("extract", "train", 50)
 

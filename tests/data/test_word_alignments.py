@@ -54,7 +54,9 @@ def test_a_malformed_link_is_named_with_its_line(written: str) -> None:
         ("1-2", 0, "the target sentence has no word 2"),
     ],
 )
-def test_a_link_to_a_word_that_is_not_there_is_named(written: str, first: int, message: str) -> None:
+def test_a_link_to_a_word_that_is_not_there_is_named(
+    written: str, first: int, message: str
+) -> None:
     with pytest.raises(UserError, match=f"link `{written}`: {message}") as caught:
         parse_links(Line(written, PLACE, 3), (3, 2), first)
     assert (caught.value.file, caught.value.line) == ("links.txt", 3)
@@ -159,7 +161,9 @@ def test_check_reads_all_links_before_anything_is_trained(tmp_path: Path) -> Non
         own.kind.first_rows(files, own.layout, 1)
     assert caught.value.line == 2 and "unmatched: drop" in str(caught.value.hint)
     dropping = own.with_format({"unmatched": "drop"})
-    assert own.kind.first_rows(files, dropping.layout, 1) == {"gold": [("Das ist ein Hund .", "This is a dog .")]}
+    assert own.kind.first_rows(files, dropping.layout, 1) == {
+        "gold": [("Das ist ein Hund .", "This is a dog .")]
+    }
 
 
 def test_sentences_in_the_tags_of_word_alignments_are_no_words(tmp_path: Path) -> None:
@@ -183,7 +187,9 @@ def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:
 def test_sentence_pairs_are_no_alignments(tmp_path: Path) -> None:
     data = ready(tmp_path)
     with pytest.raises(UserError, match="are not word alignments and a task of translation"):
-        prepare_word_alignments("pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path)
+        prepare_word_alignments(
+            "pairs", pair_dataset(tmp_path / "own"), tmp_path / "raw", data, tmp_path
+        )
 
 
 def test_alignments_alone_are_no_task(tmp_path: Path) -> None:
@@ -195,7 +201,9 @@ def test_the_german_english_alignments_of_aachen(tmp_path: Path, corpora: Path) 
     rwth = find_dataset(OURS, "rwth-de-en")
     fetch("rwth-de-en", rwth, tmp_path / "rwth", str(corpora))
     data = ready(tmp_path, lowercase=True)
-    summary = prepare_word_alignments("rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold")
+    summary = prepare_word_alignments(
+        "rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold"
+    )
     assert summary["rows"] == 508
     assert summary["links"] == {"sure": 9613, "possible": 10534}
     # `wir glauben nicht , daß wir nur rosinen herauspicken sollten .`: the verb moves.

@@ -28,7 +28,9 @@ def outputs_of(
     return generator.decode(model, read, decoding, actions, **more)
 
 
-def decode(model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False) -> list[Output]:
+def decode(
+    model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False
+) -> list[Output]:
     """The best output of each source."""
     return [outputs[0] for outputs in outputs_of(model, sources, decoding, actions)]
 

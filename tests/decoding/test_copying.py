@@ -29,7 +29,9 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ready(tmp_path_factory.mktemp("names"), TEXTS, vocabulary={"min_count": 2}, tokenize="none")
+    return ready(
+        tmp_path_factory.mktemp("names"), TEXTS, vocabulary={"min_count": 2}, tokenize="none"
+    )
 
 
 def test_an_unknown_word_has_the_id_of_its_first_place_in_the_source() -> None:
@@ -45,7 +47,10 @@ def test_prepared_data_know_what_can_be_copied(data: Path) -> None:
     plain, extended = prepared.split("test"), prepared.split("test", extended=True)
     known, written = len(prepared.source), len(prepared.target)
     assert plain.sources[0].tolist()[2] == UNK and plain.targets[0].tolist()[0] == UNK
-    assert extended.sources[0].tolist()[2] == known + 2 and extended.targets[0].tolist()[0] == written + 2
+    assert (
+        extended.sources[0].tolist()[2] == known + 2
+        and extended.targets[0].tolist()[0] == written + 2
+    )
     assert extended.sources[0].tolist()[:2] == plain.sources[0].tolist()[:2]
     assert extended.targets[0].tolist()[1:] == plain.targets[0].tolist()[1:]
 
@@ -75,7 +80,10 @@ def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
     model: str, data: Path, tmp_path: Path
 ) -> None:
     run = small.run(model, epochs=25, select="loss", learning_rate=0.03, state_every_s=60.0)
-    small.write_run(tmp_path, run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})}))
+    small.write_run(
+        tmp_path,
+        run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})}),
+    )
     assert main(["train", "--run", str(tmp_path), "--data", str(data), "--device", "cpu"]) == 0
     trained = load_model(tmp_path / "model")
     sources = [source.split() for source, _ in TEXTS["test"]]

@@ -54,5 +54,7 @@ def test_a_whole_word_is_taken_whichever_of_its_subwords_was_attended(position: 
 
 def test_steps_of_a_pointer_are_left_out() -> None:
     vocabulary = Vocabulary(["H", "a"])
-    found = detokenize(output([5, STEP, STEP, UNK, 6], [0, 0, 1, 2, 2]), vocabulary, "Haß", Letters())
+    found = detokenize(
+        output([5, STEP, STEP, UNK, 6], [0, 0, 1, 2, 2]), vocabulary, "Haß", Letters()
+    )
     assert found == (["H", "ß", "a"], 1)

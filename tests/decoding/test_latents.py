@@ -17,7 +17,9 @@ SOURCES = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
 
 @pytest.mark.parametrize("name", ["acvi", "ved"])
 @torch.no_grad()
-def test_draws_differ_from_the_mean_and_come_to_it_without_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny.model(tiny.components(name))
     source, lengths, _ = tiny.batch()
     symbol = torch.full((4, 1), 5)

@@ -1,4 +1,6 @@
-"""Length penalties: their two forms by their formulas, several by one search, settings that are refused."""
+"""Length penalties: their two forms by their formulas, several by one search, settings that are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def test_no_continuation_exceeds_its_bound_and_the_longest_reaches_it(form: Any)
 
 
 @pytest.mark.parametrize(
-    ("beam", "form", "weight"), [(1, "power", 0.0), (2, "wu", 1.5), (5, "wu", 0.0), (5, "power", 1.5)]
+    ("beam", "form", "weight"),
+    [(1, "power", 0.0), (2, "wu", 1.5), (5, "wu", 0.0), (5, "power", 1.5)],
 )
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
@@ -51,9 +54,13 @@ def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
     prior = PRIOR if weight else None
     shared: dict[str, Any] = {"beam": beam, "length_penalty_form": form, "length_prior": weight}
     shared |= {"max_ratio": 2.0, "max_extra": 4, "batch_size": 5}
-    found = outputs_of(model, SOURCES, Decoding(**shared), ACTIONS[name], prior=prior, penalties=CANDIDATES)
+    found = outputs_of(
+        model, SOURCES, Decoding(**shared), ACTIONS[name], prior=prior, penalties=CANDIDATES
+    )
     for place, alpha in enumerate(CANDIDATES):
-        own = outputs_of(model, SOURCES, Decoding(length_penalty=alpha, **shared), ACTIONS[name], prior=prior)
+        own = outputs_of(
+            model, SOURCES, Decoding(length_penalty=alpha, **shared), ACTIONS[name], prior=prior
+        )
         for outputs, (best,) in zip(found, own, strict=True):
             assert_same(outputs[place], best)
 
@@ -61,7 +68,9 @@ def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
 def test_penalties_choose_different_outputs() -> None:
     model = varied.model("postr-joint")
     found = outputs_of(model, SOURCES, Decoding(beam=5), penalties=CANDIDATES)
-    lengths = [sum(len(outputs[place].symbols) for outputs in found) for place in range(len(CANDIDATES))]
+    lengths = [
+        sum(len(outputs[place].symbols) for outputs in found) for place in range(len(CANDIDATES))
+    ]
     assert lengths[0] < lengths[-1]
 
 
@@ -71,7 +80,10 @@ def test_penalties_choose_different_outputs() -> None:
         ({"length_penalty_form": "wo"}, "length_penalty_form"),
         ({"length_penalties": [0.0, -1.0]}, "length_penalties.1"),
         ({"length_penalties": [0.5, 0.5]}, "a candidate is given twice"),
-        ({"length_penalties": [0.5], "length_penalty": 1.0}, "both a `length_penalty` and candidates"),
+        (
+            {"length_penalties": [0.5], "length_penalty": 1.0},
+            "both a `length_penalty` and candidates",
+        ),
         ({"length_penalties": [0.5], "temperature": 1.0}, "outputs that are drawn"),
     ],
 )

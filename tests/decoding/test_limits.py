@@ -19,7 +19,9 @@ from tests.decoding.varied import SOURCES
 from tests.models import tiny
 
 
-@pytest.mark.parametrize("held", [{"min_length": 1}, {"no_repeat_ngram_size": 1}, {"max_length": 2}])
+@pytest.mark.parametrize(
+    "held", [{"min_length": 1}, {"no_repeat_ngram_size": 1}, {"max_length": 2}]
+)
 def test_a_wide_beam_finds_the_best_output_that_is_allowed(held: dict[str, Any]) -> None:
     model, decoding = varied.short("ved"), Decoding(beam=300, max_ratio=1e-9, max_extra=3, **held)
     allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(False), EOS}]
@@ -49,7 +51,9 @@ def test_outputs_are_as_long_as_asked_and_repeat_no_trigram(sampled: bool) -> No
         grams = list(zip(symbols, symbols[1:], symbols[2:], strict=False))
         return len(set(grams)) < len(grams)
 
-    assert all(14 <= len(output.symbols) <= 20 and not repeats(output.symbols) for (output, *_) in found)
+    assert all(
+        14 <= len(output.symbols) <= 20 and not repeats(output.symbols) for (output, *_) in found
+    )
     assert any(repeats(output.symbols) for (output, *_) in free)
 
 
@@ -57,7 +61,8 @@ def test_only_what_would_complete_a_repetition_is_forbidden() -> None:
     written = torch.tensor([[[5, 6, 7, 5, 6], [5, 6, 5, 7, 7]]])
     log_probs = torch.zeros(1, 2, 9)
     forbid(log_probs, written, Decoding(no_repeat_ngram_size=3, min_length=5))
-    assert (log_probs[0] < 0).nonzero().tolist() == [[0, 0], [0, 7], [1, 0]]  # padding is forbidden anyway
+    # padding is forbidden anyway
+    assert (log_probs[0] < 0).nonzero().tolist() == [[0, 0], [0, 7], [1, 0]]
     forbid(log_probs, written, Decoding(min_length=6))
     assert (log_probs[0, :, EOS] == -torch.inf).all()
 
@@ -69,7 +74,10 @@ def test_limits_hold_whatever_the_source_s_length() -> None:
 
 
 def test_a_source_is_read_as_far_as_asked() -> None:
-    model, sources = varied.model("soft"), [[*source, 8, 8] for source in SOURCES if len(source) == 2]
+    model, sources = (
+        varied.model("soft"),
+        [[*source, 8, 8] for source in SOURCES if len(source) == 2],
+    )
     cut = outputs_of(model, sources, Decoding(max_source=2), source_eos=False)
     wanted = outputs_of(model, [source[:2] for source in sources], Decoding(), source_eos=False)
     assert cut == wanted != outputs_of(model, sources, Decoding(), source_eos=False)

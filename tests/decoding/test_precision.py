@@ -1,4 +1,6 @@
-"""Search with an output layer in bfloat16 finds what search in float32 finds, and knows what it is worth."""
+"""Search with an output layer in bfloat16 finds what search in float32 finds, and knows what it is
+worth.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,26 @@ from tests.models import tiny
 
 pytestmark = pytest.mark.processor
 
-VOCABULARY, SOURCES = 500, [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)]
+VOCABULARY, SOURCES = (
+    500,
+    [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)],
+)
 NUCLEUS: dict[str, Any] = {"marginalization": {"kind": "output", "mass": 0.9}}
-CASES = [("soft", {}), ("postr-joint", {}), ("postr-joint", NUCLEUS), ("ved", {}), ("transformer", {})]
+CASES = [
+    ("soft", {}),
+    ("postr-joint", {}),
+    ("postr-joint", NUCLEUS),
+    ("ved", {}),
+    ("transformer", {}),
+]
 
 
 def made(name: str, changed: dict[str, Any]) -> Model:
     """A model whose distributions are about as sharp as those of a trained one."""
     torch.manual_seed(1)
-    network = Network(embedding=32, encoder=24, decoder=48, encoder_layers=2, decoder_layers=2, dropout=0.0)
+    network = Network(
+        embedding=32, encoder=24, decoder=48, encoder_layers=2, decoder_layers=2, dropout=0.0
+    )
     model = build(tiny.components(name, **changed), network, 30, VOCABULARY)
     for parameter in model.parameters():
         if parameter.ndim == 2:
@@ -37,7 +50,9 @@ def made(name: str, changed: dict[str, Any]) -> Model:
 
 
 def decoded(model: Model, precision: str, beam: int = 4) -> list[list[Output]]:
-    settings = Decoding.model_validate({"beam": beam, "precision": precision, "max_ratio": 1.0, "max_extra": 3})
+    settings = Decoding.model_validate(
+        {"beam": beam, "precision": precision, "max_ratio": 1.0, "max_extra": 3}
+    )
     return outputs_of(model, SOURCES, settings, n_best=beam)
 
 
@@ -45,7 +60,9 @@ def decoded(model: Model, precision: str, beam: int = 4) -> list[list[Output]]:
 def test_scores_differ_by_less_than_a_hundredth_of_a_nat(
     name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=True, reason="as on another processor"))
+    monkeypatch.setattr(
+        processor, "try_bfloat16", lambda: Trial(pays=True, reason="as on another processor")
+    )
     model = made(name, changed)
     exact, rough = decoded(model, "float32"), decoded(model, "bf16")
     scores = [{tuple(output.symbols): output.log_prob for output in outputs} for outputs in exact]
@@ -57,20 +74,30 @@ def test_scores_differ_by_less_than_a_hundredth_of_a_nat(
     ]
     assert len(pairs) > 0.9 * sum(map(len, exact))
     assert 0 < max(abs(a - b) for a, b in pairs) < 1e-2
-    written = [[" ".join(map(str, outputs[0].symbols)) for outputs in found] for found in (rough, exact)]
+    written = [
+        [" ".join(map(str, outputs[0].symbols)) for outputs in found] for found in (rough, exact)
+    ]
     assert sacrebleu.corpus_bleu(written[0], [written[1]], tokenize="none").score > 97
     assert len(set(written[1])) > 20
 
 
-def test_search_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "try_bfloat16", lambda: Trial(pays=False, reason="as on another processor"))
+def test_search_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        processor, "try_bfloat16", lambda: Trial(pays=False, reason="as on another processor")
+    )
     model = made("soft", {})
     assert decoded(model, "bf16") == decoded(model, "float32")
 
 
 def test_logits_of_the_likeliest_symbols_are_exact() -> None:
     torch.manual_seed(2)
-    weight, bias, z = torch.randn(VOCABULARY, 32), torch.randn(VOCABULARY), torch.tanh(torch.randn(40, 32))
+    weight, bias, z = (
+        torch.randn(VOCABULARY, 32),
+        torch.randn(VOCABULARY),
+        torch.tanh(torch.randn(40, 32)),
+    )
     wanted = torch.log_softmax(z @ weight.t() + bias, dim=1)
     rough = SearchLayer(weight, bias, bf16=True).log_probs(z)
     symbols = wanted.topk(BEST // 2, dim=1).indices

@@ -37,7 +37,9 @@ def test_first_symbols_follow_the_models_distribution(temperature: float) -> Non
     model, source, wanted = varied.model("postr-joint"), [6, 7], 4000
     with torch.no_grad():
         memory = model.encode(torch.tensor([[*source, EOS]]), torch.tensor([3]))
-        log_probs = model.step(memory, model.start(memory), torch.tensor([BOS])).output.log_probs()[0]
+        log_probs = model.step(memory, model.start(memory), torch.tensor([BOS])).output.log_probs()[
+            0
+        ]
     log_probs[forbidden_symbols(False)] = -torch.inf
     probs = torch.softmax(log_probs / temperature, 0).numpy()
     (outputs,) = draw(model, [source], Sampling(temperature), wanted)

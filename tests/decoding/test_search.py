@@ -55,9 +55,12 @@ def test_a_beam_of_one_is_greedy_search(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changed"), [*((name, {}) for name in tiny.NAMED), ("prior-joint", TOP_2), ("mono-postr-joint", TOP_2)]
+    ("name", "changed"),
+    [*((name, {}) for name in tiny.NAMED), ("prior-joint", TOP_2), ("mono-postr-joint", TOP_2)],
 )
-def test_a_beam_larger_than_the_search_space_finds_the_argmax(name: str, changed: dict[str, Any]) -> None:
+def test_a_beam_larger_than_the_search_space_finds_the_argmax(
+    name: str, changed: dict[str, Any]
+) -> None:
     model, actions = varied.short(name, **changed), ACTIONS[name]
     allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(actions), EOS}]
     strings = [list(text) for length in range(3) for text in product(allowed, repeat=length)]
@@ -74,7 +77,9 @@ def test_a_beam_larger_than_the_search_space_finds_the_argmax(name: str, changed
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("name", tiny.NAMED)
-def test_the_log_prob_of_an_output_is_its_likelihood_under_teacher_forcing(name: str, beam: int) -> None:
+def test_the_log_prob_of_an_output_is_its_likelihood_under_teacher_forcing(
+    name: str, beam: int
+) -> None:
     model = varied.model(name)
     found = decode(model, SOURCES, Decoding(beam=beam, max_ratio=1.0, max_extra=4), ACTIONS[name])
     for source, output in zip(SOURCES, found, strict=True):
@@ -105,7 +110,9 @@ def test_neither_padding_nor_the_rest_of_a_batch_changes_an_output(name: str, be
 def test_outputs_come_in_the_order_of_the_sources(size: int) -> None:
     model = varied.model("postr-joint")
     wanted = [decode(model, [source], Decoding())[0] for source in SOURCES]
-    for output, other in zip(decode(model, SOURCES, Decoding(batch_size=size)), wanted, strict=True):
+    for output, other in zip(
+        decode(model, SOURCES, Decoding(batch_size=size)), wanted, strict=True
+    ):
         assert_same(output, other)
     assert decode(model, [], Decoding()) == []
 
@@ -116,7 +123,9 @@ def test_an_output_at_the_length_limit_is_reported_as_cut_short(name: str, beam:
     model = varied.model(name)
     model.readout.output.bias.data[EOS] -= 1e4
     decoding = Decoding(beam=beam, max_ratio=2.0, max_extra=3)
-    for source, output in zip(SOURCES, decode(model, SOURCES, decoding, ACTIONS[name]), strict=True):
+    for source, output in zip(
+        SOURCES, decode(model, SOURCES, decoding, ACTIONS[name]), strict=True
+    ):
         assert not output.complete
         assert len(output.symbols) == 2 * (len(source) + 1) + 3
         assert EOS not in output.symbols
@@ -167,7 +176,9 @@ def test_a_model_that_only_steps_is_cut_short_and_does_not_crash() -> None:
 
 @pytest.mark.parametrize("power", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("weight", [0.0, 1.5])
-def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(power: float, weight: float) -> None:
+def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(
+    power: float, weight: float
+) -> None:
     model = varied.short("postr-joint")
     decoding = Decoding(beam=300, length_penalty=power, length_prior=weight, **SHORT)
     prior = LengthPrior.fit([1, 2, 2, 3, 4, 4, 5], [2, 2, 1, 2, 2, 1, 3])
@@ -188,7 +199,10 @@ def enumerated(model: Seq2Seq) -> list[tuple[list[int], list[list[int]], list[fl
     """For each source all strings of up to two symbols with their log likelihoods."""
     allowed = [s for s in range(tiny.VOCABULARY) if s not in {*forbidden_symbols(False), EOS}]
     strings = [list(text) for length in range(3) for text in product(allowed, repeat=length)]
-    return [(source, strings, log_likelihoods(model, source, [[*text, EOS] for text in strings])) for source in SOURCES]
+    return [
+        (source, strings, log_likelihoods(model, source, [[*text, EOS] for text in strings]))
+        for source in SOURCES
+    ]
 
 
 def test_length_penalty_and_prior_change_what_is_best() -> None:
@@ -221,7 +235,9 @@ def test_the_n_best_outputs_are_different_and_fall_in_score(name: str) -> None:
         assert len({tuple(output.symbols) for output in outputs}) == 4
         ended = [output.score for output in outputs if output.complete]
         assert ended == sorted(ended, reverse=True)
-        assert [output.complete for output in outputs] == sorted([output.complete for output in outputs], reverse=True)
+        assert [output.complete for output in outputs] == sorted(
+            [output.complete for output in outputs], reverse=True
+        )
 
 
 def test_unknown_symbols_can_be_written_and_what_they_attended_is_known() -> None:

@@ -36,12 +36,17 @@ def test_an_end_symbol_is_left_out_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_outputs_have_their_likelihood_given_the_bare_source(beam: int) -> None:
-    model, decoding = tiny.model(tiny.components("postr-joint")), Decoding(beam=beam, max_ratio=1, max_extra=4)
+    model, decoding = (
+        tiny.model(tiny.components("postr-joint")),
+        Decoding(beam=beam, max_ratio=1, max_extra=4),
+    )
     found = outputs_of(model, SOURCES, decoding, source_eos=False)
     for source, (output, *_) in zip(SOURCES, found, strict=True):
         target = torch.tensor([[*output.symbols, EOS][: len(output.symbols) + output.complete]])
         with torch.no_grad():
-            wanted = model.log_likelihood(torch.tensor([source]), torch.tensor([len(source)]), target).sum()
+            wanted = model.log_likelihood(
+                torch.tensor([source]), torch.tensor([len(source)]), target
+            ).sum()
         assert output.log_prob == pytest.approx(float(wanted), rel=1e-9)
 
 
@@ -54,7 +59,9 @@ def test_an_unknown_word_is_replaced_by_any_word_but_not_by_the_end(source_eos: 
     found = outputs_of(model, SOURCES, decoding, source_eos=source_eos)
     for source, (output,) in zip(SOURCES, found, strict=True):
         read = torch.tensor([[*source, EOS] if source_eos else source])
-        forced = model.teacher_force(read, torch.tensor([read.shape[1]]), torch.tensor([output.symbols]))
+        forced = model.teacher_force(
+            read, torch.tensor([read.shape[1]]), torch.tensor([output.symbols])
+        )
         wanted = forced.alignment[0, :, : len(source)].argmax(1).tolist()
         assert len(output.attended) > 2
         assert output.attended == wanted[: len(output.attended)]
@@ -124,12 +131,16 @@ def test_data_of_the_other_kind_are_refused(
 ) -> None:
     made = generator.Generator(model, trained / "model", Decoding())
     uses = {
-        "predict": lambda: generator.predict_split(made, data[True], "test", tmp_path / "p.tsv", None),
+        "predict": lambda: generator.predict_split(
+            made, data[True], "test", tmp_path / "p.tsv", None
+        ),
         "analyze": lambda: analyze(model, data[True], "test", 4),
         "attention": lambda: heat_maps(model, data[True], "test", 1),
     }
     for use in uses.values():
-        with pytest.raises(UserError, match="trained with sources that do not end in an end symbol") as caught:
+        with pytest.raises(
+            UserError, match="trained with sources that do not end in an end symbol"
+        ) as caught:
             use()
         assert caught.value.file == str(data[True] / "test.safetensors")
         assert "source_eos: false" in str(caught.value.hint)
@@ -140,26 +151,37 @@ def test_predictions_are_of_bare_sources(
 ) -> None:
     made = generator.Generator(model, trained / "model", Decoding(beam=2))
     generator.predict_split(made, data[False], "test", tmp_path / "p.tsv", None)
-    lines = [line.split("\t") for line in (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    lines = [
+        line.split("\t")
+        for line in (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    ]
     split = Prepared(data[False]).split("test")
     for row, (_, _, predicted, log_prob, *_) in enumerate(lines):
         source = torch.from_numpy(split.sources[row]).long()[None]
         target = torch.tensor([[*model.target.encode(predicted.split()), EOS]])
         with torch.no_grad():
-            wanted = model.network.log_likelihood(source, torch.tensor([source.shape[1]]), target).sum()
+            wanted = model.network.log_likelihood(
+                source, torch.tensor([source.shape[1]]), target
+            ).sum()
         assert float(log_prob) == pytest.approx(float(wanted), abs=1e-4)
 
 
-def test_an_analysis_is_that_of_one_sentence_after_the_other(model: SavedModel, data: dict[bool, Path]) -> None:
+def test_an_analysis_is_that_of_one_sentence_after_the_other(
+    model: SavedModel, data: dict[bool, Path]
+) -> None:
     found = analyze(model, data[False], "test", 4).sentences
     split = Prepared(data[False]).split("test")
     for row in range(len(split)):
-        source, target = (torch.from_numpy(side[row]).long()[None] for side in (split.sources, split.targets))
+        source, target = (
+            torch.from_numpy(side[row]).long()[None] for side in (split.sources, split.targets)
+        )
         forced = model.network.teacher_force(source, torch.tensor([source.shape[1]]), target)
         assert found.nll[row] == pytest.approx(-float(forced.log_probs.sum()), abs=1e-4)
         assert found.source_words[row] == source.shape[1]
         attended = forced.alignment[0, :-1].argmax(1).tolist()
-        assert [tuple(link) for link in found.links[row]] == [(a, t) for t, a in enumerate(attended)]
+        assert [tuple(link) for link in found.links[row]] == [
+            (a, t) for t, a in enumerate(attended)
+        ]
 
 
 def test_a_heat_map_has_no_row_for_an_end(model: SavedModel, data: dict[bool, Path]) -> None:
@@ -177,16 +199,24 @@ def test_models_of_both_kinds_cannot_be_joined(
     small.write_run(other, small.run("prior-joint", epochs=1, select="loss"))
     assert main(["train", "--run", str(other), "--data", str(data[True]), "--device", "cpu"]) == 0
     run = small.run("ensemble")
-    members = [{"components": small.components(name), "network": run.network} for name in ("soft", "prior-joint")]
+    members = [
+        {"components": small.components(name), "network": run.network}
+        for name in ("soft", "prior-joint")
+    ]
     components = run.components.model_copy(update={"members": ["soft", "prior-joint"]})
-    joined = run.model_validate(run.model_dump() | {"components": components.model_dump(), "members": members})
+    joined = run.model_validate(
+        run.model_dump() | {"components": components.model_dump(), "members": members}
+    )
     small.write_run(task / "ensemble" / "seed1", joined)
     assert main(["ensemble", "--run", str(task / "ensemble" / "seed1")]) == 2
     assert "reads sources that end in an end symbol" in capsys.readouterr().err
 
 
 def test_typed_text_is_read_without_an_end(
-    trained: Path, model: SavedModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: Path,
+    model: SavedModel,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[list[int]] = []
     encode = type(model.network).encode

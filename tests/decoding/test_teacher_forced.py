@@ -33,7 +33,9 @@ def batch() -> Given:
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
 @torch.no_grad()
-def test_it_is_the_definition_s_and_training_s_teacher_forcing(name: str, changed: dict[str, Any], layers: int) -> None:
+def test_it_is_the_definition_s_and_training_s_teacher_forcing(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
     model, given = tiny.model(tiny.components(name, **changed), layers=layers), batch()
     found, wanted, real = model.teacher_force(*given), plain.force(model, *given), given[2] != PAD
     pairs = [
@@ -56,7 +58,9 @@ def exactly(model: Seq2Seq, given: Given) -> Tensor:
     return torch.stack(found, 1)
 
 
-@pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint", "variational", "acvi", "soft"])
+@pytest.mark.parametrize(
+    "name", ["prior-joint", "postr-joint", "mono-postr-joint", "variational", "acvi", "soft"]
+)
 @torch.no_grad()
 def test_the_posterior_is_by_bayes_rule_where_positions_have_likelihoods(name: str) -> None:
     model, given = tiny.model(tiny.components(name)), batch()

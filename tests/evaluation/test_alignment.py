@@ -53,7 +53,9 @@ def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -
     assert 0.3 < value < 0.95
     for row, links in enumerate(found):
         one = known.value(counted.units.of(known.columns)[row])
-        assert one == pytest.approx(alignment_error_rate(set(sure[row]), set(links), set(possible[row])))
+        assert one == pytest.approx(
+            alignment_error_rate(set(sure[row]), set(links), set(possible[row]))
+        )
 
 
 def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
@@ -71,11 +73,16 @@ def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
 def test_an_analysis_that_lacks_a_reading_is_scored_by_the_others(tmp_path: Path) -> None:
     data = gold_folder(tmp_path / "gold", [[(0, 0)]], [[(0, 0)]])
     stored = analyze(tmp_path / "a.json", 1, [[(0, 0)]])
-    assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-2:] == ("aer_prior", "one_minus_aer_prior")
+    assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-2:] == (
+        "aer_prior",
+        "one_minus_aer_prior",
+    )
     content = json.loads(stored.read_text())
     content["sentences"]["links_late"] = [[(0, 0)]]
     stored.write_text(json.dumps(content))
-    assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-1] == "one_minus_aer_late"
+    assert (
+        alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-1] == "one_minus_aer_late"
+    )
 
 
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
@@ -103,7 +110,10 @@ def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
 def test_links_that_do_not_belong_together_are_named(
     sure: list[Links], possible: list[Links], words: str, tmp_path: Path
 ) -> None:
-    inputs = EvalInputs(analysis=analyze(tmp_path / "a.json", 2), data=gold_folder(tmp_path / "gold", sure, possible))
+    inputs = EvalInputs(
+        analysis=analyze(tmp_path / "a.json", 2),
+        data=gold_folder(tmp_path / "gold", sure, possible),
+    )
     with pytest.raises(UserError, match=words) as raised:
         alignment.count(inputs)
     assert raised.value.file and raised.value.hint

@@ -59,11 +59,14 @@ def test_likelihoods_are_summed_with_the_end_symbol() -> None:
 
 
 def test_each_target_word_is_linked_to_the_word_it_attends_most() -> None:
-    found = gathered(sentence(ONE_HOT, prior=np.eye(4), posterior=np.eye(4)[[1, 0, 2, 3]])).sentences
+    found = gathered(
+        sentence(ONE_HOT, prior=np.eye(4), posterior=np.eye(4)[[1, 0, 2, 3]])
+    ).sentences
     assert found.links == [[(0, 0), (2, 1), (1, 2)]]
     assert found.links_prior == [[(0, 0), (1, 1), (2, 2)]]
     assert found.links_posterior == [[(1, 0), (0, 1), (2, 2)]]
-    assert found.links_late == [[(1, 0), (2, 1), (0, 2)]]  # to the end, which is left out, no word attends
+    # to the end, which is left out, no word attends
+    assert found.links_late == [[(1, 0), (2, 1), (0, 2)]]
 
 
 def test_attention_to_the_end_is_left_out_of_links() -> None:

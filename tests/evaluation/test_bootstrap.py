@@ -95,19 +95,27 @@ def test_tests_of_true_nulls_reject_as_often_as_their_level_says() -> None:
 
 def test_metrics_are_functions_of_sums() -> None:
     assert METRICS["accuracy"].value(np.array([3.0, 4.0])) == 75.0
-    np.testing.assert_array_equal(METRICS["paradigm_accuracy"].value(np.array([[1.0, 2.0], [2.0, 2.0]])), [50.0, 100.0])
+    np.testing.assert_array_equal(
+        METRICS["paradigm_accuracy"].value(np.array([[1.0, 2.0], [2.0, 2.0]])), [50.0, 100.0]
+    )
 
 
 # Two levels: seeds and units.
 
 
 def gain_over_seeds(seed_scatter: float, run: int) -> tuple[bootstrap.Draws, float]:
-    """Draws and value of a gain whose truth is 0: two systems of three seeds, 40 units that both see."""
+    """Draws and value of a gain whose truth is 0: two systems of three seeds, 40 units that both
+    see.
+    """
     generator = np.random.default_rng(run)
     units = generator.normal(0, 4, size=40)
     systems = []
     for name in ("first", "second"):
-        scores = generator.normal(0, seed_scatter, size=(3, 1)) + generator.normal(0, 4, size=(3, 40)) + units
+        scores = (
+            generator.normal(0, seed_scatter, size=(3, 1))
+            + generator.normal(0, 4, size=(3, 40))
+            + units
+        )
         counts = np.stack([scores, np.ones_like(scores)], axis=-1)
         sums = bootstrap.resampled_sums(counts, resamples=300, seed=run)
         means = (sums[..., 0] / sums[..., 1]).mean(axis=0)
@@ -117,7 +125,9 @@ def gain_over_seeds(seed_scatter: float, run: int) -> tuple[bootstrap.Draws, flo
 
 
 @pytest.mark.parametrize("seed_scatter", [0.0, 0.5, 3.0])
-def test_intervals_over_seeds_and_units_hold_the_truth_as_often_as_they_say(seed_scatter: float) -> None:
+def test_intervals_over_seeds_and_units_hold_the_truth_as_often_as_they_say(
+    seed_scatter: float,
+) -> None:
     gains = [gain_over_seeds(seed_scatter, run) for run in range(150)]
     held = sum(0.0 in bootstrap.interval(draws.spread()) for draws, _ in gains)
     rejected = sum(bootstrap.p_value(draws.spread(), value) < 0.05 for draws, value in gains)

@@ -51,7 +51,10 @@ def data(tmp_path: Path) -> Path:
 
 def predicted(data: Path, outputs: dict[str, str]) -> EvalInputs:
     path = data / "predictions.tsv"
-    rows = [captioning.Caption._fields, *((*row, outputs[row[0]]) for row in Prepared(data).rows("test"))]
+    rows = [
+        captioning.Caption._fields,
+        *((*row, outputs[row[0]]) for row in Prepared(data).rows("test")),
+    ]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return EvalInputs([path], [5], data=data)
 
@@ -67,13 +70,16 @@ def values(data: Path, outputs: dict[str, str]) -> dict[str, float]:
 
 def test_bleu_is_that_of_coco_caption(data: Path) -> None:
     references = {clip: [ENGLISH.compared(text) for text in TEXTS[clip]] for clip in OUTPUTS}
-    (*_, four), _ = Bleu(4).compute_score(references, {clip: [text] for clip, text in OUTPUTS.items()}, verbose=0)
+    (*_, four), _ = Bleu(4).compute_score(
+        references, {clip: [text] for clip, text in OUTPUTS.items()}, verbose=0
+    )
     assert values(data, OUTPUTS)["bleu_coco"] == pytest.approx(100 * four, rel=1e-6)
 
 
 def test_cider_weighs_ngrams_by_the_clips_that_have_them(data: Path) -> None:
-    # Of two clips, what both have weighs log(2 / 2) = 0, all else log(2 / 1). A copy of the only reference that shares
-    # words is worth 10 by that one, n-gram by n-gram, and all others nothing; "a" is in both clips.
+    # Of two clips, what both have weighs log(2 / 2) = 0, all else log(2 / 1). A copy of the only
+    # reference that shares words is worth 10 by that one, n-gram by n-gram, and all others nothing;
+    # "a" is in both clips.
     copies = {"clip4": "men are playing chess", "clip5": "a red car drives past a house"}
     found = values(data, copies)
     alone = values(data, copies | {"clip5": "nothing else"})
@@ -86,7 +92,9 @@ def test_rouge_is_of_the_longest_words_in_order(data: Path) -> None:
     # clip4: precision 4/5 and recall 1 by "men are playing chess"; beta is 1.2.
     precision, recall, beta = 0.8, 1.0, 1.2**2
     first = (1 + beta) * precision * recall / (recall + beta * precision)
-    found = captioning.coco([OUTPUTS["clip4"]], [[ENGLISH.compared(text) for text in TEXTS["clip4"]]])
+    found = captioning.coco(
+        [OUTPUTS["clip4"]], [[ENGLISH.compared(text) for text in TEXTS["clip4"]]]
+    )
     assert found["rouge_coco"] == pytest.approx([first])
 
 
@@ -100,8 +108,13 @@ def test_words_are_nearly_those_of_coco_captions_tokenizer() -> None:
     if not MSRVTT.is_file():
         pytest.skip("the captions of MSR-VTT are not here")
     texts = [text for own in list(read_captions(MSRVTT).values())[:100] for text in own]
-    split = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(texts)})
-    same = [ENGLISH.compared(text).split() == split[number][0].split() for number, text in enumerate(texts)]
+    split = PTBTokenizer().tokenize(
+        {number: [{"caption": text}] for number, text in enumerate(texts)}
+    )
+    same = [
+        ENGLISH.compared(text).split() == split[number][0].split()
+        for number, text in enumerate(texts)
+    ]
     assert np.mean(same) > 0.9
 
 
@@ -132,7 +145,9 @@ def test_people_are_held_against_the_others(data: Path) -> None:
 
 def test_people_are_compared_on_the_test_set_of_the_models(data: Path) -> None:
     models = captioning.count(predicted(data, OUTPUTS)).units.references
-    assert {control(name, data)[0].references for name in ("constant", "nearest", "people")} == {models}
+    assert {control(name, data)[0].references for name in ("constant", "nearest", "people")} == {
+        models
+    }
 
 
 def test_an_empty_caption_is_worth_nothing(data: Path) -> None:

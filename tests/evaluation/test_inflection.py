@@ -22,7 +22,10 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def test_reads_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", HEADER + "Zug\tn=pl\tZüge\tZüge\t-0.1\nAb\tn=sg\tAb\t\t-2\n")
-    assert inflection.read(path) == [Prediction("Zug", "n=pl", "Züge", "Züge"), Prediction("Ab", "n=sg", "Ab", "")]
+    assert inflection.read(path) == [
+        Prediction("Zug", "n=pl", "Züge", "Züge"),
+        Prediction("Ab", "n=sg", "Ab", ""),
+    ]
 
 
 def test_finds_columns_by_name_and_ignores_others(tmp_path: Path) -> None:
@@ -71,7 +74,14 @@ def test_counts_forms_and_whole_paradigms_per_lemma() -> None:
         ]
     )
     assert units.names == ("b", "a")
-    assert units.columns == ("correct", "forms", "whole", "paradigms", "form_edits", "form_characters")
+    assert units.columns == (
+        "correct",
+        "forms",
+        "whole",
+        "paradigms",
+        "form_edits",
+        "form_characters",
+    )
     np.testing.assert_array_equal(units.counts, [[1, 3, 0, 1, 2, 3], [2, 2, 1, 1, 0, 2]])
 
 
@@ -120,7 +130,9 @@ class TestAgainstThePreparedSplit:
             ("a\t1\tx\na\t2\ty\na\t3\tz\n", 4, "2 predictions for 3 rows"),
         ],
     )
-    def test_the_first_difference_is_named(self, tmp_path: Path, content: str, line: int, words: str) -> None:
+    def test_the_first_difference_is_named(
+        self, tmp_path: Path, content: str, line: int, words: str
+    ) -> None:
         split = write(tmp_path / "test.tsv", content)
         with pytest.raises(UserError, match=words) as raised:
             check_against_split(list(self.ROWS), "p.tsv", split)

@@ -1,4 +1,6 @@
-"""Every metric in every script: a reference against itself is best, a wrong word costs, forms of Unicode agree."""
+"""Every metric in every script: a reference against itself is best, a wrong word costs, forms of
+Unicode agree.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def decomposed(text: str) -> str:
     return normalize("NFD", text)
 
 
-def translated(folder: Path, code: str, outputs: Sequence[str], references: Sequence[str]) -> Scores:
+def translated(
+    folder: Path, code: str, outputs: Sequence[str], references: Sequence[str]
+) -> Scores:
     """Scores of outputs against references, both as people write them."""
     folder.mkdir()
     tokenizer = load_tokenizer(TOKENIZERS.get(language(code).tag, "moses"), code)
@@ -79,7 +83,9 @@ def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> N
     assert same == pytest.approx({name: BEST[name] for name in same})
     # Word error rates alone are not defined for phrases.
     assert set(BEST) - set(same) == ({"wer"} if code in ("th", "zh", "my") else set())
-    assert values(translated(tmp_path / "b", code, [decomposed(text)], [text])) == pytest.approx(same)
+    assert values(translated(tmp_path / "b", code, [decomposed(text)], [text])) == pytest.approx(
+        same
+    )
     wrong = values(translated(tmp_path / "c", code, [text.replace(word, other)], [text]))
     for name, value in wrong.items():
         assert value > 0 and value != pytest.approx(same[name]), name
@@ -108,7 +114,9 @@ def test_bleu_of_references_that_are_too_short_is_left_out(tmp_path: Path) -> No
     scores = translated(tmp_path / "a", "de", ["Ein Hund"], ["Ein Hund"])
     assert "bleu" not in scores.metrics and "sacrebleu" not in scores.metrics
     assert scores.metrics["chrf"].value == scores.metrics["ser"].value + 100
-    assert sum("none of which has four words" in reason for reason in scores.details["left_out"]) == 2
+    assert (
+        sum("none of which has four words" in reason for reason in scores.details["left_out"]) == 2
+    )
 
 
 @pytest.mark.parametrize("code", TEXTS)
@@ -164,7 +172,9 @@ def test_forms_are_scored_in_every_script(code: str) -> None:
 
 def test_meteor_is_left_out_of_other_languages_with_the_reason() -> None:
     for code in TEXTS:
-        assert f"not defined for {language(code).name}" in str(meteor.reason_left_out(language(code)))
+        assert f"not defined for {language(code).name}" in str(
+            meteor.reason_left_out(language(code))
+        )
     assert meteor.reason_left_out(language("eng")) == meteor.unavailable()
 
 
@@ -195,7 +205,10 @@ def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
 ) -> None:
     text, word, other = TEXTS[language(code).tag]
     data = summaries(tmp_path / "a", code, text, text.replace(word, other), **options)
-    scores = {name: score_control(name, data, "test", tmp_path / name, "x", "y") for name in ("lead", "reference")}
+    scores = {
+        name: score_control(name, data, "test", tmp_path / name, "x", "y")
+        for name in ("lead", "reference")
+    }
     for name in ("rouge1", "rouge2", "rougeL"):
         assert scores["reference"].metrics[name].value == pytest.approx(100)
         assert 0 < scores["lead"].metrics[name].value < 100
@@ -227,7 +240,10 @@ def test_cider_of_one_clip_is_left_out(tmp_path: Path) -> None:
 
 
 def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
-    texts = {clip: [normalize("NFD", f"Märchen für {clip} heute"), f"Märchen für {clip} heute"] for clip in CAPTIONS}
+    texts = {
+        clip: [normalize("NFD", f"Märchen für {clip} heute"), f"Märchen für {clip} heute"]
+        for clip in CAPTIONS
+    }
     data = clips(tmp_path, texts)
     assert Prepared(data).rows("train")[0] == Prepared(data).rows("train")[1]
     scores = score_control("people", data, "test", tmp_path / "p", "x", "y")
@@ -240,7 +256,9 @@ def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_edit_distances_are_those_of_the_table(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    one, other = ("".join(generator.choice(list("abc"), size=generator.integers(0, 90))) for _ in "xy")
+    one, other = (
+        "".join(generator.choice(list("abc"), size=generator.integers(0, 90))) for _ in "xy"
+    )
     row = list(range(len(other) + 1))
     for place, symbol in enumerate(one, 1):
         above, row = row, [place]

@@ -47,7 +47,9 @@ def folder(tmp_path: Path) -> Path:
     data.mkdir()
     lines = ["lemma\tfeatures\tform\tpredicted\tlog_prob", *("\t".join([*r, "-1"]) for r in ROWS)]
     (folder / "beam3/predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (data / "test.tsv").write_text("".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8")
+    (data / "test.tsv").write_text(
+        "".join("\t".join(row[:3]) + "\n" for row in ROWS), encoding="utf-8"
+    )
     write_summary(data, SUMMARY)
     (folder / "run.yaml").write_text(yaml.safe_dump(RUN), encoding="utf-8")
     training = {"wall_s": 10.0, "cpu_s": 9.5, "gpu_s": None, "device": "cpu"}
@@ -91,7 +93,9 @@ def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
     assert (folder / "scores.json").read_bytes() == first
 
 
-def test_predictions_alone_are_scored_to_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predictions_alone_are_scored_to_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("--predictions", folder / "beam3/predictions.tsv", "--kind", "inflection") == 0
     assert "accuracy: 75.00 % [50.00, 100.00] of 4, 2 lemmas" in capsys.readouterr().out
 

@@ -11,7 +11,16 @@ import pytest
 
 from pam.evaluation.translation import paired_bootstrap
 from pam.io import UserError
-from tests.evaluation.translations import OUTPUTS, REFERENCES, TARGETS, WORSE, predict, prepare, text_of, write
+from tests.evaluation.translations import (
+    OUTPUTS,
+    REFERENCES,
+    TARGETS,
+    WORSE,
+    predict,
+    prepare,
+    text_of,
+    write,
+)
 
 TIMES = 20
 """Copies of the few sentences, so that differences can be told from noise."""
@@ -37,9 +46,14 @@ def test_a_better_system_is_found_and_the_same_one_is_not(data: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("metric", "options"), [("sacrebleu", []), ("chrf", ["-m", "chrf"])])
-def test_p_is_that_of_sacrebleus_command_line(data: Path, tmp_path: Path, metric: str, options: list[str]) -> None:
+def test_p_is_that_of_sacrebleus_command_line(
+    data: Path, tmp_path: Path, metric: str, options: list[str]
+) -> None:
     mixed = [*OUTPUTS[:1], *WORSE[1:]]
-    worse, better = (predict(tmp_path / name, outputs, 2) for name, outputs in (("w.tsv", WORSE), ("b.tsv", mixed)))
+    worse, better = (
+        predict(tmp_path / name, outputs, 2)
+        for name, outputs in (("w.tsv", WORSE), ("b.tsv", mixed))
+    )
     small = prepare(tmp_path / "small", 2)
     (tested,) = paired_bootstrap(worse, {"Better": better}, small, metrics=[metric])
     texts = [

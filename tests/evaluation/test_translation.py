@@ -158,7 +158,9 @@ def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -
 
 def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInputs) -> None:
     bins = by_length(scores.counts(), 4, edges=(5, 12))
-    assert [(one.low, one.high, one.sentences) for one in bins] == [*((0, 5, 1), (5, 12, 3), (12, None, 2))]
+    assert [(one.low, one.high, one.sentences) for one in bins] == [
+        *((0, 5, 1), (5, 12, 3), (12, None, 2))
+    ]
     assert bins[0].value == 0.0  # its output is empty
     (whole,) = by_length(scores.counts(), 4, edges=())
     assert whole.value == pytest.approx(value("bleu_b4", inputs))
@@ -171,11 +173,17 @@ def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInp
     ("damage", "words"),
     [
         (lambda folder: (folder / "data/test.target.txt").unlink(), "no such file"),
-        (lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]), "not what was prepared"),
+        (
+            lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]),
+            "not what was prepared",
+        ),
         (lambda folder: shorten(folder / "data", 5, "test.target.txt"), "5 reference"),
         (lambda folder: predict(folder / "beam10/predictions.tsv", OUTPUTS, 2), "12 predictions"),
         (lambda folder: analyze(folder / "analysis.json", 5), "an analysis of 5 sentences"),
-        (lambda folder: write_summary(folder / "data", {"task": "inflection"}), "this data is not of translation"),
+        (
+            lambda folder: write_summary(folder / "data", {"task": "inflection"}),
+            "this data is not of translation",
+        ),
     ],
 )
 def test_files_that_do_not_belong_together_are_named(
@@ -200,20 +208,27 @@ def test_a_test_set_of_thousands_is_resampled_in_seconds() -> None:
 
 
 def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
-    """sacreBLEU itself says what BLEU and chrF over several references are, of outputs with two beams."""
+    """sacreBLEU itself says what BLEU and chrF over several references are, of outputs with two
+    beams.
+    """
     data = prepare(tmp_path / "data")
     further = [[], [OUTPUTS[1]], [WORSE[2], OUTPUTS[2]], [], [WORSE[4]], ["no ."]]
-    lines = [json.dumps([{"text": text_of(own), "words": own} for own in others]) for others in further]
+    lines = [
+        json.dumps([{"text": text_of(own), "words": own} for own in others]) for others in further
+    ]
     write(data / "test.references.jsonl", lines)
     write_summary(data, Prepared(data).summary)
     paths = [predict(tmp_path / "a.tsv", OUTPUTS), predict(tmp_path / "b.tsv", WORSE)]
     counts = translation.count(EvalInputs(paths, [1, 4], data=data))
     made = make("translation", counts, {}, {}, {})
-    in_text = translation.streams_of(REFERENCES, [[text_of(own) for own in others] for others in further])
+    in_text = translation.streams_of(
+        REFERENCES, [[text_of(own) for own in others] for others in further]
+    )
     in_words = translation.streams_of(TARGETS, further)
     for beam, outputs in ((1, OUTPUTS), (4, WORSE)):
         assert made.metrics[f"ser_b{beam}"].value == 100 * sum(
-            output not in (target, *others) for output, target, others in zip(outputs, TARGETS, further, strict=True)
+            output not in (target, *others)
+            for output, target, others in zip(outputs, TARGETS, further, strict=True)
         ) / len(outputs)
         for name, metric in translation.sacre_metrics("en").items():
             texts = [text_of(output) for output in outputs]

@@ -9,4 +9,7 @@ import pytest
 
 def numbered(cases: int, sample: int) -> list[Any]:
     """Parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
-    return [pytest.param(number, marks=pytest.mark.faults if number >= sample else ()) for number in range(cases)]
+    return [
+        pytest.param(number, marks=pytest.mark.faults if number >= sample else ())
+        for number in range(cases)
+    ]

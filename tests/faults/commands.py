@@ -1,4 +1,6 @@
-"""Commands that write files, each with a folder to work in, whose process can be killed at any write."""
+"""Commands that write files, each with a folder to work in, whose process can be killed at any
+write.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,17 @@ class Command:
 
     def results(self, folder: Path) -> dict[str, Any]:
         """Return what the command wrote, by file, without times and costs."""
-        files = [file for name in self.out for file in sorted((folder / name).rglob("*")) if file.is_file()]
-        kept = [file for file in files if not {"events", "state"} & set(file.parts) and file.name != ".lock"]
+        files = [
+            file
+            for name in self.out
+            for file in sorted((folder / name).rglob("*"))
+            if file.is_file()
+        ]
+        kept = [
+            file
+            for file in files
+            if not {"events", "state"} & set(file.parts) and file.name != ".lock"
+        ]
         return {str(file.relative_to(folder)): content_of(file) for file in kept}
 
 
@@ -96,7 +107,9 @@ def summaries(folder: Path) -> None:
 
 def prepared_summaries(folder: Path) -> None:
     """A task of summaries and the configuration of a model with phases, copying and coverage."""
-    dataset, raw = test_summarization.written(folder, [json.dumps(own) for own in test_summarization.RECORDS])
+    dataset, raw = test_summarization.written(
+        folder, [json.dumps(own) for own in test_summarization.RECORDS]
+    )
     prepare("mine", dataset, raw, folder / "data")
     phases = [{"until": 2, "source": 4, "target": 3}, {"source": 9}]
     run = small.run("soft-pointer-coverage", epochs=2, batch_size=1, phases=phases, select="loss")
@@ -148,7 +161,9 @@ def of_data(*words: object) -> Callable[[Path], Words]:
     return lambda folder: [*words, "--dataset", "mine", "--registry", folder / "datasets.yaml"]
 
 
-def of_run(command: str, run: str = f"soft/{trained.SEED}", *words: object) -> Callable[[Path], Words]:
+def of_run(
+    command: str, run: str = f"soft/{trained.SEED}", *words: object
+) -> Callable[[Path], Words]:
     return lambda folder: [command, "--run", folder / run, "--data", folder / "data", *words]
 
 

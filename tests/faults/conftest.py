@@ -16,7 +16,7 @@ from tests.workflow.conftest import once
 
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that this process writes wait for no disk: what is tried on them is no loss of power."""
+    """Files that this process writes wait for no disk: nothing here is a loss of power."""
     monkeypatch.setattr("pam.io._flush", lambda path: None)
 
 
@@ -48,7 +48,9 @@ def scene(tmp_path: Path, mirror: Server) -> Scene:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, mirror: Server) -> tuple[Checkout, Outcome]:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, mirror: Server
+) -> tuple[Checkout, Outcome]:
     """The same after a run that nothing disturbed: not to be changed."""
 
     def run(made: Checkout) -> Outcome:

@@ -64,8 +64,16 @@ def moved(content: bytes, draw: random.Random) -> bytes:
 
 
 DAMAGES: tuple[Damage, ...] = (
-    flipped, flipped, overwritten, zeroed, cut, holed, doubled, extended, moved,
-)  # fmt: skip
+    flipped,
+    flipped,
+    overwritten,
+    zeroed,
+    cut,
+    holed,
+    doubled,
+    extended,
+    moved,
+)
 """Flipped bits are the most frequent."""
 
 

@@ -58,7 +58,10 @@ def read_only_disk(folder: Path) -> Iterator[None]:
 
 def mount(options: str, source: Path | str, folder: Path, kind: str = "none") -> None:
     done = subprocess.run(
-        ["mount", "-t", kind, "-o", options, source, folder], capture_output=True, text=True, check=False
+        ["mount", "-t", kind, "-o", options, source, folder],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")

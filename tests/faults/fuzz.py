@@ -14,7 +14,21 @@ from tests.faults.outcomes import outcome
 
 ODD = (
     *("", " ", "\t", "\n", "\r\n", "\r", "\u2028", "\x85", "\x0b", "\x00", "\x1f", "\x7f"),
-    *("\ufeff", "\u200b", "\u00a0", "\u202e", "e\u0301", "é", "ﬁ", "İ", "ß", "ǆ", "𝔸", "👩🏽‍🚀", "漢字"),
+    *(
+        "\ufeff",
+        "\u200b",
+        "\u00a0",
+        "\u202e",
+        "e\u0301",
+        "é",
+        "ﬁ",
+        "İ",
+        "ß",
+        "ǆ",
+        "𝔸",
+        "👩🏽‍🚀",
+        "漢字",
+    ),
     *("-x", "--help", "../x", "/etc/passwd", "~", ".", "..", "a b", "a;b", "$(touch x)", "`x`"),
     *("'", '"', "\\", "{task}", "{{}}", "%s", "*", "?", "|", "&", "<", "<script>", "$x$", "#", ":"),
     *("<unk>", "<pad>", "@@", "a@@", "＠＠", "null", "yes", "1e3", "0x10", "1_000", "2001-01-01"),
@@ -33,14 +47,18 @@ numbers = st.one_of(
 
 values = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), numbers, texts, st.binary(max_size=4),
+        st.none(),
+        st.booleans(),
+        numbers,
+        texts,
+        st.binary(max_size=4),
         st.just(datetime.date(2018, 5, 1)),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(texts | st.integers(), inner, max_size=3)
     ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -99,7 +117,9 @@ def changed(draw: st.DrawFn, document: Any) -> Any:
     return document
 
 
-def fuzz(number: int, cases: int, strategy: st.SearchStrategy[Any], check: Callable[..., None]) -> None:
+def fuzz(
+    number: int, cases: int, strategy: st.SearchStrategy[Any], check: Callable[..., None]
+) -> None:
     """Calls `check` with drawn values, the same ones for the same number.
 
     A UserError is as good as a result: it must have a hint. All else is a fault.

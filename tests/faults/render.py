@@ -1,7 +1,7 @@
 """Writes what a run recorded into the page about it: `python -m tests.faults.render`.
 
-The table is between two marks in `docs/reliability.md`; the text around it is written by hand. Each row adds up the
-records of some test files; `docs/faults.json` has them one by one.
+The table is between two marks in `docs/reliability.md`; the text around it is written by hand. Each
+row adds up the records of some test files; `docs/faults.json` has them one by one.
 """
 
 from __future__ import annotations
@@ -109,17 +109,22 @@ def with_table(page: str, content: dict[str, Any]) -> str:
 
 
 def rendered(content: dict[str, Any]) -> str:
-    """What was recorded, as Markdown: a sentence, a row for each kind of fault, and what was left out."""
+    """What was recorded, as Markdown: a sentence, a row for each kind of fault, and what was left
+    out.
+    """
     counts = {row: count(row, content["records"]) for row in ROWS}
     kills = sum(tried for row, tried in counts.items() if row.kills)
     inputs = sum(tried for row, tried in counts.items() if not row.kills)
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     text = "\n" + _filled(
-        f"On {content['date']}, {content['cores']} cores, {versions}: {inputs:,} inputs and {kills:,} kills in "
-        f"{content['minutes']:g} minutes, each of them survived as stated."
+        f"On {content['date']}, {content['cores']} cores, {versions}: {inputs:,} inputs and"
+        f" {kills:,} kills in {content['minutes']:g} minutes, each of them survived as stated."
     )
 
-    text += "\n| fault | inputs | kills | what follows, each time | tests |\n| --- | ---: | ---: | --- | --- |\n"
+    text += (
+        "\n| fault | inputs | kills | what follows, each time | tests |\n| --- | ---: | ---: | ---"
+        " | --- |\n"
+    )
     for row, tried in counts.items():
         if tried:
             text += line_of(row, tried)

@@ -157,7 +157,9 @@ def _command(process: psutil.Process) -> str:
 
 
 @contextmanager
-def started(made: Checkout, *arguments: str, log: str = "said.log", **environment: str) -> Iterator[Running]:
+def started(
+    made: Checkout, *arguments: str, log: str = "said.log", **environment: str
+) -> Iterator[Running]:
     """Starts Snakemake; at the end nothing of it lives."""
     path = made.folder / log
     with open(path, "wb") as said:

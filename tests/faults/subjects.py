@@ -76,7 +76,9 @@ def _content(folder: Path) -> Result:
 REFERENCES: dict[str, Callable[[EvalInputs], Any]] = {
     "translation": translation.read_references,
     "summarization": summarization.read_references,
-    "captioning": lambda inputs: captioning.read_references(inputs, captioning.compared_text(inputs.prepared)),
+    "captioning": lambda inputs: captioning.read_references(
+        inputs, captioning.compared_text(inputs.prepared)
+    ),
 }
 
 
@@ -162,7 +164,9 @@ def of_summaries(room: Path) -> Subject:
     """A model of summarization that copies, with coverage."""
     dataset, raw = summaries(room / "own")
     prepare("mine", dataset, raw, room / "data")
-    return _models(room, Prepared(room / "data"), "soft-pointer-coverage", ["A dog barks . A bird sings ."])
+    return _models(
+        room, Prepared(room / "data"), "soft-pointer-coverage", ["A dog barks . A bird sings ."]
+    )
 
 
 def gold_data(room: Path) -> Subject:
@@ -252,7 +256,9 @@ def _model(folder: Path, data: Prepared, kind: str, seed: int) -> Path:
     """Weights as they are before training, which are as good here."""
     torch.manual_seed(seed)
     run = small.run(kind, seed=seed)
-    network = build(run.components, run.network, len(data.source), len(data.target), data.codec.units)
+    network = build(
+        run.components, run.network, len(data.source), len(data.target), data.codec.units
+    )
     match(network, data.source, data.target)
     LengthPrior.of(Split.load(data.folder, "train")).save(folder / LENGTHS)
     save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
@@ -290,8 +296,12 @@ SUBJECTS: dict[str, Callable[[Path], Subject]] = {
     "fetched text": fetched,
     "a fetched archive": fetched_archive,
     "the states of a training": states,
-    "prepared captions": as_prepared(partial(clips, hdf5=False), partial(clips, hdf5=False, scale=2.0)),
-    "prepared summaries": as_prepared(summaries, partial(summaries, truncate={"source": 4, "target": 3})),
+    "prepared captions": as_prepared(
+        partial(clips, hdf5=False), partial(clips, hdf5=False, scale=2.0)
+    ),
+    "prepared summaries": as_prepared(
+        summaries, partial(summaries, truncate={"source": 4, "target": 3})
+    ),
     "what a stage of captions has written": in_stages(partial(clips, hdf5=False)),
     "what a stage of summaries has written": in_stages(summaries),
     "fetched captions and arrays": as_fetched(partial(clips, hdf5=False)),

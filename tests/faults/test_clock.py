@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 Reference = tuple[Checkout, Outcome]
 DAY = 24 * 3600
 
-# Read by every Python of a run, Snakemake's too; the clock of the whole machine stays as it is. It jumps when a file
-# appears, as seconds would meet another moment of the work on another machine.
+# Read by every Python of a run, Snakemake's too; the clock of the whole machine stays as it is. It
+# jumps when a file appears, as seconds would meet another moment of the work on another machine.
 JUMPING = """\
 import os, time
 
@@ -58,20 +58,27 @@ def costs(record: Path) -> list[float]:
     return [content[name] for name in ("wall_s", "cpu_s", "gpu_s")]
 
 
-def test_a_clock_that_jumps_back_while_training(finished: Scene, tmp_path: Path, record: Recorder) -> None:
+def test_a_clock_that_jumps_back_while_training(
+    finished: Scene, tmp_path: Path, record: Recorder
+) -> None:
     made = finished.made
     (made.folder / "again").mkdir()
     shutil.copy2(made.folder / RUN / "run.yaml", made.folder / "again")
     data = str(RESULTS / "nouns/data")
     environment = jumping(tmp_path / "clock", made.folder / "again" / STATE)
-    outcome = made.command([sys.executable, "-m", "pam", "train", "--run", "again", "--data", data], **environment)
+    outcome = made.command(
+        [sys.executable, "-m", "pam", "train", "--run", "again", "--data", data], **environment
+    )
     assert outcome.code == 0, outcome.said
     assert has_jumped(tmp_path / "clock")
     weights = "model/weights.safetensors"
     expected = (made.folder / RUN / weights).read_bytes()
     assert (made.folder / "again" / weights).read_bytes() == expected
     assert all(0 <= cost < 600 for cost in costs(made.folder / "again/training.json"))
-    record(fault="the clock jumps back an hour while a training runs", showed="bit-identical weights, no negative cost")
+    record(
+        fault="the clock jumps back an hour while a training runs",
+        showed="bit-identical weights, no negative cost",
+    )
 
 
 @pytest.mark.faults
@@ -99,19 +106,26 @@ def shift(folder: Path, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["back", "forth"])
-def test_times_of_files_alone_make_nothing_run_again(finished: Scene, record: Recorder, jump: float) -> None:
+def test_times_of_files_alone_make_nothing_run_again(
+    finished: Scene, record: Recorder, jump: float
+) -> None:
     for folder in ("data", RESULTS / "nouns/data", RUN / "model"):
         shift(finished.made.folder / folder, jump)
     said = finished.run("--dry-run").said
     assert "Nothing to be done" in said, said
-    record(fault="the clock jumps by a day between two steps of a run", showed="nothing is made again for it")
+    record(
+        fault="the clock jumps by a day between two steps of a run",
+        showed="nothing is made again for it",
+    )
 
 
 @pytest.mark.faults
 def test_the_same_of_large_files(scene: Scene, record: Recorder) -> None:
     rows = "".join(f"{number:x}\tnumber=singular\t{number:x}\n" for number in range(2**17, 2**18))
     text = (scene.made.folder / "own/datasets.yaml").read_text("utf-8")
-    sources = "".join(f"    {name}.tsv: {{path: {name}.tsv}}\n" for name in ("train", "dev", "test"))
+    sources = "".join(
+        f"    {name}.tsv: {{path: {name}.tsv}}\n" for name in ("train", "dev", "test")
+    )
     scene.made.write("own/datasets.yaml", text.partition("    train.tsv")[0] + sources)
     scene.made.write("own/train.tsv", rows)
     scene.made.edit("own/experiment.yaml", "epochs: 20", "max_steps: 3")

@@ -131,7 +131,11 @@ def read_clips(path: Path) -> list[Vectors]:
 
 
 FRAMES: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], list[Vectors]]]] = {
-    "an array": ("clip.npy", lambda path: np.save(path, test_captioning.frames(3)), lambda path: [read_array(path)]),
+    "an array": (
+        "clip.npy",
+        lambda path: np.save(path, test_captioning.frames(3)),
+        lambda path: [read_array(path)],
+    ),
     "HDF5": ("clips.h5", hdf5, read_clips),
     "compressed HDF5": ("clips.h5", partial(hdf5, compression="gzip", chunks=True), read_clips),
 }
@@ -139,7 +143,9 @@ FRAMES: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], list[Vecto
 
 @pytest.mark.parametrize("block", numbered(40, sample=1))
 @pytest.mark.parametrize("kind", FRAMES)
-def test_damaged_frames_are_an_error_or_numbers(kind: str, block: int, tmp_path: Path, record: Recorder) -> None:
+def test_damaged_frames_are_an_error_or_numbers(
+    kind: str, block: int, tmp_path: Path, record: Recorder
+) -> None:
     """Without the hash of the whole, as those of a clip that somebody names to `predict`."""
     name, make, read = FRAMES[kind]
     path = tmp_path / name
@@ -153,7 +159,9 @@ def test_damaged_frames_are_an_error_or_numbers(kind: str, block: int, tmp_path:
         if isinstance(found, UserError):
             assert found.file is not None and found.file.startswith(str(path)), what
         else:
-            assert all(frames.dtype == np.float32 and np.isfinite(frames).all() for frames in found), what
+            assert all(
+                frames.dtype == np.float32 and np.isfinite(frames).all() for frames in found
+            ), what
     record(
         fault=f"frames damaged or cut, read without knowing their hash: {kind}",
         showed="an error that names the file, or numbers",

@@ -64,14 +64,19 @@ EXPERIMENT = {
         "clips": {
             "dataset": "clips",
             "models": ["soft"],
-            "format": {"frames": {"first": 9, "spaced": 3}, "clips": {"train": 3, "dev": 1, "test": 2}},
+            "format": {
+                "frames": {"first": 9, "spaced": 3},
+                "clips": {"train": 3, "dev": 1, "test": 2},
+            },
         },
         "news": {
             "dataset": "news",
             "models": ["soft-pointer-coverage"],
             "format": {"truncate": {"source": 9, "target": 5}},
             "training": {"phases": [{"until": 5, "source": 4, "target": 3}, {"source": 9}]},
-            "options": {"score": {"coverage": {"active": {"kind": "delayed", "value": 1, "after": 0.9}}}},
+            "options": {
+                "score": {"coverage": {"active": {"kind": "delayed", "value": 1, "after": 0.9}}}
+            },
         },
     },
     "network": {"embedding": 4, "encoder": 3, "decoder": 5, "dropout": 0.1, "initial_range": 0.1},
@@ -80,7 +85,10 @@ EXPERIMENT = {
     "registries": ["own/small.yaml", "own/pairs.yaml", "own/later.yaml"],
     "device": "cpu",
     "resources": {"threads": 1, "mem_mb": 500, "runtime": 9},
-    "options": {"marginalization": {"output": {"top_k": 3}}, "input_feeding": {"posterior": {"mix": 0.5}}},
+    "options": {
+        "marginalization": {"output": {"top_k": 3}},
+        "input_feeding": {"posterior": {"mix": 0.5}},
+    },
 }
 LATER: dict[str, Any] = {
     "pairs-test": {
@@ -91,7 +99,10 @@ LATER: dict[str, Any] = {
     },
     "clips": {
         "task": "captioning",
-        "files": {"captions.json": {"path": "captions.json"}, "features.h5": {"path": "features.h5"}},
+        "files": {
+            "captions.json": {"path": "captions.json"},
+            "features.h5": {"path": "features.h5"},
+        },
         "splits": {"all": {"captions": "captions.json", "features": "features.h5"}},
         "format": {
             "clips": {"train": 3, "dev": 1, "test": 2},
@@ -105,7 +116,10 @@ LATER: dict[str, Any] = {
         "files": {"news.jsonl": {"path": "news.jsonl"}},
         "splits": dict.fromkeys(SPLITS, "news.jsonl"),
         "format": {
-            "read": {"kind": "jsonl", "only": {"train": {"year": "201[0-8]"}, "dev": {"year": "2019"}}},
+            "read": {
+                "kind": "jsonl",
+                "only": {"train": {"year": "201[0-8]"}, "dev": {"year": "2019"}},
+            },
             "source": "text",
             "target": "title",
             "tokenize": "none",
@@ -294,7 +308,9 @@ def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
     document, use = CONFIGURATIONS[kind]
     fuzz(block, CASES, written(document), check_with(use))
     record(
-        fault=f"{kind} that nobody meant", showed="refused with a hint before any work, or it can be run", tried=CASES
+        fault=f"{kind} that nobody meant",
+        showed="refused with a hint before any work, or it can be run",
+        tried=CASES,
     )
 
 

@@ -35,8 +35,27 @@ from tests.faults.fuzz import fuzz, texts, values
 CASES = 25
 """Of a block."""
 
-WORDS = ("Haus", "Häuser", "der", "case=dative", "V", "N;SG", "a@@", "don't", "z.B.", "3,5", "&amp;")
-NOT_TEXT = (b"\xff", b"\xed\xa0\x80", b"\xc3", b"\x00", "é".encode("latin-1"), "x\n".encode("utf-16"))
+WORDS = (
+    "Haus",
+    "Häuser",
+    "der",
+    "case=dative",
+    "V",
+    "N;SG",
+    "a@@",
+    "don't",
+    "z.B.",
+    "3,5",
+    "&amp;",
+)
+NOT_TEXT = (
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xc3",
+    b"\x00",
+    "é".encode("latin-1"),
+    "x\n".encode("utf-16"),
+)
 """Bytes that are no UTF-8: lone surrogates, cut letters, other encodings."""
 
 words = st.sampled_from(WORDS) | texts
@@ -47,7 +66,9 @@ sentences = st.lists(words, min_size=1, max_size=5).map(" ".join)
 ends = st.sampled_from(["\n"] * 8 + ["\r\n", "\n\n", "\r", ""])
 
 
-def encoded(lines: list[tuple[str, str]], begin: bytes, spoilt: tuple[float, bytes] | None) -> bytes:
+def encoded(
+    lines: list[tuple[str, str]], begin: bytes, spoilt: tuple[float, bytes] | None
+) -> bytes:
     content = begin + "".join(line + end for line, end in lines).encode("utf-8", "surrogatepass")
     if spoilt is None:
         return content
@@ -80,9 +101,16 @@ def check_prepared(folder: Path) -> None:
         split, rows = data.split(name), data.rows(name)
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
         for number, row in enumerate(rows):
-            assert len(row) == len(data.codec.columns) and not re.search(r"[\x00-\x1f\x7f]", "".join(row))
+            assert len(row) == len(data.codec.columns) and not re.search(
+                r"[\x00-\x1f\x7f]", "".join(row)
+            )
             for vocabulary, ids, symbols, ended in (
-                (data.source, split.sources[number], data.codec.source_symbols(row[:-1]), split.source_eos),
+                (
+                    data.source,
+                    split.sources[number],
+                    data.codec.source_symbols(row[:-1]),
+                    split.source_eos,
+                ),
                 (data.target, split.targets[number], data.codec.target_symbols(row[-1]), True),
             ):
                 known = [s if s in vocabulary else "<unk>" for s in symbols]
@@ -114,7 +142,9 @@ def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
         own = Dataset.model_validate(
             {
                 "task": "inflection",
-                "files": {f"{split}.tsv": {"path": str(folder / f"{split}.tsv")} for split in SPLITS},
+                "files": {
+                    f"{split}.tsv": {"path": str(folder / f"{split}.tsv")} for split in SPLITS
+                },
                 "format": {"separator": contents[2]},
             }
         )
@@ -197,7 +227,9 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
     def check(content: bytes) -> None:
         folder = again(room / "links")
         sides = zip(*pairs.SENTENCES["train"], strict=True)
-        texts_of = {"de": "", "en": ""} | dict(zip(("de", "en"), map("\n".join, sides), strict=True))
+        texts_of = {"de": "", "en": ""} | dict(
+            zip(("de", "en"), map("\n".join, sides), strict=True)
+        )
         for name, text in texts_of.items():
             (folder / f"a.{name}").write_text(text + "\n", encoding="utf-8")
         (folder / "a.links").write_bytes(content)
@@ -279,25 +311,32 @@ def of_json_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
             "tokenize": st.sampled_from(["none", "moses"]),
             "sentences": st.sampled_from(["tags", "stops"]),
             "lowercase": st.booleans(),
-            "truncate": st.fixed_dictionaries({"source": st.integers(1, 4), "target": st.integers(1, 4)}),
+            "truncate": st.fixed_dictionaries(
+                {"source": st.integers(1, 4), "target": st.integers(1, 4)}
+            ),
             "source_eos": st.booleans(),
             "blank_lines": st.just("drop"),
         },
     )
-    good = [{"text": "A dog barks . A cat sleeps .", "title": "<s> a dog . </s> <s> a cat . </s>"}] * 2
+    good = [
+        {"text": "A dog barks . A cat sleeps .", "title": "<s> a dog . </s> <s> a cat . </s>"}
+    ] * 2
 
     def check(drawn: tuple[bytes, dict[str, Any]]) -> None:
         folder = again(room / "summaries")
         (folder / "raw").mkdir()
         lines = "".join(f"{json.dumps(record)}\n" for record in good).encode()
         for split in SPLITS:
-            (folder / f"raw/{split}.jsonl").write_bytes(lines + (drawn[0] if split != "dev" else b""))
+            (folder / f"raw/{split}.jsonl").write_bytes(
+                lines + (drawn[0] if split != "dev" else b"")
+            )
         own = Dataset.model_validate(
             {
                 "task": "summarization",
                 "files": {f"{split}.jsonl": {"path": "x"} for split in SPLITS},
                 "splits": {split: f"{split}.jsonl" for split in SPLITS},
-                "format": {"source": "text", "target": "title", "read": {"kind": "jsonl"}} | drawn[1],
+                "format": {"source": "text", "target": "title", "read": {"kind": "jsonl"}}
+                | drawn[1],
             }
         )
         prepare("mine", own, folder / "raw", folder / "out")
@@ -356,9 +395,13 @@ def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], Non
     clip = st.sampled_from(CLIPS) | texts
     caption = st.one_of(sentences, sentences, values)
     whole = {name: ["a dog barks", "a cat"] for name in CLIPS}
-    own = st.dictionaries(clip, st.lists(caption, max_size=3) | caption, max_size=4).map(lambda own: whole | own)
+    own = st.dictionaries(clip, st.lists(caption, max_size=3) | caption, max_size=4).map(
+        lambda own: whole | own
+    )
     records = own.map(lambda own: [{"id": name, "caption": said} for name, said in own.items()])
-    sentence = st.fixed_dictionaries({"video_id": clip, "caption": caption}, optional={"id": values})
+    sentence = st.fixed_dictionaries(
+        {"video_id": clip, "caption": caption}, optional={"id": values}
+    )
     msr = st.fixed_dictionaries(
         {"videos": st.lists(st.fixed_dictionaries({"video_id": clip}) | values, max_size=4)}
         | {"sentences": st.lists(sentence, max_size=6)}
@@ -370,7 +413,9 @@ def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], Non
             "unmatched": st.just("drop"),
             "lowercase": st.booleans(),
             "tokenize": st.sampled_from(["none", "wordpunct", "moses"]),
-            "frames": st.fixed_dictionaries({}, optional={"first": st.integers(1, 3), "spaced": st.integers(2, 3)}),
+            "frames": st.fixed_dictionaries(
+                {}, optional={"first": st.integers(1, 3), "spaced": st.integers(2, 3)}
+            ),
         },
     )
 
@@ -407,7 +452,10 @@ def check_captions(folder: Path) -> None:
         batch = Examples(split, "symbols").batch(np.arange(len(rows)))
         assert torch.isfinite(batch.source).all()
         for row, ids in zip(rows, split.targets, strict=True):
-            known = [word if word in data.target else "<unk>" for word in data.codec.target_symbols(row[-1])]
+            known = [
+                word if word in data.target else "<unk>"
+                for word in data.codec.target_symbols(row[-1])
+            ]
             assert data.target.spell(ids) == [*known, "<eos>"]
     for name in ("dev", "test"):
         inputs = EvalInputs(data=folder, split=name)
@@ -417,7 +465,9 @@ def check_captions(folder: Path) -> None:
 
 def of_arrays(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
     """An archive of `.npy` files with odd names and arrays."""
-    name = st.sampled_from(CLIPS) | texts.filter(lambda text: text.strip(".") and not set("/\0") & set(text))
+    name = st.sampled_from(CLIPS) | texts.filter(
+        lambda text: text.strip(".") and not set("/\0") & set(text)
+    )
 
     def check(clips: dict[str, Any]) -> None:
         folder = again(room / "arrays")
@@ -453,7 +503,11 @@ def of_hdf5(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
         with h5py.File(path, "w") as file:
             file.create_group("a group")
             for clip, content in clips.items():
-                options = {"compression": "gzip", "chunks": True} if packed and content.ndim and content.size else {}
+                options = (
+                    {"compression": "gzip", "chunks": True}
+                    if packed and content.ndim and content.size
+                    else {}
+                )
                 file.create_dataset(clip, data=content, **options)
         with clips_in(path) as (names, read):
             assert sorted(names) == sorted(clips)

@@ -1,4 +1,6 @@
-"""SIGKILL of a command at each of its writes: the same command, called again, ends with the same files."""
+"""SIGKILL of a command at each of its writes: the same command, called again, ends with the same
+files.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from tests.faults.cases import numbered
 from tests.faults.commands import COMMANDS
 from tests.training.runs import Fault
 
-MOMENTS = {"before the file is begun": ("pam.io", "_locked_part"), "while it is written": ("pam.io", "_flush")}
+MOMENTS = {
+    "before the file is begun": ("pam.io", "_locked_part"),
+    "while it is written": ("pam.io", "_flush"),
+}
 WRITES = 40
 """As many as any of the commands has, or more."""
 
@@ -58,7 +63,9 @@ def leftovers(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("number", numbered(WRITES, sample=1))
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_killed_command_ends_with_the_same_files(name: str, number: int, ready: Ready, record: Recorder) -> None:
+def test_a_killed_command_ends_with_the_same_files(
+    name: str, number: int, ready: Ready, record: Recorder
+) -> None:
     command = COMMANDS[name]
     folder, writes, undisturbed = ready(name)
     assert 0 < writes <= WRITES
@@ -73,10 +80,15 @@ def test_a_killed_command_ends_with_the_same_files(name: str, number: int, ready
         assert again.end() == 0, again.said()
         assert "Traceback" not in again.said()
         results = command.results(folder)
-        differing = {file for file in results | undisturbed if results.get(file) != undisturbed.get(file)}
+        differing = {
+            file for file in results | undisturbed if results.get(file) != undisturbed.get(file)
+        }
         assert differing == set(), f"killed {moment} {number + 1}"
         assert leftovers(folder) == []
         record(
             fault=f"SIGKILL of a command at a write: {name}",
-            showed="the same command, called again, ends with the same files, and nothing is left behind",
+            showed=(
+                "the same command, called again, ends with the same files, and nothing is left"
+                " behind"
+            ),
         )

@@ -52,8 +52,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
     draw = Random(3)
     struck: list[str] = []
     with ExitStack() as alive:
-        # What lives on of each is still at work when the next call begins. A job may end before it is struck: then
-        # the next stage is.
+        # What lives on of each is still at work when the next call begins. A job may end before it
+        # is struck: then the next stage is.
         for stage in list(STAGES):
             victim = VICTIMS[len(struck)]
             log = f"{stage}.log"
@@ -64,7 +64,11 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
                 break
         check(scene, undisturbed, scene.run())
     assert struck
-    record(fault="SIGKILL three times in a row: of snakemake, of a job, of both", tried=len(struck), showed=SAME)
+    record(
+        fault="SIGKILL three times in a row: of snakemake, of a job, of both",
+        tried=len(struck),
+        showed=SAME,
+    )
 
 
 @pytest.mark.faults

@@ -44,7 +44,9 @@ def registry(folder: Path, known: str) -> Path:
 HASHED = f"sha256: {hashlib.sha256(CONTENT).hexdigest()}, bytes: {len(CONTENT)}"
 
 
-def fetch(folder: Path, mirror: str, known: str = HASHED, **environment: str) -> subprocess.CompletedProcess[str]:
+def fetch(
+    folder: Path, mirror: str, known: str = HASHED, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Fetches `words.tsv` into `folder/data` by the command line."""
     options = ["--dataset", "small", "--registry", str(registry(folder, known))]
     return subprocess.run(
@@ -101,7 +103,9 @@ SLOW = [pytest.param(name, marks=pytest.mark.faults) for name in PASSING if name
 
 
 @pytest.mark.parametrize("fault", FINAL)
-def test_what_will_not_pass_is_refused_at_once(tmp_path: Path, server: Server, record: Recorder, fault: str) -> None:
+def test_what_will_not_pass_is_refused_at_once(
+    tmp_path: Path, server: Server, record: Recorder, fault: str
+) -> None:
     behaviour, message, asked = FINAL[fault]
     assert message in refused(tmp_path, server, behaviour)
     assert len(server.asked) == asked
@@ -121,7 +125,9 @@ def test_what_may_pass_is_tried_three_times_and_then_refused(
 
 
 @pytest.mark.parametrize("fault", ["closed in mid-transfer", SLOW[1]])
-def test_what_passes_is_forgotten(tmp_path: Path, server: Server, record: Recorder, fault: str) -> None:
+def test_what_passes_is_forgotten(
+    tmp_path: Path, server: Server, record: Recorder, fault: str
+) -> None:
     server.answers[PATH] = after_failures(2, PASSING[fault][0], whole(CONTENT))
     done = fetch(tmp_path, server.address)
     assert done.returncode == 0, done.stderr
@@ -178,7 +184,9 @@ def secure(tmp_path: Path, server: Server) -> Server:
     return server
 
 
-def test_an_https_address_that_leads_to_http_is_refused(tmp_path: Path, secure: Server, record: Recorder) -> None:
+def test_an_https_address_that_leads_to_http_is_refused(
+    tmp_path: Path, secure: Server, record: Recorder
+) -> None:
     plain = Server()
     try:
         plain.answers["/plain"] = whole(CONTENT)
@@ -195,7 +203,11 @@ def test_an_https_address_that_leads_to_http_is_refused(tmp_path: Path, secure: 
         assert "not reachable, or the connection broke (SSLError)" in strange.stderr
     finally:
         plain.close()
-    record(fault="https that leads to http, and a certificate that nobody vouches for", showed=REFUSED, tried=2)
+    record(
+        fault="https that leads to http, and a certificate that nobody vouches for",
+        showed=REFUSED,
+        tried=2,
+    )
 
 
 @pytest.mark.slow

@@ -39,6 +39,8 @@ def test_every_fault_is_counted_in_one_row_of_the_table() -> None:
 def test_every_test_file_that_notes_faults_has_a_row() -> None:
     noting = set()
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        if file != Path(__file__).resolve() and "record: Recorder" in file.read_text(encoding="utf-8"):
+        if file != Path(__file__).resolve() and "record: Recorder" in file.read_text(
+            encoding="utf-8"
+        ):
             noting.add(str(file.relative_to(ROOT)))
     assert noting == {file for row in ROWS for file in row.files}

@@ -14,7 +14,10 @@ from tests.faults import render
 
 
 def report(test: str, outcome: str, *faults: str) -> Any:
-    entries = [("fault", {"fault": fault, "tried": 2, "showed": "nothing", "where": "train"}) for fault in faults]
+    entries = [
+        ("fault", {"fault": fault, "tried": 2, "showed": "nothing", "where": "train"})
+        for fault in faults
+    ]
     return SimpleNamespace(
         nodeid=test,
         when="call",
@@ -34,7 +37,9 @@ def run(file: Path, goes_on: bool, code: int, *reports: Any) -> dict[str, Any]:
     return content
 
 
-def test_tests_that_failed_are_tried_again_and_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_failed_are_tried_again_and_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(render, "DOCS", tmp_path)
     file = tmp_path / "faults.json"
     page = tmp_path / render.PAGE
@@ -47,7 +52,10 @@ def test_tests_that_failed_are_tried_again_and_added(tmp_path: Path, monkeypatch
         render.main()
     found = run(file, True, 0, report(f"{test}[2]", "passed", "a kill", "a flood"))
     assert found["failed"] == []
-    assert [(one["fault"], one["tried"]) for one in found["records"]] == [("a flood", 2), ("a kill", 4)]
+    assert [(one["fault"], one["tried"]) for one in found["records"]] == [
+        ("a flood", 2),
+        ("a kill", 4),
+    ]
     render.main()
     written = page.read_text(encoding="utf-8")
     assert "0 inputs and 6 kills" in written

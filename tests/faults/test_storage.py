@@ -68,9 +68,12 @@ def train(scene: Scene, out: str, *arguments: str) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "leave", [60_000, *(pytest.param(n, marks=pytest.mark.faults) for n in (0, 4096, 120_000, 200_000))]
+    "leave",
+    [60_000, *(pytest.param(n, marks=pytest.mark.faults) for n in (0, 4096, 120_000, 200_000))],
 )
-def test_a_disk_that_is_full_while_a_state_is_saved(finished: Scene, record: Recorder, leave: int) -> None:
+def test_a_disk_that_is_full_while_a_state_is_saved(
+    finished: Scene, record: Recorder, leave: int
+) -> None:
     folder = finished.made.folder / "state"
     with small_disk(folder, 1024) as disk:
         disk.fill(leave)
@@ -84,7 +87,10 @@ def test_a_disk_that_is_full_while_a_state_is_saved(finished: Scene, record: Rec
     assert (finished.made.folder / "again" / weights).read_bytes() == expected
     record(
         fault="the disk is full while the state of a training is saved",
-        showed="one message, nothing half written; mended, the training ends with bit-identical weights",
+        showed=(
+            "one message, nothing half written; mended, the training ends with bit-identical"
+            " weights"
+        ),
     )
 
 
@@ -104,7 +110,10 @@ def test_a_disk_that_is_full_while_an_output_is_written(
         assert (folder / weights).read_bytes() == expected
     record(
         fault="the disk is full while the results of a training are written",
-        showed="one message, nothing half written; mended, the next call ends at once with bit-identical weights",
+        showed=(
+            "one message, nothing half written; mended, the next call ends at once with"
+            " bit-identical weights"
+        ),
     )
 
 
@@ -121,11 +130,14 @@ def test_a_run_on_a_disk_that_becomes_full_goes_on_when_there_is_room(
         assert scene.run().code == 0
         assert results(scene.made) == results(undisturbed[0])
     record(
-        fault="the disk of the results becomes full in the midst of a run", showed=f"the run ends and says so; {MENDED}"
+        fault="the disk of the results becomes full in the midst of a run",
+        showed=f"the run ends and says so; {MENDED}",
     )
 
 
-def kept_out(scene: Scene, reference: Reference, denied: AbstractContextManager[None], message: str) -> None:
+def kept_out(
+    scene: Scene, reference: Reference, denied: AbstractContextManager[None], message: str
+) -> None:
     """A run that may not write to the results: at once one message, nothing changed."""
     report = scene.made.folder / RESULTS / "report.html"
     report.unlink()
@@ -155,12 +167,18 @@ def test_results_that_may_not_be_written_to(
 
 
 @pytest.mark.parametrize("command", ["fetch", "train"])
-def test_a_command_that_may_not_write_where_it_should(finished: Scene, record: Recorder, command: str) -> None:
+def test_a_command_that_may_not_write_where_it_should(
+    finished: Scene, record: Recorder, command: str
+) -> None:
     folder = finished.made.folder / "closed"
     folder.mkdir()
     shutil.copy2(finished.made.folder / RUN / "run.yaml", folder)
     with forbidden(folder):
-        outcome = pam(finished, *FETCH[:-1], "closed") if command == "fetch" else train(finished, "closed")
+        outcome = (
+            pam(finished, *FETCH[:-1], "closed")
+            if command == "fetch"
+            else train(finished, "closed")
+        )
         refused(outcome, "no permission to write here")
     assert [path.name for path in folder.iterdir()] == ["run.yaml"]
     record(fault="no permission for the folder of a command", showed="one message, nothing written")

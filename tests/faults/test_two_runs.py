@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def holds_lock(running: Running) -> None:
-    """Wait until a run has begun; it has tables and a report to make, which take longer than that."""
+    """Wait until a run has begun; its tables and report take longer than that."""
     begun = f"process {running.process.pid} on "
     while running.process.poll() is None and begun not in lock_of(running):
         time.sleep(0.01)
@@ -62,7 +62,9 @@ def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
         os.killpg(running.process.pid, signal.SIGSTOP)
         before = contents(finished.made.folder)
         for name, command in FRONT_DOORS.items():
-            second = finished.made.command([*command, "--configfile", "own/experiment.yaml"], **finished.environment)
+            second = finished.made.command(
+                [*command, "--configfile", "own/experiment.yaml"], **finished.environment
+            )
             assert second.code != 0, name
             assert f"{REFUSED}{running.process.pid} on " in second.said, second.said
             assert second.said.count("error: ") == 1

@@ -41,7 +41,9 @@ def trained(room: Path, model: str = "soft", seed: int = 1) -> Path:
 
 
 def a_start(room: Path) -> Subject:
-    """A trained model from which another one starts; what is made of it are that one's first weights."""
+    """A trained model from which another one starts; what is made of it are that one's first
+    weights.
+    """
     task = trained(room / "task", "structural")
     other = trained(room / "other", "structural", seed=2)
     run = _unstopped(small.run("fertility-init"))
@@ -125,10 +127,14 @@ def stored_runs(room: Path) -> Subject:
         restored = folder / "restored"
         shutil.copytree(data, restored / "nouns/data")
         outcome = restore(folder, restored, plan)
-        files = {str(path.relative_to(restored)): path.read_bytes() for path in sorted(restored.rglob("seed*/**/*.*"))}
+        files = {
+            str(path.relative_to(restored)): path.read_bytes()
+            for path in sorted(restored.rglob("seed*/**/*.*"))
+        }
         shutil.rmtree(restored)
         return [outcome.restored, outcome.differing, outcome.missing, files]
 
-    # A changed experiment, which nothing can tell from another one, has runs that are all to be trained.
+    # A changed experiment, which nothing can tell from another one, has runs that are all to be
+    # trained.
     undone = [[], list(plan.experiment.runs()), [], {}]
     return Subject(room / "stored", use, fair=(undone,))

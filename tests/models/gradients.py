@@ -1,4 +1,6 @@
-"""Kernels beside their plain twins: values, gradients by hand and by differences (float64), and what they keep."""
+"""Kernels beside their plain twins: values, gradients by hand and by differences (float64), and
+what they keep.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def assert_same(kernel: Function, twin: Function, *given: Tensor) -> None:
     for mine, theirs in zip(found[1], wanted[1], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
     # A kernel may keep something for one backward pass alone, and compute it again for another.
-    # A random projection of the Jacobian suffices, as the twin's gradient was compared number by number.
+    # A random projection of the Jacobian suffices, as the twin's gradient was compared number by
+    # number.
     leaves = tuple(part.clone().requires_grad_() for part in given)
     assert gradcheck(kernel, leaves, nondet_tol=1e-12, fast_mode=True)
 
@@ -50,7 +53,9 @@ def assert_same(kernel: Function, twin: Function, *given: Tensor) -> None:
 def assert_near(kernel: Function, given: Sequence[Tensor]) -> None:
     """In bfloat16 (`kernel(True, ...)`) values and gradients are those of float32, but roughly."""
     narrow = [part.float() for part in given]
-    exact, rough = (by(lambda *leaves, bf16=bf16: kernel(bf16, *leaves), narrow) for bf16 in (False, True))
+    exact, rough = (
+        by(lambda *leaves, bf16=bf16: kernel(bf16, *leaves), narrow) for bf16 in (False, True)
+    )
     assert rough[0].dtype == torch.float32 and not torch.equal(exact[0], rough[0])
     for mine, theirs in zip([rough[0], *rough[1]], [exact[0], *exact[1]], strict=True):
         assert mine.dtype == torch.float32
@@ -79,9 +84,13 @@ def tapes_made(patch: pytest.MonkeyPatch) -> list[weakref.ref[Tape]]:
 
 
 def cells_over_steps(shared: bool) -> Any:
-    """An `LSTMCell`, in bfloat16 or not, over steps that lose rows, its twin, and what both are given."""
+    """An `LSTMCell`, in bfloat16 or not, over steps that lose rows, its twin, and what both are
+    given.
+    """
 
-    def over_steps(cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor) -> Tensor:
+    def over_steps(
+        cell: Callable[..., tuple[Tensor, Tensor]], before: Tensor, *given: Tensor
+    ) -> Tensor:
         (h, c), found = given[:2], []
         for t, (n, x) in enumerate(zip(COUNTS, given[2:], strict=True)):
             gates = before if shared else before[t, :n]
@@ -96,4 +105,13 @@ def cells_over_steps(shared: bool) -> Any:
         return over_steps(lambda *own: lstm_cell_plain(*own, wx, wh), *given)
 
     before = drawn(12) if shared else drawn(4, 4, 12)
-    return kernel, twin, drawn(12, 2), drawn(12, 3), before, drawn(4, 3), drawn(4, 3, seed=1), *steps_of(2)
+    return (
+        kernel,
+        twin,
+        drawn(12, 2),
+        drawn(12, 3),
+        before,
+        drawn(4, 3),
+        drawn(4, 3, seed=1),
+        *steps_of(2),
+    )

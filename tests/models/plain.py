@@ -26,7 +26,13 @@ from pam.models.agreement import Agreement, turned_round
 from pam.models.couplings import BOUND, Monotone, Proximity
 from pam.models.distributions import Fusedmax, Softmax, Sparsemax
 from pam.models.interfaces import Hidden, Memory, Noise
-from pam.models.kernels import SourceMatrix, additive_plain, lstm_cell_plain, read_plain, scores_plain
+from pam.models.kernels import (
+    SourceMatrix,
+    additive_plain,
+    lstm_cell_plain,
+    read_plain,
+    scores_plain,
+)
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound
 from pam.models.outputs import Attention, TokenDistribution
@@ -117,7 +123,12 @@ class Table(TokenDistribution):
 
     @classmethod
     def of_context(
-        cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor, context: Tensor | None
+        cls,
+        model: Seq2Seq,
+        memory: Memory,
+        attention: Attention,
+        before: Tensor,
+        context: Tensor | None,
     ) -> Table:
         """The table of one context (n, D), or of none."""
         hidden = projected(model, memory, attention.query)
@@ -132,9 +143,14 @@ class Table(TokenDistribution):
         return cls(model, memory, attention, before, log_probs[:, None])
 
     @classmethod
-    def of_positions(cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor) -> Table:
+    def of_positions(
+        cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor
+    ) -> Table:
         """The table of all positions."""
-        hidden = model.readout.of_values(memory.values) + projected(model, memory, attention.query)[:, None]
+        hidden = (
+            model.readout.of_values(memory.values)
+            + projected(model, memory, attention.query)[:, None]
+        )
         positions = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 2)
         top_k, mass = model.marginalization.top_k, model.marginalization.mass
         kept = _kept(attention.log_prior, mass, top_k)
@@ -197,7 +213,11 @@ def p_gen(model: Seq2Seq, context: Tensor, query: Tensor, before: Tensor) -> Ten
     """p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
     copying, embedding = model.copying, model.decoder.embedding.weight
     fed = embedding[torch.where(before < len(embedding), before, UNK)]
-    of_row = query @ copying.of_query.weight.t() + copying.of_query.bias + fed @ copying.of_symbol.weight.t()
+    of_row = (
+        query @ copying.of_query.weight.t()
+        + copying.of_query.bias
+        + fed @ copying.of_symbol.weight.t()
+    )
     of_row = of_row if context.dim() == 2 else of_row[:, None]
     return torch.sigmoid(context @ copying.of_values.weight.t() + of_row)
 
@@ -227,7 +247,10 @@ def _kept(log_prior: Tensor, mass: float | None, top_k: int | None) -> Tensor:
 
 
 def _log_weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, gate: Tensor) -> Tensor:
-    """Log weights of what is summed over. With a mass, those kept generate all that is generated in training."""
+    """Log weights of what is summed over.
+
+    With a mass, those kept generate all that is generated in training.
+    """
     weights = log_prior.masked_fill(~kept, ZERO)
     if model.training and model.marginalization.mass is not None:
         generated = log_prior.exp() * gate
@@ -268,7 +291,9 @@ class PlainForced:
     correct: Tensor
 
 
-def force(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False) -> PlainForced:
+def force(
+    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
+) -> PlainForced:
     """Teacher forcing of one draw.
 
     What is drawn is drawn as `Seq2Seq.forward` does: for rows in the order of falling length, and
@@ -278,7 +303,10 @@ def force(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws
     memory, made, states = _steps(model, source, lengths, packed, draws)
     outputs, symbols = [step.output for step in made], packed.target.unbind(1)
     log_probs = [output.log_prob(symbol) for output, symbol in zip(outputs, symbols, strict=True)]
-    correct = [output.log_probs().argmax(1) == symbol for output, symbol in zip(outputs, symbols, strict=True)]
+    correct = [
+        output.log_probs().argmax(1) == symbol
+        for output, symbol in zip(outputs, symbols, strict=True)
+    ]
     values = log_probs
     if draws and isinstance(model.marginalization, Bound):
         log_q = tiny.infer(model, source, lengths, target)
@@ -324,7 +352,9 @@ def _steps(
     return memory, made, states
 
 
-def steps(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> list[tuple[Table, Tensor]]:
+def steps(
+    model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor
+) -> list[tuple[Table, Tensor]]:
     """Table and symbols (B,) of each step, without what training draws; rows as they are given."""
     packed = PackedTargets.of(target, drop_ended=False)
     made = _steps(model, source, lengths, packed, draws=False)[1]
@@ -332,7 +362,9 @@ def steps(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> li
     return list(zip(tables, target.unbind(1), strict=True))
 
 
-def _at_end(model: Seq2Seq, memory: Memory, prior: Tensor, alignment: Tensor, target: Tensor) -> Tensor:
+def _at_end(
+    model: Seq2Seq, memory: Memory, prior: Tensor, alignment: Tensor, target: Tensor
+) -> Tensor:
     """What latents and scores cost a whole sentence, at its end: (B, T)."""
     real = target != PAD
     attended = [(part * real[:, :, None]).transpose(0, 1) for part in (prior, alignment)]
@@ -361,16 +393,23 @@ def objective(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -
 
 
 def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
-    """What the other direction and the trace add, (B, T), at the last symbols, one sentence after another."""
+    """What the other direction and the trace add, (B, T), at the last symbols, one sentence after
+    another.
+    """
     source, lengths, target = given
     read, sizes, written = turned_round(source, lengths, target)
     back = force(model.back, read, sizes, written, draws=True)
     added = torch.zeros(target.shape, dtype=prior.dtype)
     for row, (m, n) in enumerate(zip(lengths.tolist(), sizes.tolist(), strict=True)):
-        trace = sum((prior[row, t, a] * back.prior[row, a, t] for t in range(n) for a in range(m)), torch.zeros(()))
+        trace = sum(
+            (prior[row, t, a] * back.prior[row, a, t] for t in range(n) for a in range(m)),
+            torch.zeros(()),
+        )
         other = back.objective[row, written[row] != PAD].sum()
         last = int((target[row] != PAD).sum()) - 1
-        added = added.index_put((torch.tensor(row), torch.tensor(last)), other + model.weight * trace)
+        added = added.index_put(
+            (torch.tensor(row), torch.tensor(last)), other + model.weight * trace
+        )
     return added
 
 
@@ -386,7 +425,9 @@ def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tens
 def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
     """log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
     made = model.readout
-    z = torch.tanh(values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias)
+    z = torch.tanh(
+        values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias
+    )
     return torch.log_softmax(z @ made.output.weight.t() + made.output.bias, dim=-1)
 
 
@@ -395,7 +436,9 @@ def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     return readout(model, memory.values[0], query)
 
 
-def next_state(model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+def next_state(
+    model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden
+) -> tuple[Tensor, Hidden]:
     """The query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
     below = torch.cat([model.decoder.embedding.weight[symbol][None], context], dim=1)
     states = []
@@ -449,7 +492,9 @@ def nearest(given: Tensor, weight: float = 0.0) -> Tensor:
     return best
 
 
-def _stationary(given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]) -> Tensor:
+def _stationary(
+    given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]
+) -> Tensor:
     """The stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
     ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(given)]
     jumps = [0, *(sign for sign in signs if sign), 0]

@@ -46,7 +46,9 @@ def test_without_end_symbols_of_sources_both_directions_read_none_and_write_one(
     ahead = model.teacher_force(source, lengths, target)
     for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
         written = torch.cat([source[row : row + 1, :m], torch.tensor([[EOS]])], 1)
-        back = model.back.teacher_force(target[row : row + 1, : n - 1], torch.tensor([n - 1]), written)
+        back = model.back.teacher_force(
+            target[row : row + 1, : n - 1], torch.tensor([n - 1]), written
+        )
         trace = torch.trace(ahead.prior[row, : n - 1, :m] @ back.prior[0, :m])
         wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
         torch.testing.assert_close(found[row, :n].sum(), wanted)
@@ -71,7 +73,9 @@ def test_it_decodes_as_the_model_of_its_own_direction() -> None:
     alone.load_state_dict(own)
     sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
     for one, other in zip(
-        decode(model, sources, decoding, False), decode(alone, sources, decoding, False), strict=True
+        decode(model, sources, decoding, False),
+        decode(alone, sources, decoding, False),
+        strict=True,
     ):
         assert one.symbols == other.symbols and EOS not in one.symbols
 

@@ -32,7 +32,9 @@ def both(name: str, other: str = "soft", **changed: Any) -> tuple[Seq2Seq, Seq2S
     """A model, and another one with the weights that both have."""
     first, second = tiny.model(tiny.components(name, **changed)), tiny.model(tiny.components(other))
     mine = first.state_dict()
-    second.load_state_dict({key: mine.get(key, value) for key, value in second.state_dict().items()})
+    second.load_state_dict(
+        {key: mine.get(key, value) for key, value in second.state_dict().items()}
+    )
     return first, second
 
 
@@ -157,11 +159,15 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
                 if 0 <= a + offset < 4:
                     inner = inner + window.weight[:, 0, offset + 1] * seen[0, a + offset]
         torch.testing.assert_close(found[0, a], score.weight.weight[0] @ torch.tanh(inner))
-    torch.testing.assert_close(places(memory, AttentionHistory(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double())
+    torch.testing.assert_close(
+        places(memory, AttentionHistory(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double()
+    )
 
 
 @pytest.mark.parametrize(("name", "least"), [("fertility", 0), ("fertility-bounded", 1)])
-def test_global_fertility_is_the_log_density_of_what_each_position_got(name: str, least: float) -> None:
+def test_global_fertility_is_the_log_density_of_what_each_position_got(
+    name: str, least: float
+) -> None:
     model = tiny.model(tiny.components(name))
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
@@ -174,7 +180,9 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got(name: str
         wanted = torch.zeros((), dtype=DOUBLE)
         for a in range(length):
             mean, log_variance = model.score.gaussian(memory.values[row, a])
-            normal = torch.distributions.Normal(torch.nn.functional.softplus(mean), (log_variance.exp() + least).sqrt())
+            normal = torch.distributions.Normal(
+                torch.nn.functional.softplus(mean), (log_variance.exp() + least).sqrt()
+            )
             wanted = wanted + 0.1 * normal.log_prob(got[a])
         torch.testing.assert_close(paid[row, real - 1], wanted)
         assert (paid[row, : real - 1] == 0).all()
@@ -278,7 +286,9 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
     assert (variance >= 1).all()  # log sigma^2 is a ReLU's output
     torch.manual_seed(0)
     noise = Noise.draw(20_000, memory.values)
-    drawn_shifts = torch.cat([model.latent.of_step(log_prior, memory, noise.at(t, 1)).shift for t in range(20_000)])
+    drawn_shifts = torch.cat(
+        [model.latent.of_step(log_prior, memory, noise.at(t, 1)).shift for t in range(20_000)]
+    )
     wanted = (weights[:, None] ** 2 * variance).sum(0)
     torch.testing.assert_close(drawn_shifts.var(0), wanted, rtol=0.05, atol=0)
     assert drawn_shifts.mean(0).abs().max() < 0.05
@@ -341,7 +351,8 @@ def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
     _, final = model.encoder(source, lengths)
     mean, log_variance = model.latent.of_final(final).chunk(2, 1)
     wanted = torch.distributions.kl_divergence(
-        torch.distributions.Normal(mean, (log_variance / 2).exp()), torch.distributions.Normal(0.0, 1.0)
+        torch.distributions.Normal(mean, (log_variance / 2).exp()),
+        torch.distributions.Normal(0.0, 1.0),
     ).sum(1)
     paid = likelihood - values
     ends = (target != PAD).sum(1) - 1

@@ -40,7 +40,9 @@ def saved(folder: Path, data: Prepared) -> Path:
     return folder
 
 
-def test_a_model_alone_turns_typed_text_into_the_symbols_it_learned(tmp_path: Path, data: Prepared) -> None:
+def test_a_model_alone_turns_typed_text_into_the_symbols_it_learned(
+    tmp_path: Path, data: Prepared
+) -> None:
     folder = saved(tmp_path / "model", data)
     symbols = data.codec.source_symbols(data.codec.typed_source("Der Hund schläft!"))
     shutil.rmtree(data.folder)

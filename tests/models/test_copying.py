@@ -23,7 +23,10 @@ from tests.models.test_teacher_forcing import assert_same, log_likelihood
 V = tiny.VOCABULARY
 POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
 MODELS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in ("soft", "soft-mlp", "structured", "acvi", "ved", "prior-joint", *POSTERIOR)),
+    *(
+        (name, {})
+        for name in ("soft", "soft-mlp", "structured", "acvi", "ved", "prior-joint", *POSTERIOR)
+    ),
     *((name, {}) for name in ("variational", "variational-sample", "variational-gumbel", "hard")),
     ("soft", {"score": {"kind": "coverage", "weight": 0.5}}),
     ("acvi", {"latent": {"kind": "acvi", "samples": 2, "last": 1.0}}),
@@ -47,7 +50,9 @@ def model(name: str, changed: dict[str, Any] | None = None, **made: Any) -> Seq2
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
-    """Sources with unknown words and a word that the target's vocabulary lacks, 8; all of them are in the targets."""
+    """Sources with unknown words and a word that the target's vocabulary lacks, 8; all of them are
+    in the targets.
+    """
     source = [[5, V + 1, 6, V + 1, 8, 7], [8, 8, V + 2, 5, PAD, PAD], [6, 5, 7, PAD, PAD, PAD]]
     target = [[V + 1, 6, V + 4, UNK, 7, EOS], [V + 2, V, 4, EOS, PAD, PAD], [6, 8, 5, 7, EOS, PAD]]
     return torch.tensor(source), torch.tensor([6, 4, 3]), torch.tensor(target)
@@ -66,7 +71,9 @@ WRITTEN = [5, V + 1, 6, V + 1, V + 4, 7]
 def p_gen(made: Seq2Seq, context: Tensor, query: Tensor, before: int) -> Tensor:
     """sigmoid(w_h . c + w_s . s + w_x . x + b) of a context (D,)."""
     own, fed = made.copying, made.decoder.embedding.weight[before if before < V else UNK]
-    logit = own.of_values.weight[0] @ context + own.of_query.weight[0] @ query[0] + own.of_query.bias[0]
+    logit = (
+        own.of_values.weight[0] @ context + own.of_query.weight[0] @ query[0] + own.of_query.bias[0]
+    )
     return torch.sigmoid(logit + own.of_symbol.weight[0] @ fed)
 
 
@@ -82,7 +89,9 @@ def test_soft_attention_mixes_generating_and_copying() -> None:
         prior = torch.softmax(scores(made, memory, query), 0)
         context = (prior @ memory.values[0])[None]
         gate = p_gen(made, context[0], query, previous)
-        copied = sum((prior[a] for a, own in enumerate(WRITTEN) if own == symbol), torch.zeros(()).double())
+        copied = sum(
+            (prior[a] for a, own in enumerate(WRITTEN) if own == symbol), torch.zeros(()).double()
+        )
         generated = readout(made, context, query)[0, symbol].exp() if symbol < V else 0.0
         found.append((gate * generated + (1 - gate) * copied).log())
         gates, shares = [*gates, gate], [*shares, (1 - gate) * copied / found[-1].exp()]
@@ -108,11 +117,17 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
         given = scores(made, memory, query)
         prior = torch.softmax(given, 0)
         if posterior is not None and "-" in name.removesuffix("-joint"):
-            prior = sum((posterior[a] * transition(made, given, a) for a in range(6)), torch.zeros_like(given))
+            prior = sum(
+                (posterior[a] * transition(made, given, a) for a in range(6)),
+                torch.zeros_like(given),
+            )
         generated, joint, each, copies = position_log_probs(made, memory, query).exp(), [], [], []
         for a, own in enumerate(WRITTEN):
             gate = p_gen(made, memory.values[0, a], query, previous)
-            ways = (gate * generated[a, symbol] if symbol < V else 0.0, (1 - gate) * float(own == symbol))
+            ways = (
+                gate * generated[a, symbol] if symbol < V else 0.0,
+                (1 - gate) * float(own == symbol),
+            )
             joint.append(prior[a] * sum(ways))
             each, copies = [*each, prior[a] * gate], [*copies, prior[a] * ways[1]]
         evidence = torch.stack(joint).sum()
@@ -132,8 +147,12 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
 
 
 @pytest.mark.parametrize(("name", "changed"), MODELS)
-def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(name: str, changed: dict[str, Any]) -> None:
-    changed = {part: own for part, own in changed.items() if part != "marginalization" or own == "output"}
+def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(
+    name: str, changed: dict[str, Any]
+) -> None:
+    changed = {
+        part: own for part, own in changed.items() if part != "marginalization" or own == "output"
+    }
     made = model(name, changed)
     source, lengths, _ = batch()
     memory = made.encode(source, lengths)
@@ -178,7 +197,9 @@ def test_objectives_and_gradients_are_those_of_plain_autograd(
 
 
 def test_earlier_symbols_are_looked_up_for_all_steps_at_once() -> None:
-    """For the decoder and for the switch: each look-up has a gradient of the size of the vocabulary."""
+    """For the decoder and for the switch: each look-up has a gradient of the size of the
+    vocabulary.
+    """
     made, looked_up = model("postr-joint"), []
     made.decoder.embedding.register_forward_hook(lambda *given: looked_up.append(given[2].shape))
     made.objective(*batch())
@@ -186,7 +207,9 @@ def test_earlier_symbols_are_looked_up_for_all_steps_at_once() -> None:
 
 
 @pytest.mark.parametrize(("name", "changed"), MODELS)
-def test_likelihoods_are_those_of_plain_autograd_and_of_the_steps_of_search(name: str, changed: dict[str, Any]) -> None:
+def test_likelihoods_are_those_of_plain_autograd_and_of_the_steps_of_search(
+    name: str, changed: dict[str, Any]
+) -> None:
     made = model(name, changed)
     assert_same(made, batch(), (log_likelihood, plain.log_likelihood))
     real = batch()[2] != PAD
@@ -208,7 +231,9 @@ def test_a_cut_sum_is_a_lower_bound_that_keeps_what_is_copied(name: str) -> None
     exact = model(name, {"input_feeding": "prior"})
     exact.load_state_dict(whole.state_dict())
     torch.testing.assert_close(values[-1], exact.log_likelihood(*one()))
-    cut = model(name, {"marginalization": {"kind": "output", "mass": 0.6}, "input_feeding": "prior"})
+    cut = model(
+        name, {"marginalization": {"kind": "output", "mass": 0.6}, "input_feeding": "prior"}
+    )
     cut.load_state_dict(whole.state_dict())
     torch.testing.assert_close(cut.teacher_force(*one()).exact, exact.log_likelihood(*one()))
 
@@ -252,8 +277,12 @@ def test_padding_and_the_length_of_other_sources_change_nothing(name: str) -> No
     made = model(name)
     source, lengths, target = batch()
     together = made.log_likelihood(torch.nn.functional.pad(source, (0, 3)), lengths, target)
-    for row, (m, n) in enumerate(zip(lengths.tolist(), (target != PAD).sum(1).tolist(), strict=True)):
-        alone = made.log_likelihood(source[row : row + 1, :m], lengths[row : row + 1], target[row : row + 1, :n])
+    for row, (m, n) in enumerate(
+        zip(lengths.tolist(), (target != PAD).sum(1).tolist(), strict=True)
+    ):
+        alone = made.log_likelihood(
+            source[row : row + 1, :m], lengths[row : row + 1], target[row : row + 1, :n]
+        )
         torch.testing.assert_close(together[row, :n], alone[0])
 
 
@@ -273,7 +302,7 @@ def test_parts_that_cannot_copy_are_refused(changed: dict[str, Any], said: str) 
 
 
 def test_coverage_is_the_sum_of_past_attention_and_its_loss_what_is_attended_again() -> None:
-    """Equations 7 to 9: min(a_t, k_t) of each position and step, against a model that does not pay."""
+    """Equations 7 to 9: min(a_t, k_t) of each position and step, beside a model without it."""
     paying = model("soft", {"score": {"kind": "coverage", "weight": 2.0}})
     free = model("soft", {"score": {"kind": "coverage", "weight": 0.0}})
     free.load_state_dict(paying.state_dict())

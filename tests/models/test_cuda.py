@@ -25,7 +25,9 @@ DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
 
 @pytest.fixture(params=[output_kernels.WHOLE, 0], ids=["whole", "picked"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether all pairs of a step are computed, as of small vocabularies, or some are picked, as of large ones."""
+    """Whether all pairs of a step are computed, as of small vocabularies, or some are picked, as of
+    large ones.
+    """
     monkeypatch.setattr(output_kernels, "WHOLE", request.param)
     monkeypatch.setattr(output_kernels, "PICKING", 0)
 
@@ -39,7 +41,9 @@ def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
 def gradients(model: Seq2Seq, loss: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
     loss.sum().backward()
-    return {name: part.grad.cpu() for name, part in model.named_parameters() if part.grad is not None}
+    return {
+        name: part.grad.cpu() for name, part in model.named_parameters() if part.grad is not None
+    }
 
 
 def on_cuda(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -55,7 +59,10 @@ def test_likelihoods_and_gradients_are_those_of_the_cpu(name: str) -> None:
     wanted = cpu.log_likelihood(*batch)
     torch.testing.assert_close(found.cpu(), wanted)
     torch.testing.assert_close(gradients(cuda, found), gradients(cpu, wanted))
-    forced = [model.teacher_force(*given).log_probs.cpu() for model, given in ((cpu, batch), (cuda, on_cuda(batch)))]
+    forced = [
+        model.teacher_force(*given).log_probs.cpu()
+        for model, given in ((cpu, batch), (cuda, on_cuda(batch)))
+    ]
     torch.testing.assert_close(*forced)
 
 
@@ -92,7 +99,9 @@ def test_outputs_are_those_of_the_cpu(name: str, beam: int) -> None:
     decoding: Any = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
     actions = varied.ACTIONS[name]
     wanted = decode(varied.model(name), varied.SOURCES, decoding, actions)
-    for output, own in zip(decode(varied.model(name).cuda(), varied.SOURCES, decoding, actions), wanted, strict=True):
+    for output, own in zip(
+        decode(varied.model(name).cuda(), varied.SOURCES, decoding, actions), wanted, strict=True
+    ):
         assert_same(output, own)
 
 
@@ -111,7 +120,9 @@ def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool)
 
 @pytest.mark.usefixtures("sizes")
 @pytest.mark.parametrize("chunk", [output_kernels.CHUNK, 1])
-def test_likelihoods_of_positions_are_the_plain_ones(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likelihoods_of_positions_are_the_plain_ones(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where a probability is rounded to zero."""
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "STORED_ON_CUDA", chunk)

@@ -45,7 +45,9 @@ def test_search_starts_where_training_does(name: str) -> None:
     model = tiny.model(tiny.components(name), decoder_start="zeros")
     (output,) = decode(model, [[5, 6, 7]], Decoding(beam=3, max_ratio=1, max_extra=4))
     written = [*output.symbols, EOS] if output.complete else output.symbols
-    assert output.log_prob == pytest.approx(log_likelihoods(model, [5, 6, 7], [written])[0], rel=1e-9)
+    assert output.log_prob == pytest.approx(
+        log_likelihoods(model, [5, 6, 7], [written])[0], rel=1e-9
+    )
 
 
 def test_there_is_no_other_start() -> None:

@@ -63,7 +63,9 @@ def test_steps_of_a_beam_equal_teacher_forcing() -> None:
 
 
 def test_whether_symbols_are_copied_is_by_the_mean_too() -> None:
-    copying = [tiny.model(tiny.components(name)) for name in ("soft-pointer", "postr-joint-pointer")]
+    copying = [
+        tiny.model(tiny.components(name)) for name in ("soft-pointer", "postr-joint-pointer")
+    ]
     found = Ensemble(copying).eval().teacher_force(*tiny.batch())
     each = [member.teacher_force(*tiny.batch()) for member in copying]
     torch.testing.assert_close(found.p_gen, torch.stack([one.p_gen for one in each]).mean(0))

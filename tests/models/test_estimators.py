@@ -77,7 +77,9 @@ def test_reinforce_is_unbiased_in_value_and_gradient(name: str, baseline: str) -
 def test_the_soft_baseline_lowers_the_variance_of_the_gradient() -> None:
     given, spread = one_sentence(target=1), {}
     for baseline in ("soft", "none"):
-        model = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline}))
+        model = tiny.model(
+            tiny.components("hard", estimator={"kind": "reinforce", "baseline": baseline})
+        )
         prior = model.teacher_force(*given).prior[0, 0]
         _, mean = expected(model, prior)
         squares = 0.0
@@ -119,9 +121,13 @@ def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
 
 
 def test_expected_contexts_have_the_plain_gradient_of_soft_attention() -> None:
-    steadied = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "expected": 1})).train()
+    steadied = tiny.model(
+        tiny.components("hard", estimator={"kind": "reinforce", "expected": 1})
+    ).train()
     soft = tiny.model(tiny.components("soft", input_feeding="sample")).train()
-    soft.load_state_dict({name: part for name, part in steadied.state_dict().items() if "estimator" not in name})
+    soft.load_state_dict(
+        {name: part for name, part in steadied.state_dict().items() if "estimator" not in name}
+    )
     given, found = one_sentence(target=1), []
     for model in (steadied, soft):
         torch.manual_seed(4)
@@ -134,7 +140,9 @@ def test_expected_contexts_have_the_plain_gradient_of_soft_attention() -> None:
 def test_the_entropy_bonus_is_the_entropy_of_q_in_training_alone() -> None:
     values = []
     for entropy in (0.0, 0.7):
-        model = tiny.model(tiny.components("hard", estimator={"kind": "reinforce", "entropy": entropy})).train()
+        model = tiny.model(
+            tiny.components("hard", estimator={"kind": "reinforce", "entropy": entropy})
+        ).train()
         torch.manual_seed(4)
         value, unrolled = model.unrolled_objective(*one_sentence(target=1))
         torch.manual_seed(4)

@@ -1,8 +1,8 @@
 """The first losses of every model and variant are those of the code that made the stored results.
 
 `first_losses.json` was written by the code before the models had one forward pass: a hand-made
-recurrence, whose results are stored; those of sums over a nucleus and of schedules by the code that added them.
-Who changes a model on purpose writes its losses anew.
+recurrence, whose results are stored; those of sums over a nucleus and of schedules by the code that
+added them. Who changes a model on purpose writes its losses anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tests.variants import MODELS, model_named, variant_names
 
 LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
 OPTIONS = {
-    "window": {"monotonic": {"width": 3}, "predictive": {"width": 3}},  # as narrow as the sentences are short
+    # as narrow as the sentences are short
+    "window": {"monotonic": {"width": 3}, "predictive": {"width": 3}},
     "score": {"general": {"scale": False}, "dot": {"scale": False}},  # as they were
     "inference": {"bilstm": {"scale": False}},
 }
@@ -96,11 +97,17 @@ def losses(name: str) -> list[float]:
 
 
 def test_every_model_has_its_losses() -> None:
-    assert sorted(LOSSES) == sorted([*(file.stem for file in MODELS.glob("*.yaml")), *variant_names()])
+    assert sorted(LOSSES) == sorted(
+        [*(file.stem for file in MODELS.glob("*.yaml")), *variant_names()]
+    )
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.processor) if name in EVERY_PART else name for name in LOSSES]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.processor) if name in EVERY_PART else name
+        for name in LOSSES
+    ],
 )
 def test_the_first_losses_are_those_of_the_stored_results(name: str) -> None:
     assert losses(name) == pytest.approx(LOSSES[name], abs=1e-4)

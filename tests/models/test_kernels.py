@@ -30,7 +30,16 @@ from pam.models.kernels import (
 )
 from pam.models.output_kernels import PositionLikelihood
 from tests.models import tiny
-from tests.models.gradients import Function, assert_near, assert_same, by, cells_over_steps, drawn, steps_of, tapes_made
+from tests.models.gradients import (
+    Function,
+    assert_near,
+    assert_same,
+    by,
+    cells_over_steps,
+    drawn,
+    steps_of,
+    tapes_made,
+)
 
 pytestmark = pytest.mark.usefixtures("padded")
 
@@ -45,11 +54,18 @@ def fused(of_input: Tensor, of_state: Tensor, c: Tensor) -> tuple[Tensor, Tensor
     return gates[3] * new.tanh(), new, torch.cat(gates, 1)
 
 
-def fused_backward(dh: Tensor, dnew: Tensor, c: Tensor, new: Tensor, gates: Tensor, bias: bool) -> tuple[Tensor, ...]:
+def fused_backward(
+    dh: Tensor, dnew: Tensor, c: Tensor, new: Tensor, gates: Tensor, bias: bool
+) -> tuple[Tensor, ...]:
     """Gradients of the gates' sums, of c and of the biases."""
     (i, f, g, o), squashed = gates.chunk(4, 1), new.tanh()
     dc = dnew + dh * o * (1 - squashed**2)
-    sums = dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g**2), dh * squashed * o * (1 - o)
+    sums = (
+        dc * g * i * (1 - i),
+        dc * c * f * (1 - f),
+        dc * i * (1 - g**2),
+        dh * squashed * o * (1 - o),
+    )
     return torch.cat(sums, 1), dc * f, torch.empty(0)
 
 
@@ -57,12 +73,21 @@ def fused_backward(dh: Tensor, dnew: Tensor, c: Tensor, new: Tensor, gates: Tens
 def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells work as on CUDA; torch's kernels take and give what it says of them."""
     theirs = torch.ops.aten
-    given = "(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None)"
-    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(theirs._thnn_fused_lstm_cell.default._schema)
-    given = "(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias)"
+    given = (
+        "(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor?"
+        " hidden_bias=None)"
+    )
+    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(
+        theirs._thnn_fused_lstm_cell.default._schema
+    )
+    given = (
+        "(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias)"
+    )
     schema = theirs._thnn_fused_lstm_cell_backward_impl.default._schema
     assert f"{given} -> (Tensor, Tensor, Tensor)" in str(schema)
-    stand_in = SimpleNamespace(_thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward)
+    stand_in = SimpleNamespace(
+        _thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward
+    )
     monkeypatch.setattr(kernels, "aten", stand_in)
     monkeypatch.setattr(kernels, "_Cell", kernels._FusedCell)
 
@@ -116,9 +141,11 @@ def test_the_additive_score_keeps_no_hidden_layer_and_has_its_gradient(covers: b
     hidden, saved = 3 * 5 * 4, []
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda kept: kept):
         additive(*given)
-    assert [one is given[0] or one.data_ptr() == given[0].data_ptr() for one in saved if one.numel() == hidden] == [
-        True
-    ]
+    assert [
+        one is given[0] or one.data_ptr() == given[0].data_ptr()
+        for one in saved
+        if one.numel() == hidden
+    ] == [True]
 
 
 def test_a_linear_layer_that_steps_share() -> None:
@@ -151,7 +178,9 @@ def test_a_source_is_scored_and_read_over_steps_that_lose_rows() -> None:
 
     def twin(matrix: Tensor, *xs: Tensor) -> Tensor:
         return over_steps(
-            lambda x: scores_plain(matrix[: len(x)], x), lambda weights: read_plain(matrix[: len(weights)], weights), xs
+            lambda x: scores_plain(matrix[: len(x)], x),
+            lambda weights: read_plain(matrix[: len(weights)], weights),
+            xs,
         )
 
     assert_same(kernel, twin, drawn(4, 5, 3), *steps_of(3))
@@ -166,7 +195,8 @@ def test_hypotheses_of_a_sentence_share_its_matrix(beam: int) -> None:
     left = torch.tensor([3, 0])
     fewer = source.select(left)
     torch.testing.assert_close(
-        fewer.scores(x[: 2 * beam]), scores_plain(matrix[left].repeat_interleave(beam, 0), x[: 2 * beam])
+        fewer.scores(x[: 2 * beam]),
+        scores_plain(matrix[left].repeat_interleave(beam, 0), x[: 2 * beam]),
     )
 
 
@@ -202,7 +232,9 @@ def test_a_coupled_softmax_is_finite_at_extreme_scores(spread: float) -> None:
     mask = torch.arange(5) < torch.tensor([5, 3, 1, 4])[:, None]
     previous = (mask / mask.sum(1, keepdim=True)).float()
     scores, energies = (drawn(4, 5) * spread).float(), drawn(5, 5).clamp(-1, 1).float() * 10
-    values, gradients = by(lambda *given: coupled_softmax(given[0], mask, *given[1:]), (scores, energies, previous))
+    values, gradients = by(
+        lambda *given: coupled_softmax(given[0], mask, *given[1:]), (scores, energies, previous)
+    )
     torch.testing.assert_close(values.exp().sum(1), torch.ones(4))
     assert torch.isfinite(values).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
@@ -225,7 +257,9 @@ def uses() -> list[tuple[str, Callable[[], Tensor]]]:
         return likelihood(drawn(4, 3), torch.arange(4), EVERY)
 
     def stored() -> Tensor:
-        return PositionLikelihood(leaf(4, 5, 3), leaf(7, 3), leaf(7))(drawn(4, 3), torch.arange(4), EVERY)
+        return PositionLikelihood(leaf(4, 5, 3), leaf(7, 3), leaf(7))(
+            drawn(4, 3), torch.arange(4), EVERY
+        )
 
     def cell() -> Tensor:
         state = LSTMCell(leaf(12, 2), leaf(12, 3))(leaf(12), leaf(4, 2), leaf(4, 3), leaf(4, 3))

@@ -12,7 +12,15 @@ from pam.data.vocabulary import BOS, STEP
 from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
 from tests.models import plain, tiny
-from tests.models.plain import distribution, next_state, one_sentence, position_log_probs, readout, scores, transition
+from tests.models.plain import (
+    distribution,
+    next_state,
+    one_sentence,
+    position_log_probs,
+    readout,
+    scores,
+    transition,
+)
 
 
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
@@ -40,7 +48,8 @@ SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
 
 
 BEFORE = tuple(
-    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}}) for kind in ("monotone", "proximity")
+    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}})
+    for kind in ("monotone", "proximity")
 )
 POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
 
@@ -54,7 +63,9 @@ POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
         *BEFORE,
     ],
 )
-def test_posterior_models_follow_bayes_rule_step_by_step(name: str, changed: dict[str, Any], layers: int) -> None:
+def test_posterior_models_follow_bayes_rule_step_by_step(
+    name: str, changed: dict[str, Any], layers: int
+) -> None:
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
@@ -68,7 +79,8 @@ def test_posterior_models_follow_bayes_rule_step_by_step(name: str, changed: dic
             prior = transition(model, given, -1)  # just before the source
         elif posterior is not None:
             prior = sum(
-                (posterior[a] * transition(model, given, a) for a in range(len(given))), torch.zeros_like(given)
+                (posterior[a] * transition(model, given, a) for a in range(len(given))),
+                torch.zeros_like(given),
             )
         joint = prior * position_log_probs(model, memory, query)[:, symbol].exp()
         found.append(joint.sum().log())
@@ -84,7 +96,9 @@ def test_posterior_models_follow_bayes_rule_step_by_step(name: str, changed: dic
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("name", ["soft", "sparse", "sparsemax"])
-def test_models_marginalized_at_the_input_read_the_mean_of_the_states(name: str, layers: int) -> None:
+def test_models_marginalized_at_the_input_read_the_mean_of_the_states(
+    name: str, layers: int
+) -> None:
     model = tiny.model(tiny.components(name), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
@@ -123,7 +137,9 @@ def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
     for symbol in (BOS, 6):
         symbols = torch.full((len(source),), symbol)
         step = model.step(memory, state, symbols)
-        torch.testing.assert_close(step.output.log_probs().exp().sum(1), torch.ones(len(source), dtype=torch.float64))
+        torch.testing.assert_close(
+            step.output.log_probs().exp().sum(1), torch.ones(len(source), dtype=torch.float64)
+        )
         state = model.update(memory, step, symbols)
 
 
@@ -148,7 +164,9 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
 
 @pytest.mark.parametrize("mix", [None, 0.3])
 @torch.no_grad()
-def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(mix: float | None) -> None:
+def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(
+    mix: float | None,
+) -> None:
     """Or the given share, everywhere; the rest is the prior."""
     cut, feeding = {"kind": "output", "top_k": 3}, {"kind": "posterior", "mix": mix}
     model = tiny.model(tiny.components("postr-joint", marginalization=cut, input_feeding=feeding))
@@ -167,7 +185,8 @@ def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(mi
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
-    ("name", "changed"), [("prior-joint", {}), ("variational", {}), ("prior-joint", {"distribution": SPARSE[0]})]
+    ("name", "changed"),
+    [("prior-joint", {}), ("variational", {}), ("prior-joint", {"distribution": SPARSE[0]})],
 )
 def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
     name: str, changed: dict[str, Any], layers: int
@@ -189,11 +208,15 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
 
 
 @pytest.mark.parametrize("name", ["prox-postr-joint", "mono-postr-joint"])
-def test_a_coupling_of_zero_energy_equals_no_coupling(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coupling_of_zero_energy_equals_no_coupling(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coupled, free = tiny.model(tiny.components(name)), tiny.model(tiny.components("postr-joint"))
     state = {k: v for k, v in coupled.state_dict().items() if not k.startswith("coupling")}
     free.load_state_dict(state)
-    monkeypatch.setattr(type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double())
+    monkeypatch.setattr(
+        type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double()
+    )
     batch = tiny.batch()
     torch.testing.assert_close(coupled.log_likelihood(*batch), free.log_likelihood(*batch))
 
@@ -209,7 +232,9 @@ def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict
     likelihoods = model.log_likelihood(padded, lengths, target)
     together = model.teacher_force(padded, lengths, target)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.teacher_force(source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1])
+        alone = model.teacher_force(
+            source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1]
+        )
         torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
         torch.testing.assert_close(likelihoods[row], alone.log_probs[0])
         torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])

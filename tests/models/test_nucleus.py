@@ -23,7 +23,7 @@ JOINT = ("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint")
 
 
 def summed(name: str, mass: float | None, top_k: int | None = None, **changed: Any) -> Seq2Seq:
-    """A model of uneven priors that sums over so much of them; its weights do not depend on that."""
+    """A model of uneven priors that sums over this much of them; its weights are the same."""
     kind = "bound" if name == "variational" else "output"
     cut = {"kind": kind, "mass": mass, "top_k": top_k}
     model = tiny.model(tiny.components(name, marginalization=cut, **changed))
@@ -40,7 +40,9 @@ def gradients(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> list[Tens
 
 @pytest.mark.parametrize("mass", [0.1, 0.5, 0.8, 0.99])
 def test_no_smaller_set_has_as_much_of_the_prior(mass: float) -> None:
-    prior = torch.softmax(3 * torch.randn(20, 5, generator=torch.Generator().manual_seed(1)).double(), 1)
+    prior = torch.softmax(
+        3 * torch.randn(20, 5, generator=torch.Generator().manual_seed(1)).double(), 1
+    )
     for probs, kept in zip(prior, is_nucleus(prior, mass), strict=True):
         assert probs[kept].sum() >= mass
         fewer = combinations(probs.tolist(), int(kept.sum()) - 1)
@@ -49,7 +51,11 @@ def test_no_smaller_set_has_as_much_of_the_prior(mass: float) -> None:
 
 def test_every_row_keeps_its_likeliest_position() -> None:
     prior = torch.tensor([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    assert is_nucleus(prior, 1e-6).tolist() == [[False, True, False], [True, False, False], [True, False, False]]
+    assert is_nucleus(prior, 1e-6).tolist() == [
+        [False, True, False],
+        [True, False, False],
+        [True, False, False],
+    ]
 
 
 @pytest.mark.parametrize("mass", [None, 0.9])
@@ -70,7 +76,9 @@ def test_all_of_the_mass_is_the_exact_sum(name: str) -> None:
 
 @pytest.mark.parametrize("mass", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("name", [*JOINT, "variational"])
-def test_a_nucleus_takes_at_most_the_rest_of_the_mass_from_the_likelihood(name: str, mass: float) -> None:
+def test_a_nucleus_takes_at_most_the_rest_of_the_mass_from_the_likelihood(
+    name: str, mass: float
+) -> None:
     """At every step, with the states that the cut sum leads to."""
     forced = summed(name, mass).teacher_force(*tiny.batch())
     lost = forced.exact.exp() - forced.log_probs.exp()
@@ -86,20 +94,28 @@ def test_the_likelihood_grows_with_the_mass(name: str) -> None:
 
 
 def test_training_pays_for_no_concentration_of_attention() -> None:
-    """Where all positions explain a symbol alike, the bound rewards less spread; what is trained does not."""
+    """Where all positions explain a symbol alike, the bound rewards less spread; what is trained
+    does not.
+    """
     model, pulls = summed("prior-joint", 0.6, input_feeding="none"), []
     model.readout.of_values.weight.data.zero_()
     for training in (False, True):
         model.train(training).zero_grad()
         model.objective(*tiny.batch()).sum().backward()
-        pulls.append(max(float(p.grad.abs().max()) for p in model.score.parameters() if p.grad is not None))
+        pulls.append(
+            max(float(p.grad.abs().max()) for p in model.score.parameters() if p.grad is not None)
+        )
     assert pulls[0] > 1e-2 and pulls[1] < 1e-12
 
 
 def test_what_is_trained_is_above_the_bound_by_the_rest_of_the_mass_at_most() -> None:
     model, batch = summed("prior-joint", 0.6), tiny.batch()
     bound, trained = model.eval().log_likelihood(*batch), model.train().objective(*batch)
-    assert (trained >= bound).all() and (trained <= bound - math.log(0.6)).all() and (trained > bound + 0.1).any()
+    assert (
+        (trained >= bound).all()
+        and (trained <= bound - math.log(0.6)).all()
+        and (trained > bound + 0.1).any()
+    )
 
 
 def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
@@ -114,7 +130,9 @@ def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
 @pytest.mark.parametrize("copying", ["none", "pointer"])
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
 def test_what_is_trained_is_a_distribution(name: str, copying: str, top_k: int | None) -> None:
-    """Over all first symbols, those of the source too, of which one is not in the target's vocabulary."""
+    """Over all first symbols, those of the source too, of which one is not in the target's
+    vocabulary.
+    """
     model = summed(name, 0.8, top_k, copying=copying).train()
     model.readout.output.bias.data[PAD] = -1e3  # it cannot be asked for
     for pointer in pointers_of(model):
@@ -129,7 +147,10 @@ def test_what_is_trained_is_a_distribution(name: str, copying: str, top_k: int |
 def test_of_a_nucleus_the_likeliest_are_summed_and_no_more_than_asked_for(name: str) -> None:
     whole, capped = (summed(name, 0.9, top_k).teacher_force(*tiny.batch()) for top_k in (None, 2))
     assert torch.equal(capped.positions[:, 0], whole.positions[:, 0].clamp_max(2))
-    assert capped.positions.max() == 2 and whole.positions[:, 0].min() < 2 < whole.positions[:, 0].max()
+    assert (
+        capped.positions.max() == 2
+        and whole.positions[:, 0].min() < 2 < whole.positions[:, 0].max()
+    )
 
 
 def test_equals_are_cut_to_some_of_them() -> None:

@@ -68,10 +68,14 @@ def test_every_component_is_a_key_of_a_model() -> None:
 
 
 @pytest.mark.parametrize(("component", "kind"), KINDS)
-def test_options_and_the_class_that_computes_them_say_the_same_of_a_kind(component: str, kind: str) -> None:
+def test_options_and_the_class_that_computes_them_say_the_same_of_a_kind(
+    component: str, kind: str
+) -> None:
     chosen = COMPONENTS[component][kind]()
     made = implementation(chosen)
-    computed = {flag: getattr(made, flag) for flag in FLAGS if isinstance(getattr(made, flag, None), bool)}
+    computed = {
+        flag: getattr(made, flag) for flag in FLAGS if isinstance(getattr(made, flag, None), bool)
+    }
     if component in ("window", "distribution"):
         computed["has_zeros"] = leaves_positions_out(component, made(chosen, SIZES))
     if component == "architecture":
@@ -95,7 +99,9 @@ def leaves_positions_out(component: str, made: Any) -> bool:
 def test_a_kind_is_named_as_yaml_names_it_and_read_from_there(component: str, kind: str) -> None:
     made = COMPONENTS[component][kind]()
     assert made.kind == kind and made.__doc__
-    assert all(field.description for name, field in type(made).model_fields.items() if name != "kind")
+    assert all(
+        field.description for name, field in type(made).model_fields.items() if name != "kind"
+    )
     by_name = ModelConfig.model_validate({"label": "Mine", component: kind})
     by_options = ModelConfig.model_validate({"label": "Mine", component: made.model_dump()})
     assert getattr(by_name, component) == getattr(by_options, component) == made
@@ -157,7 +163,9 @@ class Undone(Options):
         ("score", Undone, "Undone of .* is no kind of score"),
     ],
 )
-def test_what_is_no_kind_cannot_be_registered(component: str, made: type[Options], message: str) -> None:
+def test_what_is_no_kind_cannot_be_registered(
+    component: str, made: type[Options], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         register(component, made)
 

@@ -37,7 +37,9 @@ def which(some: Tensor) -> list[tuple[Tensor, int]]:
     return [(torch.ones_like(some), 0), (some, 0), (some, 10**6)]
 
 
-def positions(likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: Tensor, fed_back: bool) -> Tensor:
+def positions(
+    likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: Tensor, fed_back: bool
+) -> Tensor:
     """Log-likelihoods of positions at all steps; each step's query may depend on the last one's."""
     found: list[Tensor] = []
     for t, query in enumerate(queries):
@@ -76,9 +78,16 @@ def plain_positions(
 )
 @pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
 def test_position_likelihoods_over_steps_that_lose_rows(
-    kept: Tensor, picking: int, fed_back: bool, chunk: int, waiting: int, monkeypatch: pytest.MonkeyPatch
+    kept: Tensor,
+    picking: int,
+    fed_back: bool,
+    chunk: int,
+    waiting: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Gradients of the weights are added at the end, as rows fill what they wait in, or at each step."""
+    """Gradients of the weights are added at the end, as rows fill what they wait in, or at each
+    step.
+    """
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "WAITING", waiting)
@@ -99,7 +108,9 @@ def test_position_likelihoods_over_steps_that_lose_rows(
     assert {tape.room < chunk for tape in tapes} == {chunk > NOTHING}
 
 
-def test_steps_are_stored_until_the_memory_for_them_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_stored_until_the_memory_for_them_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     views, weight, bias = (drawn(*shape).requires_grad_() for shape in ((4, 5, 3), (7, 3), (7,)))
     size = OutputLayer(weight, bias).padded(20) * 7 * 8  # of 20 pairs each, in float64
     monkeypatch.setattr(output_kernels, "CHUNK", 5 * size // 2)
@@ -112,7 +123,9 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(monkeypatch: pytest.
 
 @pytest.mark.parametrize("block", [3, ALL], ids=["by blocks of symbols", "all symbols"])
 @pytest.mark.parametrize("memory", [ALL, NOTHING // 4], ids=["stored", "recomputed"])
-def test_position_likelihoods_in_bfloat16(memory: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_position_likelihoods_in_bfloat16(
+    memory: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_kernels, "STORED", memory)
     monkeypatch.setattr(output_kernels, "BLOCK", block)
 
@@ -147,7 +160,9 @@ def mixture_given(summed: bool) -> tuple[Tensor, ...]:
 
 
 SYMBOLS = torch.tensor([0, 3, 6, 3, 1, 5])
-FEW = torch.tensor([[1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]]).bool()
+FEW = torch.tensor(
+    [[1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]]
+).bool()
 """Positions that count, of each token."""
 
 
@@ -155,14 +170,26 @@ SENTENCES = torch.tensor([0, 1, 2, 0, 2, 0])
 
 
 def mixture(
-    views: Tensor, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, **how: bool
+    views: Tensor,
+    query: Tensor,
+    weights: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    kept: Tensor,
+    **how: bool,
 ) -> Tensor:
     given = Mixture(SYMBOLS, kept, SENTENCES, **how)
     return mixture_log_likelihood(views, query, weights, weight, bias, given)
 
 
 def plain_mixture(
-    views: Tensor, query: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, kept: Tensor, summed: bool = True
+    views: Tensor,
+    query: Tensor,
+    weights: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    kept: Tensor,
+    summed: bool = True,
 ) -> Tensor:
     of_each = gold_log_probs_plain(views[SENTENCES], query, weight, bias, SYMBOLS)
     return mixture_plain(weights.masked_fill(~kept, -torch.inf if summed else 0.0), of_each, summed)
@@ -173,7 +200,12 @@ def plain_mixture(
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
 @pytest.mark.parametrize(("kept", "picking"), which(FEW), ids=["all", "few", "few of all"])
 def test_mixtures_of_all_tokens(
-    kept: Tensor, picking: int, summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+    kept: Tensor,
+    picking: int,
+    summed: bool,
+    equal: bool,
+    chunk: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     """With a gradient that is the same for all tokens, or not."""
@@ -193,7 +225,9 @@ def test_mixtures_of_all_tokens(
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
-def test_mixtures_in_bfloat16(summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixtures_in_bfloat16(
+    summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "BLOCK", 3)
 
@@ -228,16 +262,24 @@ def test_a_single_context_needs_no_positions() -> None:
 
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("margin", [0.0, 6.0, 12.0, 300.0])
-def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(margin: float, bf16: bool) -> None:
-    """The logit of symbol 0 is `margin` above the others: where p rounds to 1 or 0, 1 - p and log p do not."""
+def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(
+    margin: float, bf16: bool
+) -> None:
+    """The logit of symbol 0 is `margin` above the others: where p rounds to 1 or 0, 1 - p and log p
+    do not.
+    """
     layer = OutputLayer(torch.zeros(4, 3), torch.tensor([margin, 0.0, 0.0, 0.0]), bf16)
     symbols = torch.tensor([0, 1])
     found, error = layer.errors(torch.zeros(2, 3), symbols)
     log_probs = torch.log_softmax(torch.tensor([margin, 0.0, 0.0, 0.0]).double(), 0)
-    torch.testing.assert_close(found.double(), log_probs[symbols], rtol=5e-3 if bf16 else 1e-5, atol=5e-7)
+    torch.testing.assert_close(
+        found.double(), log_probs[symbols], rtol=5e-3 if bf16 else 1e-5, atol=5e-7
+    )
     wanted = -torch.expm1(log_probs[symbols])
     rtol, atol = (5e-3, 0.0) if bf16 else (1e-5, 5e-7)
-    torch.testing.assert_close(-error.gather(1, symbols[:, None]).squeeze(1).double(), wanted, rtol=rtol, atol=atol)
+    torch.testing.assert_close(
+        -error.gather(1, symbols[:, None]).squeeze(1).double(), wanted, rtol=rtol, atol=atol
+    )
 
 
 def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
@@ -252,7 +294,9 @@ def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
 
 
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
-def test_leaving_rows_of_no_weight_out_changes_no_gradient(summed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_rows_of_no_weight_out_changes_no_gradient(
+    summed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", 0)
     views, query, _, weight, bias = mixture_given(summed)
     one = torch.nn.functional.one_hot(torch.zeros(6).long(), 4).double()  # it has all the weight
@@ -267,7 +311,9 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(summed: bool, monkeyp
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("picking", [0, 10**6])
-def test_search_knows_every_symbol_at_every_position(picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_knows_every_symbol_at_every_position(
+    picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     views, query, log_weights, weight, bias = mixture_given(True)

@@ -42,12 +42,16 @@ def rows(count: int, length: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("projection", projections(), ids=str)
-def test_probabilities_are_the_minimum_over_all_supports_and_stretches(projection: Projection, length: int) -> None:
+def test_probabilities_are_the_minimum_over_all_supports_and_stretches(
+    projection: Projection, length: int
+) -> None:
     scores, mask = rows(4, length, spread=0.8)
     found = projection.project(scores, mask)
     for row, own, real in zip(found, scores, mask, strict=True):
         size = int(real.sum())
-        torch.testing.assert_close(row[:size], nearest(own[:size], getattr(projection, "weight", 0)))
+        torch.testing.assert_close(
+            row[:size], nearest(own[:size], getattr(projection, "weight", 0))
+        )
         assert (row[size:] == 0).all()
 
 
@@ -144,7 +148,10 @@ def test_equal_scores_share_the_probability_alike() -> None:
 
 def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> None:
     scores, mask = rows(20, 8)
-    plain, fused = Sparsemax().project(scores, mask), Fusedmax(options.Fusedmax(weight=0.0), tiny.SIZES)
+    plain, fused = (
+        Sparsemax().project(scores, mask),
+        Fusedmax(options.Fusedmax(weight=0.0), tiny.SIZES),
+    )
     torch.testing.assert_close(fused.project(scores, mask), plain, rtol=0, atol=0)
     found = Fusedmax(options.Fusedmax(weight=100.0), tiny.SIZES).project(scores, mask)
     torch.testing.assert_close(found, mask / mask.sum(1, keepdim=True).double())
@@ -152,7 +159,9 @@ def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> N
 
 def test_the_authors_example_fuses_the_two_near_scores() -> None:
     scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
-    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(scores, torch.ones(1, 3, dtype=torch.bool))
+    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(
+        scores, torch.ones(1, 3, dtype=torch.bool)
+    )
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
 
 
@@ -162,7 +171,9 @@ def entmax_of(alpha: float, learned: bool = False) -> Entmax:
 
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 1.9])
-def test_entmax_of_the_positions_that_are_there_is_that_of_its_package(alpha: float, learned: bool) -> None:
+def test_entmax_of_the_positions_that_are_there_is_that_of_its_package(
+    alpha: float, learned: bool
+) -> None:
     scores, mask = rows(8, 7, spread=2.0)
     probabilities = entmax_of(alpha, learned)(scores, mask).exp()
     for row, row_scores, real in zip(probabilities, scores, mask, strict=True):

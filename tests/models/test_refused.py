@@ -36,10 +36,15 @@ def refused(name: str, changed: dict[str, Any]) -> UserError:
         ("score", "general", {"scale": 1}),
         ("coupling", "proximity", {"width": "3"}),
         ("input_feeding", "posterior", {"gradient": "no"}),
-        *(("distribution", "fusedmax", {"weight": weight}) for weight in (-0.1, float("nan"), float("inf"), "0.1")),
+        *(
+            ("distribution", "fusedmax", {"weight": weight})
+            for weight in (-0.1, float("nan"), float("inf"), "0.1")
+        ),
     ],
 )
-def test_options_out_of_range_are_refused(component: str, option: str, value: dict[str, Any]) -> None:
+def test_options_out_of_range_are_refused(
+    component: str, option: str, value: dict[str, Any]
+) -> None:
     error = refused("variational", {component: {"kind": option} | value})
     ((name, wrong),) = value.items()
     assert error.message.startswith(f"`{component}.{name}`: input should be ")
@@ -66,5 +71,7 @@ def test_options_out_of_range_are_refused(component: str, option: str, value: di
         ("hard-mono", {"marginalization": "output"}, "which leaves none to sum over"),
     ],
 )
-def test_parts_that_make_no_model_are_refused(name: str, changed: dict[str, Any], message: str) -> None:
+def test_parts_that_make_no_model_are_refused(
+    name: str, changed: dict[str, Any], message: str
+) -> None:
     assert message in refused(name, changed).message

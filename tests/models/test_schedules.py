@@ -1,4 +1,4 @@
-"""Options that follow a schedule: their values, and that every one of them reaches the objective."""
+"""Options that follow a schedule: their values, and that each reaches the objective."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def test_a_schedule_that_nobody_knows_is_refused_at_its_line(kind: Any, tmp_path
     options = {"score": {"coverage": {"active": {"kind": kind, "value": 1, "after": 0.9}}}}
     file = tmp_path / "experiment.yaml"
     tasks = {"nouns": {"dataset": "small", "options": options}}
-    file.write_text(yaml.safe_dump({"experiment": "tiny", "models": ["soft"], "tasks": tasks}), encoding="utf-8")
+    file.write_text(
+        yaml.safe_dump({"experiment": "tiny", "models": ["soft"], "tasks": tasks}), encoding="utf-8"
+    )
     with pytest.raises(UserError, match="unknown schedule") as caught:
         load_plan(files=[file])
     assert caught.value.line is not None and caught.value.hint

@@ -1,4 +1,6 @@
-"""Static steps, whose shapes depend on no value: they compute what ragged ones do, and wait for nothing."""
+"""Static steps, whose shapes depend on no value: they compute what ragged ones do, and wait for
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,13 @@ Batch = tuple[Tensor, Tensor, Tensor]
 MOVING = {"kind": "linear", "first": 0.5, "last": 1.0}
 VARIANTS: dict[str, dict[str, Any]] = {
     "postr-joint, a nucleus": {"marginalization": {"kind": "output", "mass": 0.9}},
-    "postr-joint, three positions of it": {"marginalization": {"kind": "output", "mass": 0.9, "top_k": 3}},
+    "postr-joint, three positions of it": {
+        "marginalization": {"kind": "output", "mass": 0.9, "top_k": 3}
+    },
     "postr-joint-pointer, two positions": {"marginalization": {"kind": "output", "top_k": 2}},
-    "hard, a moving average": {"estimator": {"kind": "reinforce", "baseline": "moving", "entropy": MOVING}},
+    "hard, a moving average": {
+        "estimator": {"kind": "reinforce", "baseline": "moving", "entropy": MOVING}
+    },
     "variational, a rising weight": {"marginalization": {"kind": "bound", "weight": MOVING}},
     "acvi, several draws": {"latent": {"kind": "acvi", "samples": 2, "weight": MOVING}},
 }
@@ -67,18 +73,27 @@ def ragged_batch(source_eos: bool = True) -> Batch:
 def padded(batch: Batch) -> Batch:
     """The same with two rows of padding, and positions and steps far beyond the end of all rows."""
     source, lengths, target = batch
-    return F.pad(source, (0, 13, 0, 2)), F.pad(lengths, (0, 2), value=1), F.pad(target, (0, 7, 0, 2))
+    return (
+        F.pad(source, (0, 13, 0, 2)),
+        F.pad(lengths, (0, 2), value=1),
+        F.pad(target, (0, 7, 0, 2)),
+    )
 
 
 class SameDraws(TorchDispatchMode):
     """Each call of a generator has the first entries of one large table, whatever its shape.
 
-    So what is drawn for a row, a step and a position is the same in batches that are padded and not.
+    So what is drawn for a row, a step and a position is the same in batches that are padded and
+    not.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         drawn = func(*args, **(kwargs or {}))
-        if func.overloadpacket not in (torch.ops.aten.rand, torch.ops.aten.randn, torch.ops.aten.randn_like):
+        if func.overloadpacket not in (
+            torch.ops.aten.rand,
+            torch.ops.aten.randn,
+            torch.ops.aten.randn_like,
+        ):
             return drawn
         shape = drawn.shape
         index = torch.zeros(shape, dtype=torch.float64)
@@ -86,7 +101,9 @@ class SameDraws(TorchDispatchMode):
             steps = torch.arange(size, dtype=torch.float64) * (0.37 + 0.71 * place)
             index = index + steps.view(-1, *[1] * (len(shape) - place - 1))
         uniform = 0.5 + 0.45 * torch.sin(17.0 * index + 1.0)
-        return drawn.copy_(uniform if func.overloadpacket is torch.ops.aten.rand else 3 * uniform - 1.5)
+        return drawn.copy_(
+            uniform if func.overloadpacket is torch.ops.aten.rand else 3 * uniform - 1.5
+        )
 
 
 def gradients(model: Model, loss: Tensor) -> dict[str, Tensor]:
@@ -133,7 +150,9 @@ def test_static_objectives_are_the_ragged_ones_without_end_symbols_of_sources(na
 
 
 @pytest.mark.parametrize("chunk", [output_kernels.CHUNK, 1])
-@pytest.mark.parametrize("name", ["postr-joint", "postr-joint, three positions of it", "variational"])
+@pytest.mark.parametrize(
+    "name", ["postr-joint", "postr-joint, three positions of it", "variational"]
+)
 def test_static_objectives_are_the_ragged_ones_in_small_pieces(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +170,9 @@ def test_a_static_gradient_of_tokens_that_weigh_differently_is_no_number() -> No
 
 
 class NoCopies(TorchDispatchMode):
-    """Refuses tensors made of numbers of the host: on a GPU they are copied, and the copy is waited for."""
+    """Refuses tensors made of numbers of the host: on a GPU they are copied, and the copy is waited
+    for.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket not in (torch.ops.aten.lift_fresh, torch.ops.aten.lift), func
@@ -172,7 +193,9 @@ def forget_values(model: Model, mode: FakeTensorMode) -> None:
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_a_static_step_waits_for_no_value(name: str) -> None:
     """Tensors have no values here, so that whoever asks for one fails."""
-    batch = tuple(part[-3:, :3] if part.dim() == 2 else part[-3:] for part in padded(ragged_batch()))
+    batch = tuple(
+        part[-3:, :3] if part.dim() == 2 else part[-3:] for part in padded(ragged_batch())
+    )
     model, mode = made(name, dropout=0.3).train(), FakeTensorMode()
     forget_values(model, mode)
     with mode:
@@ -193,8 +216,15 @@ def test_a_static_step_waits_for_no_value(name: str) -> None:
 
 def test_a_model_that_has_to_wait_says_which_part_does() -> None:
     model = tiny.model(tiny.components("soft", distribution={"kind": "fusedmax"}))
-    assert model.waiting_parts() == ["fusedmax asks after each round of its denoising whether a level has changed"]
-    assert tiny.model(tiny.components("soft", distribution={"kind": "fusedmax", "weight": 0})).waiting_parts() == []
+    assert model.waiting_parts() == [
+        "fusedmax asks after each round of its denoising whether a level has changed"
+    ]
+    assert (
+        tiny.model(
+            tiny.components("soft", distribution={"kind": "fusedmax", "weight": 0})
+        ).waiting_parts()
+        == []
+    )
 
 
 def test_gradual_schedules_are_held_as_tensors_and_others_are_settings_of_a_step() -> None:

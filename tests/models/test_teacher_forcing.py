@@ -27,8 +27,14 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("prior-joint", {"marginalization": TOP_3}),
     ("postr-joint", {"marginalization": TOP_3}),
     ("mono-postr-joint", {"marginalization": TOP_3}),
-    *((name, {"marginalization": NUCLEUS}) for name in ("prior-joint", "postr-joint", "prox-postr-joint")),
-    *((name, {"marginalization": CAPPED}) for name in ("prior-joint", "postr-joint", "mono-postr-joint")),
+    *(
+        (name, {"marginalization": NUCLEUS})
+        for name in ("prior-joint", "postr-joint", "prox-postr-joint")
+    ),
+    *(
+        (name, {"marginalization": CAPPED})
+        for name in ("prior-joint", "postr-joint", "mono-postr-joint")
+    ),
     ("acvi", {"marginalization": NUCLEUS, "input_feeding": "posterior"}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "gradient": False}}),
     ("postr-joint", {"input_feeding": {"kind": "posterior", "mix": 0.3}}),
@@ -85,7 +91,9 @@ def shortened(lengths: list[int]) -> Given:
     return source, sizes, target
 
 
-def by(values: Values, model: Seq2Seq, given: Given, uneven: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+def by(
+    values: Values, model: Seq2Seq, given: Given, uneven: bool = True
+) -> tuple[Tensor, dict[str, Tensor]]:
     """What a function gives at real symbols, and the gradients of a weighted sum of it."""
     torch.manual_seed(3)
     model.zero_grad()
@@ -123,7 +131,9 @@ def assert_same(
     torch.testing.assert_close(found[0], wanted[0], rtol=1e-10, atol=1e-10)
     assert any(gradient.abs().max() > 1e-3 for gradient in wanted[1].values())
     for name, gradient in wanted[1].items():
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
@@ -152,7 +162,9 @@ def test_a_vocabulary_too_large_to_store_gives_the_same_values_and_gradients(
 
 
 @pytest.mark.parametrize(("name", "changed"), VARIANTS)
-def test_likelihoods_and_gradients_are_those_of_plain_autograd(name: str, changed: dict[str, Any]) -> None:
+def test_likelihoods_and_gradients_are_those_of_plain_autograd(
+    name: str, changed: dict[str, Any]
+) -> None:
     model = tiny.model(tiny.components(name, **changed))
     assert_same(model, shortened([2, 6, 3, 6]), (log_likelihood, plain.log_likelihood))
 
@@ -245,7 +257,9 @@ def test_float32_stays_near_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint", "mono-postr-joint", "variational"])
-def test_a_batch_frees_its_memory_without_the_garbage_collector(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_frees_its_memory_without_the_garbage_collector(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tapes = tapes_made(monkeypatch)
     model = tiny.model(tiny.components(name)).train()
     gc.disable()

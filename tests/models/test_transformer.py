@@ -34,7 +34,11 @@ def test_a_layer_is_that_of_torch() -> None:
     names |= {"linear2": "between.3", "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2"}
     weights = mine.state_dict()
     theirs.load_state_dict(
-        {key: weights[key.replace(name, names[name], 1)] for key in theirs.state_dict() for name in [key.split(".")[0]]}
+        {
+            key: weights[key.replace(name, names[name], 1)]
+            for key in theirs.state_dict()
+            for name in [key.split(".")[0]]
+        }
     )
     model = made()
     source, lengths, _ = tiny.batch()
@@ -42,7 +46,9 @@ def test_a_layer_is_that_of_torch() -> None:
     states = torch.randn(4, 5, 8, dtype=torch.float64)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     found, _, weights_of = mine(states, None, memory, causal)
-    wanted = theirs.eval()(states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask)
+    wanted = theirs.eval()(
+        states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
+    )
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
 
@@ -55,7 +61,11 @@ def test_products_in_bfloat16_stay_near_the_exact_ones() -> None:
         model.zero_grad()
         values = model.objective(*tiny.batch())
         (values * torch.linspace(-1.0, 2.0, values.numel()).view_as(values)).sum().backward()
-        gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+        gradients = [
+            parameter.grad.flatten()
+            for parameter in model.parameters()
+            if parameter.grad is not None
+        ]
         return values.detach(), torch.cat(gradients)
 
     wanted, exact = measured()

@@ -63,7 +63,9 @@ def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("weight", [1.0, 0.1])
 @pytest.mark.parametrize("q_top_k", [None, 1, 2, 4, 9])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_objective_is_the_enumerated_bound(layers: int, q_top_k: int | None, weight: float) -> None:
+def test_the_objective_is_the_enumerated_bound(
+    layers: int, q_top_k: int | None, weight: float
+) -> None:
     marginal = {"kind": "bound", "q_top_k": q_top_k, "weight": weight}
     model = variational(layers, marginalization=marginal)
     given = one_sentence()
@@ -119,7 +121,15 @@ def test_q_over_its_best_positions_sums_to_one() -> None:
 
 
 PAID = {
-    *("variational", "variational-sample", "variational-gumbel", "hard", "fertility", "acvi", "ved"),
+    *(
+        "variational",
+        "variational-sample",
+        "variational-gumbel",
+        "hard",
+        "fertility",
+        "acvi",
+        "ved",
+    ),
     "soft-pointer-coverage",
 }
 """Models whose objective is a bound, or pays for something besides the likelihood."""
@@ -129,7 +139,10 @@ PAID = {
 def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
     model = tiny.model(tiny.components(name), dropout=0.3).train()
     found = []
-    for values in (lambda *given: model.objective(*given), lambda *given: model.log_likelihood(*given)):
+    for values in (
+        lambda *given: model.objective(*given),
+        lambda *given: model.log_likelihood(*given),
+    ):
         torch.manual_seed(3)
         found.append(values(*padded_batch()))
     torch.testing.assert_close(*found, rtol=0, atol=0)
@@ -190,11 +203,15 @@ def test_the_bound_trains_every_weight() -> None:
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
-def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
     model = variational(layers=2, dropout=0.3).train()
 
-    def likelihood_of(self: Bound, output: TokenDistribution, symbols: Tensor, *others: Any) -> Tensor:
+    def likelihood_of(
+        self: Bound, output: TokenDistribution, symbols: Tensor, *others: Any
+    ) -> Tensor:
         return output.log_prob(symbols)
 
     monkeypatch.setattr(Bound, "objective", likelihood_of)

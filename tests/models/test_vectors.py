@@ -1,4 +1,6 @@
-"""Sources of vectors: with one-hot vectors and the embeddings as the layer that reads them, they are symbols."""
+"""Sources of vectors: with one-hot vectors and the embeddings as the layer that reads them, they
+are symbols.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from tests.models import tiny
 
 MODELS = (
     *("soft", "soft-mlp", "structured", "acvi", "ved", "variational", "variational-sample", "hard"),
-    *("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint", "fertility", "local-p", "none"),
+    *(
+        "prior-joint",
+        "postr-joint",
+        "prox-postr-joint",
+        "mono-postr-joint",
+        "fertility",
+        "local-p",
+        "none",
+    ),
 )
 
 
@@ -24,7 +34,9 @@ def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
     """A model of symbols, and that of vectors which has its weights."""
     symbols = tiny.model(tiny.components(name))
     network = Network(embedding=4, encoder=3, decoder=5, dropout=0.0)
-    vectors = build(tiny.components(name), network, tiny.VOCABULARY, tiny.VOCABULARY, vectors=tiny.VOCABULARY)
+    vectors = build(
+        tiny.components(name), network, tiny.VOCABULARY, tiny.VOCABULARY, vectors=tiny.VOCABULARY
+    )
     vectors.double().eval()
     assert isinstance(vectors, Seq2Seq)
     weights = dict(symbols.state_dict())
@@ -59,7 +71,9 @@ def test_search_finds_the_same(name: str) -> None:
     decoding = Decoding(beam=3, max_ratio=1.0, max_extra=3)
     wanted = beam_search(symbols, source, lengths, decoding, 2)
     found = beam_search(vectors, one_hot(source, lengths), lengths, decoding, 2)
-    assert [[one.symbols for one in own] for own in found] == [[one.symbols for one in own] for own in wanted]
+    assert [[one.symbols for one in own] for own in found] == [
+        [one.symbols for one in own] for own in wanted
+    ]
 
 
 def test_the_layer_that_reads_vectors_is_trained() -> None:
@@ -67,7 +81,10 @@ def test_the_layer_that_reads_vectors_is_trained() -> None:
     source, lengths, target = tiny.batch()
     vectors.objective(one_hot(source, lengths), lengths, target).sum().backward()
     assert isinstance(vectors.encoder.embedding, nn.Linear)
-    assert all(part.grad is not None and part.grad.abs().sum() > 0 for part in vectors.encoder.embedding.parameters())
+    assert all(
+        part.grad is not None and part.grad.abs().sum() > 0
+        for part in vectors.encoder.embedding.parameters()
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,5 +97,7 @@ def test_the_layer_that_reads_vectors_is_trained() -> None:
     ],
 )
 def test_what_reads_symbols_alone_is_refused(name: str, message: str) -> None:
-    with pytest.raises(FitError, match=f"{message} needs sources of symbols, a task of captioning has vectors"):
+    with pytest.raises(
+        FitError, match=f"{message} needs sources of symbols, a task of captioning has vectors"
+    ):
         check_vectors(tiny.components(name), "captioning")

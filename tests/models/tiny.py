@@ -32,11 +32,19 @@ def components(name: str = "soft", **changed: Any) -> ModelConfig:
     return ModelConfig(**{**model_named(name).model_dump(), "network": {}, **changed})
 
 
-def model(chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any) -> Seq2Seq:
+def model(
+    chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int = 1, **sizes: Any
+) -> Seq2Seq:
     """A model in float64 whose weights are large enough for every effect to show."""
     torch.manual_seed(seed)
     network = Network(
-        embedding=4, encoder=3, decoder=5, encoder_layers=layers, decoder_layers=layers, dropout=dropout, **sizes
+        embedding=4,
+        encoder=3,
+        decoder=5,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        dropout=dropout,
+        **sizes,
     )
     made = build(chosen, network, VOCABULARY, VOCABULARY).double()
     assert isinstance(made, Seq2Seq)
@@ -50,11 +58,15 @@ def model(chosen: ModelConfig, layers: int = 1, dropout: float = 0.0, seed: int 
 
 def infer(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
     """log q of the model's inference network, (B, T, m)."""
-    found: Tensor | None = model.inference(source, lengths, target, model.encoder.embed, model.decoder.embed)
+    found: Tensor | None = model.inference(
+        source, lengths, target, model.encoder.embed, model.decoder.embed
+    )
     return found
 
 
-def batch(rows: int = 4, source: int = 6, target: int = 5, seed: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+def batch(
+    rows: int = 4, source: int = 6, target: int = 5, seed: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
     """Source (B, m), lengths (B,) from 1 to m, target (B, n) in which steps (4) occur."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, source + 1, (rows,), generator=generator)

@@ -28,4 +28,6 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 @pytest.fixture(scope="session")
 def judged_translation(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
     """One task of translation, two models, three seeds; read only."""
-    return make_translations(tmp_path_factory.mktemp("judged"), models=["soft", "postr-joint"], seeds=[1, 2, 3])
+    return make_translations(
+        tmp_path_factory.mktemp("judged"), models=["soft", "postr-joint"], seeds=[1, 2, 3]
+    )

@@ -197,7 +197,8 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     cpu_s = 130 + 12 * list(LABELS).index(model) + seed
     training, decoding = (
         training_record(seed, cpu_s),
-        {"wall_s": 1.4, "cpu_s": 1.3, "gpu_s": 0.0, "sentences_per_second": 1310.0, "beam": 1} | {"unseen": {"ß": 2}},
+        {"wall_s": 1.4, "cpu_s": 1.3, "gpu_s": 0.0, "sentences_per_second": 1310.0, "beam": 1}
+        | {"unseen": {"ß": 2}},
     )
     rows = prediction_rows(skill, seed, count)
     write_text(folder / "beam1" / "predictions.tsv", predictions_text(rows))
@@ -209,7 +210,10 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
     counts = Counts(units, inflection.METRICS, "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
-    save(record.make("inflection", counts, identity, training, {"1": decoding}), folder / "scores.json")
+    save(
+        record.make("inflection", counts, identity, training, {"1": decoding}),
+        folder / "scores.json",
+    )
 
 
 def make_experiment(

@@ -127,7 +127,12 @@ def config(tasks: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
         "models": list(models),
         "decoding": {"beam": BEAMS[0], "beams": list(BEAMS[1:])},
         "tasks": {
-            task: {"dataset": task, "label": task, "paper": "IWSLT14 DE-EN", "word_alignments": "some-gold"}
+            task: {
+                "dataset": task,
+                "label": task,
+                "paper": "IWSLT14 DE-EN",
+                "word_alignments": "some-gold",
+            }
             for task in tasks
         },
     }
@@ -140,25 +145,36 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
     write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
     languages = {"source": "de", "target": "en"}
     splits = {"train": {"rows": 1000}}
-    write_summary(data, {"task": "translation", "redistributable": True, "languages": languages, "splits": splits})
+    write_summary(
+        data,
+        {"task": "translation", "redistributable": True, "languages": languages, "splits": splits},
+    )
     links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
     write_json(gold / "links.json", {"sure": links, "possible": links})
     write_summary(gold, {"task": "alignment"})
 
 
-def make_run(folder: Path, task: str, model: str, seed: int, pairs: Sequence[tuple[str, str]]) -> None:
+def make_run(
+    folder: Path, task: str, model: str, seed: int, pairs: Sequence[tuple[str, str]]
+) -> None:
     """Everything that reporting reads of one run."""
     run = folder / model / f"seed{seed}"
     identity = {"experiment": "made-up", "task": task, "model": model, "seed": seed}
     identity |= {"label": LABELS[model]}
-    sections = {"components": {"label": LABELS[model]}, "network": {}, "training": {}, "decoding": {"beam": BEAMS[0]}}
+    sections = {
+        "components": {"label": LABELS[model]},
+        "network": {},
+        "training": {},
+        "decoding": {"beam": BEAMS[0]},
+    }
     write_text(run / "run.yaml", yaml.safe_dump(identity | sections))
     cost = 600.0 * (1 + 0.05 * list(LABELS).index(model)) + seed
     training, decodings, files = training_record(seed, cost), {}, []
     for beam in BEAMS:
         made = outputs(pairs, SKILL[model] + 0.002 * (beam == BEAMS[-1]), seed)
         rows = [
-            "\t".join([source, target, text, "-1.5", text]) for (source, target), text in zip(pairs, made, strict=True)
+            "\t".join([source, target, text, "-1.5", text])
+            for (source, target), text in zip(pairs, made, strict=True)
         ]
         files.append(run / f"beam{beam}" / "predictions.tsv")
         head = "source\ttarget\tpredicted\tlog_prob\ttext\n"
@@ -167,10 +183,14 @@ def make_run(folder: Path, task: str, model: str, seed: int, pairs: Sequence[tup
         decodings[str(beam)] = {"beam": beam, "wall_s": seconds, "cpu_s": seconds, "gpu_s": 0.0}
     found = made_analysis(task, model, seed, "test", pairs)
     save(found, run / "analysis.json")
-    counted = translation.count(EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data"))
+    counted = translation.count(
+        EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data")
+    )
     save(record.make("translation", counted, identity, training, decodings), run / "scores.json")
     save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
-    counted = alignment.count(EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold"))
+    counted = alignment.count(
+        EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold")
+    )
     save(record.make("alignment", counted, identity, training, decodings), run / "gold_scores.json")
     write_text(run / "history.csv", history_text(SKILL[model], seed))
 

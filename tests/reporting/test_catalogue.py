@@ -11,9 +11,18 @@ from pam.reporting.catalogue import FIGURE_CODE, FIGURES, TABLES
 from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.tables import BUILDERS
 
-INFLECTION = {"table2", "table2_gains", "table2_paradigms", "table2_paradigms_gains", "form_examples"}
+INFLECTION = {
+    "table2",
+    "table2_gains",
+    "table2_paradigms",
+    "table2_paradigms_gains",
+    "form_examples",
+}
 TRANSLATION = {"table1", "table1_gains", "table1_more", "examples"}
-SUMMARIZATION = {*("table_acvi_summaries", "table_acvi_summaries_gains"), *("table_acvi_novelty", "summary_examples")}
+SUMMARIZATION = {
+    *("table_acvi_summaries", "table_acvi_summaries_gains"),
+    *("table_acvi_novelty", "summary_examples"),
+}
 CAPTIONING = {"table_acvi_captions", "table_acvi_captions_gains", "caption_examples"}
 ANY = {"attentions", "overhead", "costs", "environment"}
 

@@ -48,7 +48,9 @@ def judge(made: MadeExperiment, own: Claim) -> Outcome:
 
 def test_the_pages_say_what_the_stored_runs_say(script: Any) -> None:
     for page, text in script.written().items():
-        assert page.read_text(encoding="utf-8") == text, "run python workflow/scripts/write_claims.py"
+        assert page.read_text(encoding="utf-8") == text, (
+            "run python workflow/scripts/write_claims.py"
+        )
 
 
 def test_a_stored_table_has_the_verdicts_of_its_stored_runs() -> None:
@@ -65,13 +67,20 @@ def test_claims_name_runs_that_are_archived_and_type_no_verdict() -> None:
     words = ("agrees", "contradicts", "cannot tell", "reproduced", "confirmed")
     for source in load_sources(CLAIMS):
         for one in source.claims:
-            assert (ROOT / "results/reference" / one.experiment / "runs.tar.xz").is_file(), one.claim
+            assert (ROOT / "results/reference" / one.experiment / "runs.tar.xz").is_file(), (
+                one.claim
+            )
             assert not any(word in f"{one.claim} {one.why}" for word in words), one.claim
 
 
 def test_a_claim_has_the_verdict_and_the_figures_of_the_tables(judged: MadeExperiment) -> None:
     experiment = load_experiment(judged.config)
-    rows = compare(load_runs(judged.scores, experiment), experiment, ["accuracy"], load_papers(judged.paper)["table2"])
+    rows = compare(
+        load_runs(judged.scores, experiment),
+        experiment,
+        ["accuracy"],
+        load_papers(judged.paper)["table2"],
+    )
     row = next(row for row in rows if row.model == "mono-postr-joint")
     found = judge(judged, claim("mono-postr-joint", "soft"))
     assert (found.ours, found.paper) == (pytest.approx(row.gain), pytest.approx(row.paper_gain))
@@ -110,7 +119,12 @@ def test_the_line_counts_levels_as_gains_and_what_holms_correction_leaves() -> N
     def made(direction: Any, p_holm: float | None) -> Outcome:
         return Outcome(Verdict(direction, "", ""), None, 0.0, None, p_holm, p_holm, "", "gain", 1)
 
-    found = [made("agrees", 0.01), made("agrees", 0.2), made("contradicts", 0.01), made("agrees with", None)]
+    found = [
+        made("agrees", 0.01),
+        made("agrees", 0.2),
+        made("contradicts", 0.01),
+        made("agrees with", None),
+    ]
     line = counted([*found, made("not judged", None)], open_claims=2)
     assert "Of 7 claims 4 are judged: 2 agree, 1 contradict, of 1 we cannot tell." in line
     assert "1 agree and 1 contradict" in line

@@ -54,7 +54,9 @@ def test_mean_and_deviation_are_over_seeds(made: MadeExperiment, metric: str) ->
     assert row.low <= row.mean <= row.high
 
 
-def test_gain_is_the_difference_of_means_and_its_interval_is_narrower_than_unpaired(made: MadeExperiment) -> None:
+def test_gain_is_the_difference_of_means_and_its_interval_is_narrower_than_unpaired(
+    made: MadeExperiment,
+) -> None:
     rows = rows_of(made)
     soft, mono = find(rows, "de-noun", "soft"), find(rows, "de-noun", "mono-postr-joint")
     assert soft.gain is None
@@ -122,9 +124,13 @@ def test_gains_on_other_data_are_judged_in_their_setting(tmp_path: Path) -> None
 def test_a_smaller_network_than_the_papers_is_said(judged: MadeExperiment) -> None:
     experiment = runs.load_experiment(judged.config)
     paper = load_papers(judged.paper)["table2"].model_copy(update={"size": {"decoder": 4096}})
-    assert setting_of(experiment, "de-noun", paper, "3 seeds") == "the paper's data, smaller, 3 seeds"
+    assert (
+        setting_of(experiment, "de-noun", paper, "3 seeds") == "the paper's data, smaller, 3 seeds"
+    )
     same = paper.model_copy(update={"size": {"decoder": experiment.network.decoder}})
-    assert setting_of(experiment, "de-noun", same, "3 seeds") == "the paper's data and size, 3 seeds"
+    assert (
+        setting_of(experiment, "de-noun", same, "3 seeds") == "the paper's data and size, 3 seeds"
+    )
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path: Path) -> None:
@@ -134,7 +140,9 @@ def test_without_the_baseline_there_is_no_gain(tmp_path: Path) -> None:
     assert (row.verdict, row.reason) == ("not judged", "the baseline was not run")
 
 
-def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(translated: MadeExperiment) -> None:
+def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(
+    translated: MadeExperiment,
+) -> None:
     rows = rows_of(translated, "bleu_b10", table="table1")
     path = translated.run("de-en", "postr-joint", 1) / "scores.json"
     scores = json.loads(path.read_text(encoding="utf-8"))
@@ -162,8 +170,12 @@ def test_a_gain_in_what_is_better_when_lower_is_positive_where_it_falls(
     assert postr.direction == ("agrees" if metric == "ppl" else "contradicts")
 
 
-def test_what_the_papers_figures_of_alignment_must_mean_agrees(judged_translation: MadeExperiment) -> None:
-    rows = rows_of(judged_translation, "one_minus_aer", table="table3", scores=judged_translation.gold_scores)
+def test_what_the_papers_figures_of_alignment_must_mean_agrees(
+    judged_translation: MadeExperiment,
+) -> None:
+    rows = rows_of(
+        judged_translation, "one_minus_aer", table="table3", scores=judged_translation.gold_scores
+    )
     postr = find(rows, "de-en", "postr-joint")
     assert postr.paper_gain == pytest.approx(0.583 - 0.449)
     assert postr.direction == "agrees"
@@ -176,7 +188,9 @@ def test_a_pattern_finds_every_beam_in_order_or_the_main_one(translated: MadeExp
     assert {row.metric.name for row in rows} == {"bleu_b4"}
 
 
-def test_each_task_is_compared_by_the_metrics_of_its_kind(made: MadeExperiment, translated: MadeExperiment) -> None:
+def test_each_task_is_compared_by_the_metrics_of_its_kind(
+    made: MadeExperiment, translated: MadeExperiment
+) -> None:
     configs = [runs.load_experiment(one.config) for one in (made, translated)]
     both = configs[0].tasks | configs[1].tasks
     experiment: Experiment = configs[1].model_copy(update={"tasks": both})
@@ -193,7 +207,9 @@ def test_a_metric_that_no_task_has_is_named(made: MadeExperiment) -> None:
 
 def test_a_model_that_one_task_leaves_out_is_in_the_others(tmp_path: Path) -> None:
     made = make_translations(tmp_path, tasks=["first", "second"], seeds=[1], count=6)
-    text = made.config.read_text(encoding="utf-8").replace("  second:\n", "  second:\n    models: [soft]\n")
+    text = made.config.read_text(encoding="utf-8").replace(
+        "  second:\n", "  second:\n    models: [soft]\n"
+    )
     made.config.write_text(text, encoding="utf-8")
     for path in (made.folder / "second").glob("*joint/seed1/scores.json"):
         path.unlink()

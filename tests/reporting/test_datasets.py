@@ -16,7 +16,9 @@ TALKS: dict[str, Any] = {
     "dataset": "talks",
     "task": "translation",
     "languages": {"source": "de", "target": "en"},
-    "splits": {split: {"rows": 100, "source": SIDE, "target": SIDE} for split in ("train", "dev", "test")},
+    "splits": {
+        split: {"rows": 100, "source": SIDE, "target": SIDE} for split in ("train", "dev", "test")
+    },
     "pairs_in_train_too": {"dev": 0, "test": 3},
     "stages": [STAGE | {"dropped": {"too long": 500, "empty": 52}}],
 }

@@ -88,7 +88,10 @@ def test_accuracy_shows_ours_and_the_papers_figures_in_their_places(made: MadeEx
 
 def test_gains_are_drawn_without_the_baseline(made: MadeExperiment) -> None:
     with drawn("gains", made) as figure:
-        assert marks(figure.axes[0], "|") == [(pytest.approx(85.88 - 85.50), 0), (pytest.approx(86.87 - 85.50), 1)]
+        assert marks(figure.axes[0], "|") == [
+            (pytest.approx(85.88 - 85.50), 0),
+            (pytest.approx(86.87 - 85.50), 1),
+        ]
 
 
 def test_a_joined_model_costs_what_its_members_do(tmp_path: Path) -> None:
@@ -119,14 +122,17 @@ def on_gpu(made: MadeExperiment, model: str, seed: int, *, decoded_too: bool = T
     write_json(path, content)
 
 
-def test_costs_on_different_devices_are_in_different_panels_which_name_what_they_leave_out(tmp_path: Path) -> None:
+def test_costs_on_different_devices_are_in_different_panels_which_name_what_they_leave_out(
+    tmp_path: Path,
+) -> None:
     names = ["soft", "postr-joint", "mono-postr-joint"]
     made = make_experiment(tmp_path, models=names, seeds=[1, 2], tasks=["de-noun"])
     with drawn("cost", made) as figure:
         (panel,) = figure.axes
         costs = {name: marks(panel, style.look(name).marker)[0][0] for name in names}
         assert panel.get_xlabel() == "CPU seconds of training and decoding"
-    # One of two seeds of a model is on a GPU; of another model both are trained there and decoded elsewhere.
+    # One of two seeds of a model is on a GPU; of another model both are trained there and decoded
+    # elsewhere.
     on_gpu(made, "postr-joint", 1)
     for seed in (1, 2):
         on_gpu(made, "mono-postr-joint", seed, decoded_too=False)
@@ -139,7 +145,9 @@ def test_costs_on_different_devices_are_in_different_panels_which_name_what_they
         assert marks(processor, mono) == marks(card, mono) == marks(card, soft) == []
         assert processor.get_title(loc="left").endswith("on a CPU")
         assert " ".join(processor.get_xlabel().split()).endswith("on a CPU alone: Mono-Postr-Joint")
-        assert " ".join(card.get_xlabel().split()).endswith("on a GPU alone: Soft, Mono-Postr-Joint")
+        assert " ".join(card.get_xlabel().split()).endswith(
+            "on a GPU alone: Soft, Mono-Postr-Joint"
+        )
 
 
 def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperiment) -> None:
@@ -147,13 +155,18 @@ def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperim
         assert figure.axes[0].get_xlabel() == "BLEU, beam 4"
     with drawn("gains", translated, "--metric", "ppl", "--paper-table", "table1") as figure:
         panel = figure.axes[0]
-        assert marks(panel, "|") == [(pytest.approx(9.61 - 8.47), 0), (pytest.approx(9.61 - 8.51), 1)]
+        assert marks(panel, "|") == [
+            (pytest.approx(9.61 - 8.47), 0),
+            (pytest.approx(9.61 - 8.51), 1),
+        ]
         assert all(x > 0 for x, _ in marks(panel, style.look("postr-joint").marker))
     with drawn("quality", translated, "--metric", "ppl") as figure:
         assert figure.axes[0].get_xlabel() == "Perplexity (lower is better)"
 
 
-def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(translated: MadeExperiment) -> None:
+def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
+    translated: MadeExperiment,
+) -> None:
     paths = [translated.run("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
     found = [load(Analysis, path).entropy for path in paths]
     count = np.sum([one.count for one in found], axis=0)
@@ -243,13 +256,17 @@ def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> No
 
 
 def test_losses_by_symbol_and_by_action_are_on_axes_of_their_own(tmp_path: Path) -> None:
-    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft", "hard-mono"], seeds=[1], count=5)
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "hard-mono"], seeds=[1], count=5
+    )
     path = made.run("de-noun", "hard-mono") / "run.yaml"
     run = yaml.safe_load(path.read_text(encoding="utf-8"))
     run["components"]["targets"] = "actions"
     path.write_text(yaml.safe_dump(run), encoding="utf-8")
     with drawn("curves", made) as figure:
-        named = {panel.get_ylabel(): [line.get_color() for line in panel.lines] for panel in figure.axes}
+        named = {
+            panel.get_ylabel(): [line.get_color() for line in panel.lines] for panel in figure.axes
+        }
         figure.canvas.draw()
         for panel in figure.axes:
             assert panel.yaxis.label.get_window_extent().height <= panel.get_window_extent().height
@@ -266,7 +283,10 @@ def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) ->
     path = made.histories[0]
     rows = path.read_text(encoding="utf-8").split()
     rows = [f"{rows[0]},dev_token_accuracy,dev_objective", *(f"{row},0.5,-1.5" for row in rows[1:])]
-    with pytest.raises(UserError, match="eval_metrics: true"), drawn("curves", made, "--eval-metrics"):
+    with (
+        pytest.raises(UserError, match="eval_metrics: true"),
+        drawn("curves", made, "--eval-metrics"),
+    ):
         pass
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     losses = history_columns(path)["dev_loss"]
@@ -282,7 +302,9 @@ def test_where_sums_are_measured_a_panel_shows_their_positions(tmp_path: Path) -
     path = made.histories[0]
     rows = path.read_text(encoding="utf-8").split()
     named = f"{rows[0]},dev_token_accuracy,dev_objective,dev_positions"
-    path.write_text("\n".join([named, *(f"{row},0.5,-1.5,4.6" for row in rows[1:])]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join([named, *(f"{row},0.5,-1.5,4.6" for row in rows[1:])]) + "\n", encoding="utf-8"
+    )
     with drawn("curves", made, "--eval-metrics") as figure:
         assert figure.axes[3].get_ylabel() == "positions summed over\n(a symbol)"
         assert float(figure.axes[3].lines[0].get_ydata()[0]) == 4.6
@@ -298,7 +320,10 @@ def test_a_training_of_one_epoch_is_a_point(tmp_path: Path) -> None:
 
 
 def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -> None:
-    base, other = (np.array(attention_record("", "", sharpness)["rows"][0]["alignment"]) for sharpness in (1.2, 2.5))
+    base, other = (
+        np.array(attention_record("", "", sharpness)["rows"][0]["alignment"])
+        for sharpness in (1.2, 2.5)
+    )
     with drawn("attention", made) as figure:
         difference = figure.axes[2].images[0]
         np.testing.assert_allclose(difference.get_array(), (other - base).T)
@@ -341,9 +366,14 @@ def test_drawing_leaves_the_callers_settings_alone(made: MadeExperiment, tmp_pat
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(["--metric", "acuracy"], "unknown metric `acuracy`"), (["--paper-table", "table9"], "unknown table")],
+    [
+        (["--metric", "acuracy"], "unknown metric `acuracy`"),
+        (["--paper-table", "table9"], "unknown table"),
+    ],
 )
-def test_misspelt_names_are_refused(made: MadeExperiment, tmp_path: Path, options: list[str], words: str) -> None:
+def test_misspelt_names_are_refused(
+    made: MadeExperiment, tmp_path: Path, options: list[str], words: str
+) -> None:
     out = tmp_path / "figure.svg"
     with pytest.raises(UserError, match=words):
         draw("quality", *arguments("quality", made), *options, "--out", out)
@@ -364,7 +394,9 @@ def test_gains_need_a_model_beside_the_baseline(tmp_path: Path) -> None:
         (lambda text: text[: text.rindex("\n", 0, -1) + 9] + "\n", 13, "a number is missing"),
     ],
 )
-def test_a_damaged_history_is_named_with_its_line(tmp_path: Path, change: object, line: int | None, words: str) -> None:
+def test_a_damaged_history_is_named_with_its_line(
+    tmp_path: Path, change: object, line: int | None, words: str
+) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     path = made.histories[0]
     assert callable(change)
@@ -383,7 +415,9 @@ def sentence(words: int) -> dict[str, object]:
 
 class TestAttention:
     @pytest.mark.parametrize(("words", "columns"), [(12, 3), (30, 1)])
-    def test_words_of_sentences_keep_their_room(self, tmp_path: Path, words: int, columns: int) -> None:
+    def test_words_of_sentences_keep_their_room(
+        self, tmp_path: Path, words: int, columns: int
+    ) -> None:
         files = []
         for name in ("base", "other"):
             files.append(tmp_path / f"{name}.json")

@@ -44,14 +44,22 @@ def options_of(name: str, made: MadeExperiment, kind: str | None) -> list[str]:
     for option, pattern in item.files.items():
         file = pattern.replace("{run}", "*/seed*")
         words += [f"--{option}", *map(str, sorted(made.folder.glob(f"{tasks}/{file}")))]
-    return [*words, *item.options, *(["--paper", str(made.paper)] if "--paper-table" in item.options else [])]
+    return [
+        *words,
+        *item.options,
+        *(["--paper", str(made.paper)] if "--paper-table" in item.options else []),
+    ]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
-    """Nouns and, as a demonstration that is configured first, sentences, with all that the page is made of."""
+    """Nouns and, as a demonstration that is configured first, sentences, with all that the page is
+    made of.
+    """
     root = tmp_path_factory.mktemp("page")
-    nouns = make_experiment(root, tasks=["de-noun"], models=["soft", "postr-joint", "mono-postr-joint"])
+    nouns = make_experiment(
+        root, tasks=["de-noun"], models=["soft", "postr-joint", "mono-postr-joint"]
+    )
     config = yaml.safe_load(nouns.config.read_text(encoding="utf-8"))
     talks = make_translations(root, models=["soft", "postr-joint"])
     sentences = yaml.safe_load(talks.config.read_text(encoding="utf-8"))
@@ -68,8 +76,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
         tasks = {None: "*", "inflection": "de-noun", "translation": "de-en"}[spec.kind]
         files: dict[str, list[Path]] = {}
         for option, pattern in spec.files.items():
-            found = made.folder.glob(f"{tasks}/{pattern.format(run='*/seed*', beam='*', task='', seed='')}")
-            names = [path for path in sorted(found) if path.parent.name in ("beam1", "beam4") or "beam" not in pattern]
+            found = made.folder.glob(
+                f"{tasks}/{pattern.format(run='*/seed*', beam='*', task='', seed='')}"
+            )
+            names = [
+                path
+                for path in sorted(found)
+                if path.parent.name in ("beam1", "beam4") or "beam" not in pattern
+            ]
             files[option.replace("-", "_")] = names
         render.write(build(name, Inputs(experiment, papers, **files)), made.folder / "tables", name)
     for name, item in FIGURES.items():
@@ -89,7 +103,10 @@ def page(results: MadeExperiment) -> str:
         experiment=load_experiment(results.config),
         folder=folder,
         tables=[name for name in TABLES if (folder / f"tables/{name}.json").is_file()],
-        figures=[*[name for name in FIGURES if (folder / f"figures/{name}.csv").is_file()], "attention_de-noun_seed1"],
+        figures=[
+            *[name for name in FIGURES if (folder / f"figures/{name}.csv").is_file()],
+            "attention_de-noun_seed1",
+        ],
         summaries={"de-en": TALKS, "de-noun": NOUNS | {"warnings": [SHARED]}},
         gold={"de-en": LINKS},
         texts=ROOT / "workflow/report",
@@ -100,7 +117,9 @@ def page(results: MadeExperiment) -> str:
 
 
 class Elements(HTMLParser):
-    """Elements with their attributes; a ValueError says which is not closed, or closed where another one is open."""
+    """Elements with their attributes; a ValueError says which is not closed, or closed where
+    another one is open.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -137,7 +156,9 @@ def test_it_is_well_formed_and_each_name_is_given_once(page: str) -> None:
     assert max(Counter(elements.all("id")).values()) == 1
 
 
-def test_every_link_and_download_leads_somewhere_and_nothing_is_fetched(page: str, results: MadeExperiment) -> None:
+def test_every_link_and_download_leads_somewhere_and_nothing_is_fetched(
+    page: str, results: MadeExperiment
+) -> None:
     elements = Elements(page)
     names = set(elements.all("id"))
     for address in [*elements.all("href"), *elements.all("src")]:
@@ -149,11 +170,15 @@ def test_every_link_and_download_leads_somewhere_and_nothing_is_fetched(page: st
     assert "default-src 'none'" in page
 
 
-def test_every_table_and_figure_can_be_saved_from_the_page(page: str, results: MadeExperiment) -> None:
+def test_every_table_and_figure_can_be_saved_from_the_page(
+    page: str, results: MadeExperiment
+) -> None:
     saved = {}
     for _, attributes in Elements(page).found:
         if attributes.get("href", "").startswith("data:") and "download" in attributes:
-            saved[attributes["download"]] = base64.b64decode(attributes["href"].partition("base64,")[2])
+            saved[attributes["download"]] = base64.b64decode(
+                attributes["href"].partition("base64,")[2]
+            )
     for folder, endings in (("tables", ("csv", "tex")), ("figures", ("csv",))):
         for path in (results.folder / folder).iterdir():
             if path.suffix[1:] in endings:
@@ -162,7 +187,9 @@ def test_every_table_and_figure_can_be_saved_from_the_page(page: str, results: M
 
 
 def test_the_front_says_what_was_found_of_the_first_real_task_with_the_rule_once(page: str) -> None:
-    assert re.search(r'class="finding">On de-N, Mono-Postr-Joint is ahead with accuracy \d\d\.\d\d % ', page)
+    assert re.search(
+        r'class="finding">On de-N, Mono-Postr-Joint is ahead with accuracy \d\d\.\d\d % ', page
+    )
     front = text_of(section(page, "What was found"))
     for text in ("Mono-Postr-Joint", "86.87", "Paper&#39;s claim", "Gains, forms"):
         assert text in front.replace("&#x27;", "&#39;")
@@ -189,7 +216,9 @@ def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
 
 def test_weights_of_attention_can_be_pointed_at(page: str, results: MadeExperiment) -> None:
     own = page.partition('id="attention_de-noun_seed1"')[2].partition('<p class="downloads">')[0]
-    rows = json.loads((results.run("de-noun", "soft") / "attention.json").read_text(encoding="utf-8"))["rows"]
+    rows = json.loads(
+        (results.run("de-noun", "soft") / "attention.json").read_text(encoding="utf-8")
+    )["rows"]
     weight = rows[0]["alignment"][1][2]
     said = f'title="{rows[0]["target"][1]} → {rows[0]["source"][2]}: {round(weight, 4):.3f}"'
     assert said in own
@@ -215,25 +244,48 @@ def test_outputs_are_beside_source_and_reference(page: str) -> None:
 
 
 def test_words_that_look_like_markup_are_shown_as_words() -> None:
-    lines = [("t", "1", "", "Source", "<b>"), ("t", "1", "", "Reference", "a"), ("t", "1", "m", "<i>M</i>", "")]
+    lines = [
+        ("t", "1", "", "Source", "<b>"),
+        ("t", "1", "", "Reference", "a"),
+        ("t", "1", "m", "<i>M</i>", ""),
+    ]
     frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text"])
     (found,) = examples(frame, {"t": "T"}, letters=False)
     assert found["outputs"] == [("<i>M</i>", [("missing", "", "a")])]
 
 
 def test_an_output_is_compared_with_the_nearest_of_several_references() -> None:
-    texts = {"Source": "clip 1", "Reference": "a man sings", "Another reference": "a cat runs", "Soft": "a cat sleeps"}
-    rows = [("t", 1, "soft" if label == "Soft" else "", label, text) for label, text in texts.items()]
-    (found,) = examples(pd.DataFrame(rows, columns=["task", "sentence", "model", "label", "text"]), {"t": "T"}, False)
+    texts = {
+        "Source": "clip 1",
+        "Reference": "a man sings",
+        "Another reference": "a cat runs",
+        "Soft": "a cat sleeps",
+    }
+    rows = [
+        ("t", 1, "soft" if label == "Soft" else "", label, text) for label, text in texts.items()
+    ]
+    (found,) = examples(
+        pd.DataFrame(rows, columns=["task", "sentence", "model", "label", "text"]),
+        {"t": "T"},
+        False,
+    )
     assert found["given"] == [(label, text) for label, text in texts.items() if label != "Soft"]
     (output,) = found["outputs"]
-    assert output == ("Soft", [("same", "", "a cat"), ("missing", "", "runs"), ("added", "", "sleeps")])
+    assert output == (
+        "Soft",
+        [("same", "", "a cat"), ("missing", "", "runs"), ("added", "", "sleeps")],
+    )
 
 
 def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has() -> None:
     compared = pieces("a red wall", "a yak near zebra wall", letters=False)
     assert marked(compared, ["source", "adopted", "novel", "novel", "source"]) == [
-        *[("same", "", "a"), ("missing", "", "red"), ("added", "adopted", "yak"), ("added", "novel", "near zebra")],
+        *[
+            ("same", "", "a"),
+            ("missing", "", "red"),
+            ("added", "adopted", "yak"),
+            ("added", "novel", "near zebra"),
+        ],
         ("same", "", "wall"),
     ]
     assert marked(compared, []) == [(kind, "", text) for kind, text in compared]
@@ -242,7 +294,10 @@ def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has(
 def test_rows_between_the_reference_and_the_models_take_no_marks_of_theirs() -> None:
     lines = [
         *[("t", "1", "", "Source", "a b", ""), ("t", "1", "", "Reference", "a", "")],
-        *[("t", "1", "", "Another reference", "b", ""), ("t", "1", "m", "M", "a c", "source novel")],
+        *[
+            ("t", "1", "", "Another reference", "b", ""),
+            ("t", "1", "m", "M", "a c", "source novel"),
+        ],
     ]
     frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text", "origins"])
     (found,) = examples(frame, {"t": "T"}, letters=False)
@@ -252,11 +307,15 @@ def test_rows_between_the_reference_and_the_models_take_no_marks_of_theirs() -> 
 @pytest.fixture(scope="module")
 def summaries(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of made-up summaries, of which one table is shown."""
-    made = make_translations(tmp_path_factory.mktemp("summaries"), models=["soft", "postr-joint"], seeds=[1], count=6)
+    made = make_translations(
+        tmp_path_factory.mktemp("summaries"), models=["soft", "postr-joint"], seeds=[1], count=6
+    )
     data = made.run("de-en", "soft").parents[1] / "data"
     Vocabulary(["the", "der", "."]).save(data / "target.vocab")
     for path in made.predictions:
-        path.write_text(path.read_text(encoding="utf-8").replace("the ", "der mann "), encoding="utf-8")
+        path.write_text(
+            path.read_text(encoding="utf-8").replace("the ", "der mann "), encoding="utf-8"
+        )
     experiment, papers, folder = load_experiment(made.config), load_papers(made.paper), made.folder
     given: dict[str, dict[str, Any]] = {"summary_examples": {"predictions": made.predictions}}
     given["costs"] = {"scores": sorted(folder.glob("*/*/seed*/scores.json"))}
@@ -265,11 +324,16 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> str:
     out = ["--out", str(folder / "figures/curves.svg")]
     figures.write("curves", [*options_of("curves", made, "translation"), *out])
     about, page = {"de-en": TALKS | {"task": "summarization"}}, folder / "index.html"
-    write(Files(experiment, folder, list(given), ["curves"], about, {}, ROOT / "workflow/report"), page)
+    write(
+        Files(experiment, folder, list(given), ["curves"], about, {}, ROOT / "workflow/report"),
+        page,
+    )
     return page.read_text(encoding="utf-8")
 
 
-def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(summaries: str, page: str) -> None:
+def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(
+    summaries: str, page: str
+) -> None:
     Elements(summaries)
     own = section(summaries, "Outputs side by side")
     assert "above a double line" in " ".join(own.split())
@@ -280,16 +344,22 @@ def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(summaries:
 
 @pytest.mark.parametrize("kind", ["novel", "adopted"])
 def test_marks_can_be_read_and_are_more_than_a_color(kind: str) -> None:
-    """4.5 to 1, which WCAG asks of text, for the two colors that text has there; and a line below, of 3 to 1."""
+    """4.5 to 1, which WCAG asks of text, for the two colors that text has there; and a line below,
+    of 3 to 1.
+    """
     style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
     colors = dict(re.findall(r"--(\w+): (#\w+);", style))
-    background, line = re.findall(rf"\.{kind} {{ background: (#\w+); border-bottom: 3px \w+ (\S+);", style)[0]
+    background, line = re.findall(
+        rf"\.{kind} {{ background: (#\w+); border-bottom: 3px \w+ (\S+);", style
+    )[0]
     line = colors[line[len("var(--") : -1]] if line.startswith("var") else line
 
     def luminance(color: str) -> float:
         whole = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
         parts = [int(whole[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     for color, least in ((colors["ink"], 4.5), (colors["bad"], 4.5), (line, 3)):
@@ -317,26 +387,33 @@ def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
 
 def compared(means: dict[str, float], gains: dict[str, tuple[float, float, float, str]]) -> str:
     rows = [
-        {"model": model, "mean": mean, "low": mean - 1, "high": mean + 1, "n": "2"} for model, mean in means.items()
+        {"model": model, "mean": mean, "low": mean - 1, "high": mean + 1, "n": "2"}
+        for model, mean in means.items()
     ]
     columns = ["model", "gain", "low", "high", "direction", "baseline", "seeds"]
-    gained = pd.DataFrame([(model, *own, "soft", "3") for model, own in gains.items()], columns=columns)
+    gained = pd.DataFrame(
+        [(model, *own, "soft", "3") for model, own in gains.items()], columns=columns
+    )
     names = {model: model.capitalize() for model in means}
     return finding("nouns", METRICS["accuracy"], pd.DataFrame(rows), gained, names)
 
 
 def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
     gains = {"hard": (-3.0, -4.0, -2.0, "contradicts"), "joint": (2.0, 0.5, 3.5, "agrees")}
-    assert compared({"soft": 80.0, "hard": 77.0, "joint": 82.0}, gains) == (
-        "On nouns, Joint is ahead with accuracy 82.00 % [81.00, 83.00], +2.00 points [+0.50, +3.50] over Soft; of 2 "
-        "models compared with Soft, 1 is better, 1 worse and none undecided; of 2 gains that the paper reports, ours "
-        "agree in direction with 1 and contradict 1 (2 seeds)."
+    assert (
+        compared({"soft": 80.0, "hard": 77.0, "joint": 82.0}, gains)
+        == "On nouns, Joint is ahead with accuracy 82.00 % [81.00, 83.00], +2.00 points [+0.50,"
+        " +3.50] over Soft; of 2 models compared with Soft, 1 is better, 1 worse and none"
+        " undecided; of 2 gains that the paper reports, ours agree in direction with 1 and"
+        " contradict 1 (2 seeds)."
     )
 
 
 def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
     found = compared({"soft": 80.0, "joint": 80.1}, {"joint": (0.1, -0.5, 0.7, "not judged")})
-    assert found.endswith("+0.10 points [-0.50, +0.70] over Soft, a gain that may be chance (2 seeds).")
+    assert found.endswith(
+        "+0.10 points [-0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
+    )
 
 
 def test_where_the_baseline_is_best_nobody_is_ahead() -> None:
@@ -363,10 +440,15 @@ def histories(*runs: tuple[str, list[float]]) -> pd.DataFrame:
             ["still improving in the last epoch, on the development split: Soft (+3.0 points)"],
         ),
         ([("Soft", [0.9, 0.8, 0.83])], []),
-        ([("Soft", [0.8]), ("Hard", [0.8, 0.8])], ["trainings differ in length: 10 steps: Soft; 20 steps: Hard"]),
+        (
+            [("Soft", [0.8]), ("Hard", [0.8, 0.8])],
+            ["trainings differ in length: 10 steps: Soft; 20 steps: Hard"],
+        ),
     ],
 )
-def test_trainings_that_ended_too_early_or_differ_in_length_are_named(runs: Any, expected: list[str]) -> None:
+def test_trainings_that_ended_too_early_or_differ_in_length_are_named(
+    runs: Any, expected: list[str]
+) -> None:
     experiment = load_experiment_of({"nouns": {"dataset": "nouns"}})
     assert cautions(experiment, {"nouns": {}}, histories(*runs)) == {"nouns": expected}
 
@@ -393,10 +475,16 @@ def test_what_the_data_warn_of_and_figures_of_other_data_bear_on_a_task() -> Non
 def test_a_score_that_is_the_lowest_or_highest_for_all_models_is_a_caution(
     metric: str, means: list[str], told: list[str]
 ) -> None:
-    experiment = load_experiment_of({"nouns": {"dataset": "nouns"}}).model_copy(update={"models": ["soft", "hard"]})
-    rows = [("nouns", model, metric, mean) for model, mean in zip(("soft", "hard"), means, strict=True)]
+    experiment = load_experiment_of({"nouns": {"dataset": "nouns"}}).model_copy(
+        update={"models": ["soft", "hard"]}
+    )
+    rows = [
+        ("nouns", model, metric, mean) for model, mean in zip(("soft", "hard"), means, strict=True)
+    ]
     # What is no model of the experiment, as a control, does not count.
-    table = pd.DataFrame([*rows, ("nouns", "lead", metric, "50.0")], columns=["task", "model", "metric", "mean"])
+    table = pd.DataFrame(
+        [*rows, ("nouns", "lead", metric, "50.0")], columns=["task", "model", "metric", "mean"]
+    )
     found = cautions(experiment, {"nouns": {}}, histories(("Soft", [0.8])), [table])["nouns"]
     assert [words.partition(", which")[0] for words in found] == told
 
@@ -408,7 +496,9 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft", "postr-joint"], count=20, seeds=(1,))
     for path in made.scores:
         scores = json.loads(path.read_text(encoding="utf-8"))
-        scores["metrics"] = {key: one for key, one in scores["metrics"].items() if "bleu" not in key}
+        scores["metrics"] = {
+            key: one for key, one in scores["metrics"].items() if "bleu" not in key
+        }
         scores["details"]["left_out"] = [REASON]
         path.write_text(json.dumps(scores), encoding="utf-8")
     experiment = load_experiment(made.config)
@@ -416,12 +506,16 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
     tables = ["table1", "table1_gains", "table_acvi_mt", "attentions", "costs", "environment"]
     for name in tables:
         render.write(build(name, inputs), made.folder / "tables", name)
-    assert f"Left out: {REASON}." in (made.folder / "tables/table_acvi_mt.md").read_text(encoding="utf-8")
+    assert f"Left out: {REASON}." in (made.folder / "tables/table_acvi_mt.md").read_text(
+        encoding="utf-8"
+    )
     names = ["bleu", "bleu_gains", "bleu_by_length", "bleu_cost", "curves"]
     for name in names:
         out = ["--out", str(made.folder / f"figures/{name}.svg")]
         figures.write(FIGURES[name].draws, [*options_of(name, made, "translation"), *out])
-    files = Files(experiment, made.folder, tables, names, {"de-en": TALKS}, {}, ROOT / "workflow/report")
+    files = Files(
+        experiment, made.folder, tables, names, {"de-en": TALKS}, {}, ROOT / "workflow/report"
+    )
     found = Page(files).content()
     assert found["finding"].startswith("On ") and "perplexity" in found["finding"]
     # The metric that is there is compared; a figure of one that is not has no row.
@@ -438,40 +532,71 @@ def load_experiment_of(tasks: dict[str, Any]) -> Any:
 
 # As a browser shows it.
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 PROBE = """<script>
 const errors = [];
 addEventListener("error", (event) => errors.push(event.message));
 console.error = (...words) => errors.push(words.join(" "));
 addEventListener("load", () => {
   document.querySelector(".map td[title]").dispatchEvent(new Event("pointerover", {bubbles: true}));
-  const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".scroll, .frame, nav");
+  const scrolls = (one) => one.closest(".scroll, .frame, nav");
+  const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one);
+  const resources = performance.getEntriesByType("resource");
+  const saves = [...document.querySelectorAll("a.save")];
   parent.postMessage({
-    width: innerWidth, errors, beyond: [...document.querySelectorAll("body *")].filter(beyond).length,
+    width: innerWidth,
+    errors,
+    beyond: [...document.querySelectorAll("body *")].filter(beyond).length,
     hidden: [...document.querySelectorAll("th, td")].filter((one) => one.offsetWidth === 0).length,
-    fetched: performance.getEntriesByType("resource").filter((one) => !one.name.startsWith("data:")).length,
-    saved: [...document.querySelectorAll("a.save")].every((one) => one.href.startsWith("data:image/svg")),
+    fetched: resources.filter((one) => !one.name.startsWith("data:")).length,
+    saved: saves.every((one) => one.href.startsWith("data:image/svg")),
     said: document.querySelector(".map output").textContent,
   }, "*");
 });
 </script>"""
 FRAMES = """<body><script>
 const told = [];
-addEventListener("message", (event) => { told.push(event.data); document.body.dataset.told = JSON.stringify(told); });
+addEventListener("message", (event) => {
+  told.push(event.data);
+  document.body.dataset.told = JSON.stringify(told);
+});
 </script>"""
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request(page: str, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.replace("<head>", f"<head>{PROBE}", 1), encoding="utf-8")
-    frames = [f'<iframe src="page.html" width="{width}" height="900"></iframe>' for width in (390, 1280, 1920)]
+def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request(
+    page: str, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text(
+        page.replace("<head>", f"<head>{PROBE}", 1), encoding="utf-8"
+    )
+    frames = [
+        f'<iframe src="page.html" width="{width}" height="900"></iframe>'
+        for width in (390, 1280, 1920)
+    ]
     (tmp_path / "frames.html").write_text(FRAMES + "".join(frames), encoding="utf-8")
-    browser = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
-    command = [*browser, "--virtual-time-budget=20000", "--dump-dom", (tmp_path / "frames.html").as_uri()]
+    browser = [
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}/profile",
+    ]
+    command = [
+        *browser,
+        "--virtual-time-budget=20000",
+        "--dump-dom",
+        (tmp_path / "frames.html").as_uri(),
+    ]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found = re.search(r'data-told="([^"]*)"', shown)
     assert found is not None, shown[:500]
-    told = {one.pop("width"): one for one in json.loads(found[1].replace("&quot;", '"').replace("&gt;", ">"))}
+    told = {
+        one.pop("width"): one
+        for one in json.loads(found[1].replace("&quot;", '"').replace("&gt;", ">"))
+    }
     assert sorted(told) == [390, 1280, 1920]
     for one in told.values():
         assert re.search(r" → .+: 0\.\d+$", one.pop("said"))

@@ -15,13 +15,19 @@ from tests.variants import variant_names
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "config" / "paper_results.yaml"
-SEVEN = (*("soft", "sparse", "variational", "prior-joint", "postr-joint"), *("mono-postr-joint", "prox-postr-joint"))
+SEVEN = (
+    *("soft", "sparse", "variational", "prior-joint", "postr-joint"),
+    *("mono-postr-joint", "prox-postr-joint"),
+)
 MODELS = ("soft", "hard-mono", "prior-joint", "postr-joint", "mono-postr-joint", "prox-postr-joint")
 
 
 @pytest.mark.parametrize(
     ("row", "figures"),
-    [("de-N", (85.50, 85.65, 85.81, 85.88, 86.87, 85.81)), ("de-V", (94.91, 95.31, 95.52, 95.5, 95.71, 95.4))],
+    [
+        ("de-N", (85.50, 85.65, 85.81, 85.88, 86.87, 85.81)),
+        ("de-V", (94.91, 95.31, 95.52, 95.5, 95.71, 95.4)),
+    ],
 )
 def test_table_2_holds_what_the_paper_prints(row: str, figures: tuple[float, ...]) -> None:
     table = load_papers(RESULTS)["table2"]
@@ -31,11 +37,31 @@ def test_table_2_holds_what_the_paper_prints(row: str, figures: tuple[float, ...
 @pytest.mark.parametrize(
     ("row", "ppl", "bleu_b10"),
     [
-        ("IWSLT14 DE-EN", (9.61, 9.85, None, 8.47, 8.51, 8.23, 8.26), (28.5, 28.0, 29.8, 29.6, 29.7, 29.9, 29.7)),
-        ("IWSLT14 EN-DE", (10.68, 10.89, None, 8.72, 8.60, 8.45, 8.52), (24.2, 23.3, 25.3, 25.3, 25.4, 25.6, 25.5)),
-        ("IWSLT15 EN-VI", (10.27, 10.13, None, 9.67, 9.11, 9.52, 9.59), (26.4, 26.1, None, 27.3, 27.4, 27.3, 27.3)),
-        ("IWSLT15 VI-EN", (8.30, 8.48, None, 7.57, 7.34, 7.14, 7.26), (24.6, 23.9, None, 25.6, 25.8, 25.6, 25.9)),
-        ("WAT17 JA-EN", (12.46, 14.18, None, 10.00, 9.96, 9.98, 9.78), (18.5, 16.8, None, 20.2, 20.3, 20.5, 20.5)),
+        (
+            "IWSLT14 DE-EN",
+            (9.61, 9.85, None, 8.47, 8.51, 8.23, 8.26),
+            (28.5, 28.0, 29.8, 29.6, 29.7, 29.9, 29.7),
+        ),
+        (
+            "IWSLT14 EN-DE",
+            (10.68, 10.89, None, 8.72, 8.60, 8.45, 8.52),
+            (24.2, 23.3, 25.3, 25.3, 25.4, 25.6, 25.5),
+        ),
+        (
+            "IWSLT15 EN-VI",
+            (10.27, 10.13, None, 9.67, 9.11, 9.52, 9.59),
+            (26.4, 26.1, None, 27.3, 27.4, 27.3, 27.3),
+        ),
+        (
+            "IWSLT15 VI-EN",
+            (8.30, 8.48, None, 7.57, 7.34, 7.14, 7.26),
+            (24.6, 23.9, None, 25.6, 25.8, 25.6, 25.9),
+        ),
+        (
+            "WAT17 JA-EN",
+            (12.46, 14.18, None, 10.00, 9.96, 9.98, 9.78),
+            (18.5, 16.8, None, 20.2, 20.3, 20.5, 20.5),
+        ),
     ],
 )
 def test_table_1_holds_what_the_scan_shows(
@@ -49,7 +75,10 @@ def test_table_1_holds_what_the_scan_shows(
 def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() -> None:
     by_row = load_papers(RESULTS)["table1"].metrics["bleu_b4"]
     legible = {
-        (row, model): figure for row, models in by_row.items() for model, figure in models.items() if figure is not None
+        (row, model): figure
+        for row, models in by_row.items()
+        for model, figure in models.items()
+        if figure is not None
     }
     assert legible == {("IWSLT14 EN-DE", "soft"): 24.2, ("IWSLT15 VI-EN", "sparse"): 24.2}
 
@@ -99,7 +128,8 @@ def test_what_the_paper_lacks_is_unknown() -> None:
 def test_a_figure_that_is_no_number_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "figures.yaml"
     path.write_text(
-        "table2:\n  source: x\n  metrics:\n    accuracy:\n      de-N:\n        soft: 85:5x\n", encoding="utf-8"
+        "table2:\n  source: x\n  metrics:\n    accuracy:\n      de-N:\n        soft: 85:5x\n",
+        encoding="utf-8",
     )
     with pytest.raises(UserError) as raised:
         load_papers(path)

@@ -55,7 +55,8 @@ def finished(tmp_path: Path) -> MadeExperiment:
         write_text(path, dump_yaml(plan_of(made).run("de-en", path.parts[-3], 1)))
         write_json(path.parent / "training.json", {"cpu_s": 1.0})
         write_text(path.parent / "model/weights.safetensors", "large")
-        write_json(path.parent / "state/finished/training.json", {"cpu_s": 1.0})  # the workflow's own copy
+        # the workflow's own copy
+        write_json(path.parent / "state/finished/training.json", {"cpu_s": 1.0})
     return made
 
 
@@ -83,14 +84,25 @@ def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
 
 def registry_of(text: str, links: str) -> dict[str, object]:
     """A registry of sentence pairs and of word alignments, whose files are nowhere."""
-    files = {name: {"urls": [f"https://example.org/{name}"]} for name in ("a.de", "a.en", "a.links")}
+    files = {
+        name: {"urls": [f"https://example.org/{name}"]} for name in ("a.de", "a.en", "a.links")
+    }
     sides = {"de": "a.de", "en": "a.en"}
     entry = {"title": "Made up", "licence": "none", "files": files}
     language = {"source": "de", "target": "en"}
     return {
         text: entry
-        | {"task": "translation", "splits": dict.fromkeys(("train", "dev", "test"), sides), "format": language},
-        links: entry | {"task": "alignment", "splits": {"gold": sides | {"links": "a.links"}}, "format": language},
+        | {
+            "task": "translation",
+            "splits": dict.fromkeys(("train", "dev", "test"), sides),
+            "format": language,
+        },
+        links: entry
+        | {
+            "task": "alignment",
+            "splits": {"gold": sides | {"links": "a.links"}},
+            "format": language,
+        },
     }
 
 
@@ -128,10 +140,14 @@ def test_each_run_is_stored_with_all_that_it_measured_and_no_weights(store: Stor
     assert {name.split("/")[1] for name in names} == {"soft", "postr-joint"}
 
 
-def test_word_links_are_stored_of_hand_aligned_sentences_alone(store: Store, tmp_path: Path) -> None:
+def test_word_links_are_stored_of_hand_aligned_sentences_alone(
+    store: Store, tmp_path: Path
+) -> None:
     with reference.unpacked(store()) as folder:
         run = folder / reference.run_path(SOFT)
-        tests, gold = (load(Analysis, run / f"{name}.json").sentences for name in ("analysis", "gold_analysis"))
+        tests, gold = (
+            load(Analysis, run / f"{name}.json").sentences for name in ("analysis", "gold_analysis")
+        )
     assert (tests.links, tests.links_prior) == (None, None) and tests.nll
     assert gold.links
 
@@ -144,7 +160,9 @@ def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: 
     assert (store() / "runs.tar.xz").read_bytes() == before
 
 
-@pytest.mark.parametrize("told", [{"redistributable": False}, {}], ids=["forbidden", "prepared by earlier code"])
+@pytest.mark.parametrize(
+    "told", [{"redistributable": False}, {}], ids=["forbidden", "prepared by earlier code"]
+)
 def test_text_that_may_not_be_passed_on_is_not_stored(
     finished: MadeExperiment, store: Store, told: dict[str, bool]
 ) -> None:
@@ -155,7 +173,9 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
         write_text(finished.folder / file, "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
     stored = store()
-    names = {path.name for path in stored.rglob("*.*")} | {Path(name).name for name in archived(stored)}
+    names = {path.name for path in stored.rglob("*.*")} | {
+        Path(name).name for name in archived(stored)
+    }
     assert {"scores.json", "analysis.json", "bleu.svg"} < names
     assert not names & {"predictions.tsv", "attention.json"}
     assert not names & {"examples.csv", "attention_de-en_seed1.svg"}
@@ -167,14 +187,18 @@ def test_values_of_outputs_and_of_alignments_are_in_one_row(store: Store) -> Non
     assert (rows[["ppl", "bleu_b4", "aer", "cpu_s"]] > 0).all(axis=None)
 
 
-def test_nothing_is_stored_of_an_experiment_without_scores(finished: MadeExperiment, store: Store) -> None:
+def test_nothing_is_stored_of_an_experiment_without_scores(
+    finished: MadeExperiment, store: Store
+) -> None:
     for path in finished.scores:
         path.unlink()
     with pytest.raises(UserError, match="no run has scores"):
         store()
 
 
-def test_a_run_is_attributed_to_the_command_that_made_it(finished: MadeExperiment, store: Store) -> None:
+def test_a_run_is_attributed_to_the_command_that_made_it(
+    finished: MadeExperiment, store: Store
+) -> None:
     store("one", "1")
     changed = finished.run("de-en", "soft") / "scores.json"
     write_json(changed, read_json(changed) | {"cost": {"cpu_s": 7.0, "wall_s": 7.0, "gpu_s": 0}})
@@ -228,7 +252,9 @@ def test_a_stored_experiment_that_is_none_is_an_error(
     assert caught.value.file == str(stored / "experiment.yaml")
 
 
-def test_restored_scores_can_be_compared_again(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
+def test_restored_scores_can_be_compared_again(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
     results, stored = later_run(finished, tmp_path), store()
     reference.restore(stored, results, plan_of(finished))
     experiment = runs.load_experiment(stored / "experiment.yaml")
@@ -259,7 +285,10 @@ def test_a_run_of_an_earlier_form_of_the_configuration_is_not_restored(
 
 
 def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
-    finished: MadeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: MadeExperiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     stored, results = str(tmp_path / "stored"), str(finished.folder)
     words = ["store", results, stored, "--command", "make", "--commit", "1"]
@@ -362,7 +391,9 @@ def test_an_archive_is_not_trusted(
     assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
 
 
-def test_an_archive_that_is_cut_short_is_refused(finished: MadeExperiment, store: Store, tmp_path: Path) -> None:
+def test_an_archive_that_is_cut_short_is_refused(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
     stored, results = store(), later_run(finished, tmp_path)
     archive = stored / "runs.tar.xz"
     archive.write_bytes(archive.read_bytes()[:-100])
@@ -392,7 +423,9 @@ def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: 
         assert all(names.count(name) == len(endings) for name in names)
 
 
-@pytest.mark.parametrize("folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name
+)
 def test_a_stored_record_counts_the_runs_of_the_scores(folder: Path) -> None:
     record, experiment = read_json(folder / "record.json"), read_yaml(folder / "experiment.yaml")
     scores = pd.read_csv(folder / "scores.csv")
@@ -402,7 +435,11 @@ def test_a_stored_record_counts_the_runs_of_the_scores(folder: Path) -> None:
     assert sorted(run for one in record["commands"] for run in one["runs"]) == sorted(names)
     assert all(set(one) == {"date", "command", "commit", "runs"} for one in record["commands"])
     # A variant is written as its name with what it changes.
-    models = {name for item in experiment["models"] for name in ([item] if isinstance(item, str) else item)}
+    models = {
+        name
+        for item in experiment["models"]
+        for name in ([item] if isinstance(item, str) else item)
+    }
     assert set(scores["model"]) <= models
     assert set(scores["task"]) <= set(experiment["tasks"])
     if (folder / "runs.tar.xz").exists():

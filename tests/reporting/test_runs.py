@@ -18,7 +18,9 @@ from pam.reporting import runs
 
 @pytest.fixture
 def small(tmp_path: Path) -> MadeExperiment:
-    return make_experiment(tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4)
+    return make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4
+    )
 
 
 def runs_of(made: MadeExperiment) -> list[runs.TaskRuns]:

@@ -31,10 +31,15 @@ from pam.reporting.lengths import chosen
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
-COLUMNS = "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,p_holm,direction,size,setting,cpu_s,gpu_s"
+COLUMNS = (
+    "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,p_holm,"
+    "direction,size,setting,cpu_s,gpu_s"
+)
 
 
-def make(made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]) -> list[dict[str, str]]:
+def make(
+    made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]
+) -> list[dict[str, str]]:
     """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
     parser = argparse.ArgumentParser()
     evaluate.tables.add_to(parser)
@@ -59,7 +64,9 @@ def test_csv_has_exactly_the_promised_columns_and_a_row_per_task_and_model(
     assert [(row["task"], row["model"]) for row in rows] == expected
 
 
-def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(made: MadeExperiment, tmp_path: Path) -> None:
+def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(made, "table2", tmp_path)
     soft, mono = rows[0], rows[2]
     assert (soft["paper"], soft["p_vs_soft"], soft["n"]) == ("85.5", "", "2")
@@ -71,7 +78,9 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(made: MadeExperimen
     assert paradigms[0]["direction"] == "not judged"
 
 
-def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment, tmp_path: Path) -> None:
+def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
     figures = tmp_path / "paper_results.yaml"
     text = made.paper.read_text(encoding="utf-8").replace("soft: 85.50", "soft: null")
     figures.write_text(text, encoding="utf-8")
@@ -80,7 +89,9 @@ def test_an_unreadable_figure_of_the_paper_is_an_empty_cell(made: MadeExperiment
     assert (rows[1]["paper"], rows[1]["direction"]) == ("85.88", "not judged")
 
 
-def test_people_read_the_papers_figure_the_verdict_and_the_rule(judged: MadeExperiment, tmp_path: Path) -> None:
+def test_people_read_the_papers_figure_the_verdict_and_the_rule(
+    judged: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(judged, "table2", tmp_path)
     for ending in (".md", ".html"):
         text = (tmp_path / f"table2{ending}").read_text(encoding="utf-8")
@@ -89,7 +100,8 @@ def test_people_read_the_papers_figure_the_verdict_and_the_rule(judged: MadeExpe
         assert rows[2]["size"] in text
         assert rows[2]["setting"] in html.unescape(text)
         assert "Shankar" in text
-    assert RULE in " ".join((tmp_path / "table2.md").read_text(encoding="utf-8").split())  # over several lines
+    # over several lines
+    assert RULE in " ".join((tmp_path / "table2.md").read_text(encoding="utf-8").split())
 
 
 def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
@@ -101,7 +113,9 @@ def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
     assert "not ours" in text
 
 
-def test_columns_for_the_paper_are_shown_where_it_has_a_figure(made: MadeExperiment, tmp_path: Path) -> None:
+def test_columns_for_the_paper_are_shown_where_it_has_a_figure(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
     for name, shown in (("table2", True), ("table2_paradigms", False)):
         make(made, name, tmp_path)
         head = (tmp_path / f"{name}.md").read_text(encoding="utf-8").split("\n")[2]
@@ -127,7 +141,9 @@ def test_costs_have_a_row_per_run_and_a_sum(made: MadeExperiment, tmp_path: Path
     assert f"{sum(float(row['cpu_s']) for row in rows):,.0f}" in last
 
 
-def test_environment_counts_runs_by_version_and_hardware(made: MadeExperiment, tmp_path: Path) -> None:
+def test_environment_counts_runs_by_version_and_hardware(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(made, "environment", tmp_path)
     facts = {(row["name"], row["value"]): row["runs"] for row in rows}
     assert facts["torch", "2.13.0"] == str(len(made.scores))
@@ -176,7 +192,9 @@ def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
         assert text in page
 
 
-def test_gains_of_perplexity_are_positive_where_it_falls(judged_translation: MadeExperiment, tmp_path: Path) -> None:
+def test_gains_of_perplexity_are_positive_where_it_falls(
+    judged_translation: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(judged_translation, "table1_gains", tmp_path)
     assert rows[0]["metric"] == "ppl"
     assert float(rows[0]["paper_gain"]) == pytest.approx(9.61 - 8.51)
@@ -184,10 +202,14 @@ def test_gains_of_perplexity_are_positive_where_it_falls(judged_translation: Mad
     assert rows[0]["direction"] == "agrees"
 
 
-def test_p_is_corrected_for_all_gains_of_the_table(judged_translation: MadeExperiment, tmp_path: Path) -> None:
+def test_p_is_corrected_for_all_gains_of_the_table(
+    judged_translation: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(judged_translation, "table1_gains", tmp_path)
     by_p = sorted(rows, key=lambda row: float(row["p"]))
-    assert float(by_p[0]["p_holm"]) == pytest.approx(min(1.0, len(rows) * float(by_p[0]["p"])), abs=1e-5)
+    assert float(by_p[0]["p_holm"]) == pytest.approx(
+        min(1.0, len(rows) * float(by_p[0]["p"])), abs=1e-5
+    )
     assert all(float(row["p_holm"]) >= float(row["p"]) for row in rows)
 
 
@@ -195,7 +217,13 @@ def test_a_single_seed_shows_no_interval_of_a_gain(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=10)
     row = make(made, "table2_gains", tmp_path)[0]
     assert row["gain"] != ""
-    assert (row["low"], row["high"], row["p"], row["p_holm"], row["direction"]) == ("", "", "", "", "not judged")
+    assert (row["low"], row["high"], row["p"], row["p_holm"], row["direction"]) == (
+        "",
+        "",
+        "",
+        "",
+        "not judged",
+    )
 
 
 def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
@@ -213,10 +241,14 @@ def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
     assert "calls its column AER" in note
 
 
-def test_p_by_sacrebleu_stands_with_ours_one_a_seed(translated: MadeExperiment, tmp_path: Path) -> None:
+def test_p_by_sacrebleu_stands_with_ours_one_a_seed(
+    translated: MadeExperiment, tmp_path: Path
+) -> None:
     files = []
     for seed in (1, 2):
-        baseline, system = (translated.run("de-en", model, seed) for model in ("soft", "postr-joint"))
+        baseline, system = (
+            translated.run("de-en", model, seed) for model in ("soft", "postr-joint")
+        )
         files.append(tmp_path / f"seed{seed}.json")
         parser = argparse.ArgumentParser()
         evaluate.significance.add_to(parser)
@@ -232,7 +264,9 @@ def test_p_by_sacrebleu_stands_with_ours_one_a_seed(translated: MadeExperiment, 
     assert "tok:13a" in page
 
 
-def test_examples_show_every_model_beside_source_and_reference(translated: MadeExperiment, tmp_path: Path) -> None:
+def test_examples_show_every_model_beside_source_and_reference(
+    translated: MadeExperiment, tmp_path: Path
+) -> None:
     rows = make(translated, "examples", tmp_path, predictions=translated.predictions)
     systems = ["Source", "Reference", "Soft", "Prior-Joint", "Postr-Joint"]
     assert [row["label"] for row in rows] == systems * (len(rows) // 5)
@@ -251,7 +285,12 @@ def test_captions_stand_beside_several_references(tmp_path: Path) -> None:
     data.mkdir(exist_ok=True)
     (data / "test.target.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     rows = make(made, "caption_examples", tmp_path, predictions=made.predictions)
-    assert [row["label"] for row in rows[2:6]] == ["Another reference", "Another reference", "Soft", "Postr-Joint"]
+    assert [row["label"] for row in rows[2:6]] == [
+        "Another reference",
+        "Another reference",
+        "Soft",
+        "Postr-Joint",
+    ]
     assert [row["text"] for row in rows[2:4]] == [f"{rows[0]['sentence']} {name}" for name in "bc"]
 
 
@@ -295,7 +334,11 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
 def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
     translated: MadeExperiment, tmp_path: Path
 ) -> None:
-    files = {"scores": translated.scores, "gold-scores": translated.gold_scores, "analyses": translated.analyses}
+    files = {
+        "scores": translated.scores,
+        "gold-scores": translated.gold_scores,
+        "analyses": translated.analyses,
+    }
     rows = {row["model"]: row for row in make(translated, "attentions", tmp_path, **files)}
     assert set(rows["soft"]["metric"].split()) == {"bleu_b4"}
     first = {(row["model"], row["metric"]): row for row in make(translated, "table1", tmp_path)}
@@ -304,7 +347,10 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         assert float(row["mean"]) == pytest.approx(float(bleu["mean"]), abs=1e-3)
         assert float(row["ppl"]) == pytest.approx(float(perplexity["mean"]), abs=1e-3)
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-        one = load(Analysis, next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts))
+        one = load(
+            Analysis,
+            next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts),
+        )
         assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
     # A task without alignments and analyses, and what was not measured, leave cells empty.
@@ -366,7 +412,9 @@ def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path:
         content["cost"] = {"wall_s": 11.0, "cpu_s": 6.0, "gpu_s": 11.0 if on_gpu else 0.0}
         write_json(path, content)
     cost = {
-        row["model"]: (row["cpu_s"], row["gpu_s"]) for row in make(made, "table1", tmp_path) if row["metric"] == "ppl"
+        row["model"]: (row["cpu_s"], row["gpu_s"])
+        for row in make(made, "table1", tmp_path)
+        if row["metric"] == "ppl"
     }
     assert cost["postr-joint"] == ("6.0", "11.0")
     assert cost["soft"][1] == "0.0"
@@ -398,7 +446,11 @@ def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_besid
 
 @pytest.mark.parametrize(
     ("low", "high", "digits", "text"),
-    [(84.1, 86.02, 2, "[84.10, 86.02]"), (0.0, 0.0, 2, "[0, 0]"), (-1.5, 0.25, 2, "[-1.50, +0.25]")],
+    [
+        (84.1, 86.02, 2, "[84.10, 86.02]"),
+        (0.0, 0.0, 2, "[0, 0]"),
+        (-1.5, 0.25, 2, "[-1.50, +0.25]"),
+    ],
 )
 def test_intervals_as_people_read_them(low: float, high: float, digits: int, text: str) -> None:
     assert render.interval(low, high, digits, sign="+" in text) == text
@@ -419,10 +471,18 @@ def test_a_table_is_read_as_it_was_written(made: MadeExperiment, tmp_path: Path)
     assert render.to_csv(table) == (tmp_path / "costs.csv").read_text(encoding="utf-8")
 
 
-def test_forms_are_examples_too_with_lemma_and_features_as_the_source(made: MadeExperiment, tmp_path: Path) -> None:
+def test_forms_are_examples_too_with_lemma_and_features_as_the_source(
+    made: MadeExperiment, tmp_path: Path
+) -> None:
     paths = sorted(made.folder.glob("*/*/seed*/beam1/predictions.tsv"))
     rows = make(made, "form_examples", tmp_path, predictions=paths)
-    assert [row["label"] for row in rows[:5]] == ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    assert [row["label"] for row in rows[:5]] == [
+        "Source",
+        "Reference",
+        "Soft",
+        "Postr-Joint",
+        "Mono-Postr-Joint",
+    ]
     assert re.fullmatch(r"\S+ \(case=\w+, number=\w+\)", rows[0]["text"])
 
 
@@ -524,8 +584,11 @@ def test_numbers_as_people_read_them(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidates", "shown"), [([0.0, 0.8], "0.8 (largest)"), ([0.0, 0.8, 1.2], "0.8"), ([], "0.8"), (None, "0.8")]
+    ("candidates", "shown"),
+    [([0.0, 0.8], "0.8 (largest)"), ([0.0, 0.8, 1.2], "0.8"), ([], "0.8"), (None, "0.8")],
 )
-def test_a_penalty_beyond_which_none_was_tried_is_told(candidates: list[float] | None, shown: str) -> None:
+def test_a_penalty_beyond_which_none_was_tried_is_told(
+    candidates: list[float] | None, shown: str
+) -> None:
     recorded = {} if candidates is None else {"length_penalties": candidates}
     assert chosen({"length_penalty": 0.8} | recorded) == shown

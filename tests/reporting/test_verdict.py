@@ -25,7 +25,10 @@ def test_a_level_is_the_same_only_within_the_margin(low: float, high: float, wor
 
 
 def test_a_wider_interval_is_no_better_verdict_of_a_level() -> None:
-    words = [judge_level(85.5, Interval(85.5 - half, 85.5 + half), 5, 1.0).direction for half in (0.5, 2.0, 20.0)]
+    words = [
+        judge_level(85.5, Interval(85.5 - half, 85.5 + half), 5, 1.0).direction
+        for half in (0.5, 2.0, 20.0)
+    ]
     assert words == ["equivalent", "agrees with", "agrees with"]
 
 
@@ -42,7 +45,9 @@ def test_a_wider_interval_is_no_better_verdict_of_a_level() -> None:
         (1.4, 0.0, 2.0, "cannot tell"),
     ],
 )
-def test_gains_and_losses_are_judged_alike(paper: float, low: float, high: float, words: str, side: float) -> None:
+def test_gains_and_losses_are_judged_alike(
+    paper: float, low: float, high: float, words: str, side: float
+) -> None:
     low, high = sorted((side * low, side * high))
     assert judge_gain(side * paper, Interval(low, high), seeds=5).words == words
 
@@ -76,12 +81,23 @@ def test_without_evidence_no_gain_is_judged(
         (1.0, True, 2, "fewer than 3 seeds"),
     ],
 )
-def test_without_evidence_no_level_is_judged(paper: float | None, same_data: bool, seeds: int, reason: str) -> None:
-    assert judge_level(paper, Interval(0.5, 1.5), seeds, 1.0, same_data) == ("not judged", "", reason)
+def test_without_evidence_no_level_is_judged(
+    paper: float | None, same_data: bool, seeds: int, reason: str
+) -> None:
+    assert judge_level(paper, Interval(0.5, 1.5), seeds, 1.0, same_data) == (
+        "not judged",
+        "",
+        reason,
+    )
 
 
 def test_each_metric_has_a_margin() -> None:
-    assert margin_of("accuracy", 85.5) == margin_of("bleu_b10", 28.5) == margin_of("rouge1", 39.5) == 1.0
+    assert (
+        margin_of("accuracy", 85.5)
+        == margin_of("bleu_b10", 28.5)
+        == margin_of("rouge1", 39.5)
+        == 1.0
+    )
     assert margin_of("one_minus_aer", 0.449) == margin_of("cider", 0.421) == 0.02
     assert margin_of("ppl", 10.0) == pytest.approx(0.5)
 
@@ -90,5 +106,14 @@ def test_the_printed_rule_states_the_figures_in_use() -> None:
     assert f"{100 * LEVEL:g} %" in RULE
     assert f"{RESAMPLES:,} draws" in RULE
     assert f"fewer than {LEAST_SEEDS} seeds" in RULE
-    for word in ("agrees", "contradicts", "cannot tell", "larger", "smaller", "within", "equivalent", "differs"):
+    for word in (
+        "agrees",
+        "contradicts",
+        "cannot tell",
+        "larger",
+        "smaller",
+        "within",
+        "equivalent",
+        "differs",
+    ):
         assert f"`{word}`" in RULE

@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 COMMANDS = (
-    "$(touch pwned)", "`touch pwned`", "a; touch pwned", "a && touch pwned", "a | touch pwned",
-    "a\ntouch pwned", "' ; touch pwned ; '", '" ; touch pwned ; "', "\\'; touch pwned #",
-    "> pwned", "${IFS}touch${IFS}pwned",
-)  # fmt: skip
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a; touch pwned",
+    "a && touch pwned",
+    "a | touch pwned",
+    "a\ntouch pwned",
+    "' ; touch pwned ; '",
+    '" ; touch pwned ; "',
+    "\\'; touch pwned #",
+    "> pwned",
+    "${IFS}touch${IFS}pwned",
+)
 
 PATHS = ("../up", "a/../../up", "/away", "..", ".", "~", "a/b", "a\\b", "")
 
 SIGNS = (
-    "-x", "--out", "{task}", "{{x}}", "{params.out}", "*", "?", "[a]", "a b", "a\tb", "é", "漢",
-    "\x00", "\u202e", "\u2028", "%s", "a" * 300, "$HOME", "#", "&", "!", ":", "null\n",
-)  # fmt: skip
+    "-x",
+    "--out",
+    "{task}",
+    "{{x}}",
+    "{params.out}",
+    "*",
+    "?",
+    "[a]",
+    "a b",
+    "a\tb",
+    "é",
+    "漢",
+    "\x00",
+    "\u202e",
+    "\u2028",
+    "%s",
+    "a" * 300,
+    "$HOME",
+    "#",
+    "&",
+    "!",
+    ":",
+    "null\n",
+)
 
 NAMES = COMMANDS + PATHS + SIGNS
 
@@ -22,7 +51,17 @@ FOLDER = "my \"odd\" 'data' $(touch pwned) `touch pwned`; touch pwned #"
 
 PAGE = "<script>alert('pwned')</script>"
 WORDS = (
-    "$(touch pwned)", "`touch pwned`", "'; touch pwned; '", PAGE, "$\\frac$", "&lt;", "{task}",
-    "{{ 7 * 7 }}", "%d", ".. include:: secret.txt", "`x <javascript:alert(1)>`_", "\\input{pwned}",
-)  # fmt: skip
+    "$(touch pwned)",
+    "`touch pwned`",
+    "'; touch pwned; '",
+    PAGE,
+    "$\\frac$",
+    "&lt;",
+    "{task}",
+    "{{ 7 * 7 }}",
+    "%d",
+    ".. include:: secret.txt",
+    "`x <javascript:alert(1)>`_",
+    "\\input{pwned}",
+)
 """What labels, titles and texts can hold."""

@@ -20,7 +20,9 @@ SOURCES = ("pam", "workflow", "envs")
 PYTHON = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
 
-MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop"})
+MODULES = frozenset(
+    {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop"}
+)
 """They turn bytes into objects with code of their own, or text into code."""
 
 CALLS = frozenset(
@@ -63,9 +65,17 @@ def findings(text: str) -> Iterator[str]:
                 yield f"{node.lineno}: {name}"
             if any(key.arg in ("shell", "allow_pickle") for key in node.keywords):
                 yield f"{node.lineno}: {name} with a shell or with pickles"
-        if isinstance(node, ast.Attribute) and spelt(node).startswith("yaml.") and node.attr in (
-            "Loader", "UnsafeLoader", "FullLoader", "CLoader",
-        ):  # fmt: skip
+        if (
+            isinstance(node, ast.Attribute)
+            and spelt(node).startswith("yaml.")
+            and node.attr
+            in (
+                "Loader",
+                "UnsafeLoader",
+                "FullLoader",
+                "CLoader",
+            )
+        ):
             yield f"{node.lineno}: {spelt(node)}"
 
 
@@ -137,12 +147,16 @@ TAGS = (
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_yaml_makes_no_objects(tag: str, tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_makes_no_objects(
+    tag: str, tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run.yaml"
     run.write_text(f"label: {tag}\n")
     told.clear()
     assert main(["train", "--run", str(tmp_path), "--data", str(tmp_path)]) == 2
-    assert f"{run}:1: this is not valid YAML: could not determine a constructor" in (capsys.readouterr().err)
+    assert f"{run}:1: this is not valid YAML: could not determine a constructor" in (
+        capsys.readouterr().err
+    )
     assert told == []
 
 
@@ -166,7 +180,9 @@ def test_a_pickle_in_place_of_a_file_of_a_model_is_not_read_as_one(
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_a_pickle_in_place_of_prepared_data_is_not_read_as_one(name: str, tmp_path: Path, told: list[str]) -> None:
+def test_a_pickle_in_place_of_prepared_data_is_not_read_as_one(
+    name: str, tmp_path: Path, told: list[str]
+) -> None:
     subject = SUBJECTS["prepared data of translation"](tmp_path)
     (subject.folder / name).write_bytes(PICKLE)
     told.clear()

@@ -57,11 +57,15 @@ def test_a_pin_without_a_hash_is_a_fault(audit: dict[str, Any], tmp_path: Path) 
     assert list(audit["without_hashes"](pins)) == ["b: the lock knows no hash"]
 
 
-def test_another_version_and_a_package_beside_are_faults(audit: dict[str, Any], package: PathDistribution) -> None:
+def test_another_version_and_a_package_beside_are_faults(
+    audit: dict[str, Any], package: PathDistribution
+) -> None:
     pin = audit["Pin"]
     installed = {"iniconfig": package}
     assert not list(audit["differences"]({"iniconfig": pin(package.version, 1)}, installed))
-    assert list(audit["differences"]({"iniconfig": pin("0.1", 1), "x": pin("1", 1)}, installed)) == [
+    assert list(
+        audit["differences"]({"iniconfig": pin("0.1", 1), "x": pin("1", 1)}, installed)
+    ) == [
         f"iniconfig: {package.version} is here, not 0.1",
         "x: nothing is here, not 1",
     ]

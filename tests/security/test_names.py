@@ -36,7 +36,9 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
     "word alignments": lambda name: replaced(DOCUMENT, ["tasks", "nouns", "word_alignments"], name),
     "a device": lambda name: DOCUMENT | {"device": name},
     "a plugin": lambda name: DOCUMENT | {"plugins": [name]},
-    "a kind of component": lambda name: DOCUMENT | {"options": {"marginalization": {name: {"a": 1}}}},
+    "a kind of component": lambda name: (
+        DOCUMENT | {"options": {"marginalization": {name: {"a": 1}}}}
+    ),
     "a component": lambda name: DOCUMENT | {"options": {name: {"output": {"a": 1}}}},
 }
 
@@ -62,15 +64,23 @@ def test_a_name_that_is_no_plain_word_is_refused_at_its_line(
 
 ENTRIES: dict[str, Callable[[str], dict[str, Any]]] = {
     "a data set": lambda name: renamed(ENTRY, "small", name),
-    "a file": lambda name: replaced(ENTRY, ["small", "files"], renamed(ENTRY["small"]["files"], "train.tsv", name)),
+    "a file": lambda name: replaced(
+        ENTRY, ["small", "files"], renamed(ENTRY["small"]["files"], "train.tsv", name)
+    ),
     "a kind of task": lambda name: replaced(ENTRY, ["small", "task"], name),
-    "a package": lambda name: replaced(ENTRY, ["small", "package"], {"name": name, "version": "1", "options": {}}),
-    "an address": lambda name: replaced(ENTRY, ["small", "files", "train.tsv"], {"urls": [name], "sha256": "0" * 64}),
+    "a package": lambda name: replaced(
+        ENTRY, ["small", "package"], {"name": name, "version": "1", "options": {}}
+    ),
+    "an address": lambda name: replaced(
+        ENTRY, ["small", "files", "train.tsv"], {"urls": [name], "sha256": "0" * 64}
+    ),
     "a reader": lambda name: replaced(
         ENTRY, ["small"], {"task": "translation", "files": {}, "format": FORMAT | {"read": name}}
     ),
     "a tokenizer": lambda name: replaced(
-        ENTRY, ["small"], {"task": "translation", "files": {}, "format": FORMAT | {"tokenize": name}}
+        ENTRY,
+        ["small"],
+        {"task": "translation", "files": {}, "format": FORMAT | {"tokenize": name}},
     ),
 }
 FORMAT = {"source": "xx", "target": "yy"}

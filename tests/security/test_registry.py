@@ -18,8 +18,9 @@ NO_HASH = {
 published. They are held to what came first."""
 
 NO_SIZE = {"wmt16-ro-en", "cnndm-see", "duc2004", "youtube2text"}
-"""Data sets of whose files not even the sizes are published, or whose files are the user's own: the general bound is
-theirs."""
+"""Data sets of whose files not even the sizes are published, or whose files are the user's own: the
+general bound is theirs.
+"""
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -29,7 +30,9 @@ def test_every_address_is_https_and_every_file_is_known_by_its_hash_or_its_size(
         assert all(url.startswith("https://") for url in file.urls), key
         assert (file.bytes or 0) < LARGEST, key
         if name in NO_SIZE:
-            assert not (file.sha256 or file.md5 or file.bytes), f"{key} is known, and can be held to it"
+            assert not (file.sha256 or file.md5 or file.bytes), (
+                f"{key} is known, and can be held to it"
+            )
         elif key in NO_HASH.get(name, ()):
             assert file.bytes is not None or not file.urls, key
         else:

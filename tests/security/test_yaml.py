@@ -9,7 +9,8 @@ import pytest
 from pam.io import LARGEST, UserError, parse_yaml, read_yaml
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 """Nine lists of ten of the one before: a thousand million words."""
 

@@ -203,7 +203,8 @@ class Cluster:
         """What a user of this cluster calls."""
         # Snakemake's plugins drop every variable SLURM_*, and SLURM_CONF with them.
         texts = {
-            name: f'#!/bin/sh\nSLURM_CONF={self.configuration} exec {shutil.which(name)} "$@"\n' for name in COMMANDS
+            name: f'#!/bin/sh\nSLURM_CONF={self.configuration} exec {shutil.which(name)} "$@"\n'
+            for name in COMMANDS
         }
         numbers = " ".join(map(str, range(self.gpus)))
         texts["nvidia-smi"] = NVIDIA_SMI.format(numbers=numbers, name=self.folder.name)

@@ -80,7 +80,11 @@ class Login:
 
     def slow_down(self, step_s: float) -> None:
         """Makes each step of a training last so much longer, and trainings leave traces."""
-        self.made.edit("pam/training/trainer.py", STEP, f"        import time\n        time.sleep({step_s})\n{STEP}")
+        self.made.edit(
+            "pam/training/trainer.py",
+            STEP,
+            f"        import time\n        time.sleep({step_s})\n{STEP}",
+        )
         package = self.made.folder / "pam/training/__init__.py"
         package.write_text(package.read_text(encoding="utf-8") + WITNESS, encoding="utf-8")
 
@@ -145,7 +149,9 @@ class Login:
         files = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
         with (folder / "history.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return files | {"history": [{k: v for k, v in row.items() if k not in TIMES} for row in rows]}
+        return files | {
+            "history": [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+        }
 
     def undisturbed(self, model: str) -> dict[str, Any]:
         """The same of the same training, run here from its first step to its last."""

@@ -1,4 +1,4 @@
-"""An experiment on a Slurm cluster, through the profile as it is: its jobs, its errors, its kills."""
+"""An experiment on a Slurm cluster, through the profile as it is: jobs, errors, kills."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def test_a_cluster_makes_the_tables_with_each_training_on_a_gpu_of_its_own(login
     given = {(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]) for one in started}
     assert len(given) == len(MODELS)
     for one in started:
-        assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"])
+        assert one["CUDA_VISIBLE_DEVICES"] == login.cluster.gpu(
+            one["SLURMD_NODENAME"], one["SLURM_STEP_GPUS"]
+        )
 
 
 def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(login: Login) -> None:
@@ -42,7 +44,9 @@ def test_an_error_of_the_user_ends_the_run_after_two_more_tries_and_is_shown(log
     assert "hint: lower `training.learning_rate`" in outcome.said
 
 
-def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(login: Login) -> None:
+def test_after_a_kill_of_snakemake_its_jobs_and_those_of_the_next_run_share_the_work(
+    login: Login,
+) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
     # One of two nodes, and one of its two cores, so that one of two trainings has to wait.

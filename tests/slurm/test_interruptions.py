@@ -1,6 +1,7 @@
 """Trainings that a Slurm cluster interrupts: a node dies, a time limit ends.
 
-A file of its own, as most of the time is spent in waiting: the two files' clusters wait at the same time.
+A file of its own, as most of the time is spent in waiting: the two files' clusters wait at the same
+time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ LONG = "epochs: 11, state_every_s: 1"
 """Of 55 steps."""
 
 
-def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(login: Login) -> None:
+def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
+    login: Login,
+) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
     running = login.start(RUN, "--retries", "0")

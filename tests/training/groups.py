@@ -39,11 +39,13 @@ class Outcome:
 
 def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
     """A training by so many processes, with gloo where there are several."""
-    # As torchrun's, it is held until all have ended: a port that is merely free may be taken before it is bound again.
+    # As torchrun's, it is held until all have ended: a port that is merely free may be taken before
+    # it is bound again.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     out.mkdir(exist_ok=True)
     started = [
-        CONTEXT.Process(target=_work, args=(rank, processes, store.port, run, data, out)) for rank in range(processes)
+        CONTEXT.Process(target=_work, args=(rank, processes, store.port, run, data, out))
+        for rank in range(processes)
     ]
     for process in started:
         process.start()
@@ -78,7 +80,8 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
     if rank == 0:
         save_tensors(out / "best", weights, {})
         rows = [
-            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")} for row in progress.history
+            {name: value for name, value in row.items() if name not in ("wall_s", "cpu_s")}
+            for row in progress.history
         ]
         write_json(out / "history.json", rows)
     sys.stdout.flush()

@@ -34,8 +34,8 @@ class Fault(NamedTuple):
         module, name: where the function is; `number` counts from 1.
         effect: `killed`: SIGKILL; `interrupted`: SIGINT, as from a keyboard; `ended`: SIGTERM, as
             from a scheduler; `halted`: SIGSTOP; `full`: this call and all later ones find the disk
-            full; `confined`: from now on there is memory for `room_mb` more; `noted`: each call writes
-            a line, `call NUMBER`.
+            full; `confined`: from now on there is memory for `room_mb` more; `noted`: each call
+            writes a line, `call NUMBER`.
     """
 
     module: str
@@ -45,7 +45,12 @@ class Fault(NamedTuple):
     room_mb: int = 150
 
 
-SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM, "halted": signal.SIGSTOP}
+SIGNALS = {
+    "killed": signal.SIGKILL,
+    "interrupted": signal.SIGINT,
+    "ended": signal.SIGTERM,
+    "halted": signal.SIGSTOP,
+}
 CONTEXT = multiprocessing.get_context("forkserver")
 # `torch._dynamo` is what the first optimizer imports, for a second or two.
 CONTEXT.set_forkserver_preload(
@@ -99,16 +104,23 @@ class Command:
 
 
 def start(
-    arguments: Sequence[object], log: Path, fault: Fault | None = None, call: Callable[[list[str]], int] = main
+    arguments: Sequence[object],
+    log: Path,
+    fault: Fault | None = None,
+    call: Callable[[list[str]], int] = main,
 ) -> Command:
-    """Starts `python -m pam ARGUMENTS`, or another program, as a process, perhaps with a fault to come."""
+    """Starts `python -m pam ARGUMENTS`, or another program, as a process, perhaps with a fault to
+    come.
+    """
     words = [str(argument) for argument in arguments]
     process = CONTEXT.Process(target=_work, args=(words, str(log), fault, call))
     process.start()
     return Command(process, log)
 
 
-def _work(arguments: list[str], log: str, fault: Fault | None, call: Callable[[list[str]], int]) -> None:
+def _work(
+    arguments: list[str], log: str, fault: Fault | None, call: Callable[[list[str]], int]
+) -> None:
     # A shell starts what it sends to the background with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

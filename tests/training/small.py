@@ -13,7 +13,11 @@ from pam.io import dump_yaml, write_text
 from tests.variants import model_named
 
 ROOT = Path(__file__).resolve().parents[2]
-FEATURES = ("case=nominative,number=singular", "case=genitive,number=singular", "case=nominative,number=plural")
+FEATURES = (
+    "case=nominative,number=singular",
+    "case=genitive,number=singular",
+    "case=nominative,number=plural",
+)
 NOUNS = {
     "train": """
         Tag Tages Tage, Haus Hauses Häuser, Kind Kindes Kinder, Frau Frau Frauen,

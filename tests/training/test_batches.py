@@ -25,7 +25,9 @@ def test_each_row_comes_once_an_epoch(examples: Examples, size: int, epoch: int)
     batches = examples.shuffled(size, seed=3, epoch=epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(60))
     assert sorted(len(batch) for batch in batches)[1:] == [size] * (len(batches) - 1)
-    assert sorted(row for batch in examples.in_order(size) for row in batch.rows.tolist()) == list(range(60))
+    assert sorted(row for batch in examples.in_order(size) for row in batch.rows.tolist()) == list(
+        range(60)
+    )
 
 
 def test_seed_and_epoch_decide_the_order_and_nothing_else_does(examples: Examples) -> None:

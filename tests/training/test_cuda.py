@@ -25,9 +25,26 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_a_training_learns_in_every_precision(data: Path, tmp_path: Path, precision: str) -> None:
-    run = small.run("postr-joint", epochs=15, precision=precision, state_every_s=60.0, learning_rate=0.01)
+    run = small.run(
+        "postr-joint", epochs=15, precision=precision, state_every_s=60.0, learning_rate=0.01
+    )
     small.write_run(tmp_path, run)
-    assert main(["train", "--run", str(tmp_path), "--data", str(data), "--code", "x", "--device", "cuda"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "--run",
+                str(tmp_path),
+                "--data",
+                str(data),
+                "--code",
+                "x",
+                "--device",
+                "cuda",
+            ]
+        )
+        == 0
+    )
     record = record_of(tmp_path)
     assert record["hardware"]["gpu"] == torch.cuda.get_device_name()
     assert 0 < record["gpu_s"] <= record["wall_s"]
@@ -37,7 +54,9 @@ def test_a_training_learns_in_every_precision(data: Path, tmp_path: Path, precis
     assert last < 0.8 * first
 
 
-def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(data: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(
+    data: Path, tmp_path: Path
+) -> None:
     """Nearly: sums of a GPU are not always taken in the same order."""
     run = small.run("soft", epochs=2, batch_size=30, state_every_s=60.0)
 
@@ -69,13 +88,17 @@ def test_every_model_that_need_not_wait_is_replayed(
 ) -> None:
     """Each recorded shape agrees with the plain step, else no step is replayed."""
     caplog.set_level("INFO")
-    _, progress = replayed(small.run(name, epochs=2, cuda_graphs="auto", select="loss"), data, tmp_path)
+    _, progress = replayed(
+        small.run(name, epochs=2, cuda_graphs="auto", select="loss"), data, tmp_path
+    )
     waits = "fusedmax" in caplog.text
     assert progress.replayed_steps == (0 if waits else 8), caplog.text
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_replayed_steps_learn_what_those_of_the_cpu_do(optimizer: str, data: Path, tmp_path: Path) -> None:
+def test_replayed_steps_learn_what_those_of_the_cpu_do(
+    optimizer: str, data: Path, tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {"epochs": 2, "select": "loss", "optimizer": optimizer}
     run = without_dropout(small.run("postr-joint", cuda_graphs="auto", **settings))
     found = replayed(run, data, tmp_path / "replayed")
@@ -90,7 +113,9 @@ def test_replays_draw_by_the_seed_alone(data: Path, tmp_path: Path) -> None:
     model = made.model.cuda().train()
     rate = torch.tensor(0.0, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=True)
-    graphs = StepGraphs(model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(torch.device("cuda")))
+    graphs = StepGraphs(
+        model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(torch.device("cuda"))
+    )
     batch = made.train.batch(np.arange(15))
     losses = []
     for seed in (1, 2, 1, 2):
@@ -101,7 +126,9 @@ def test_replays_draw_by_the_seed_alone(data: Path, tmp_path: Path) -> None:
     assert losses[0] != pytest.approx(losses[1], rel=1e-4)
 
 
-def test_a_replayed_training_that_was_stopped_goes_on_to_nearly_the_same_result(data: Path, tmp_path: Path) -> None:
+def test_a_replayed_training_that_was_stopped_goes_on_to_nearly_the_same_result(
+    data: Path, tmp_path: Path
+) -> None:
     run = small.run("soft", epochs=2, cuda_graphs="auto", state_every_s=60.0)
     whole = replayed(run, data, tmp_path / "whole")
     calls = count(1)
@@ -109,4 +136,6 @@ def test_a_replayed_training_that_was_stopped_goes_on_to_nearly_the_same_result(
         replayed(run, data, tmp_path / "again", Stop(lambda: next(calls) >= 3))
     again = replayed(run, data, tmp_path / "again")
     for name, value in whole[0].items():
-        torch.testing.assert_close(again[0][name].cpu(), value.cpu(), rtol=1e-3, atol=1e-4, msg=name)
+        torch.testing.assert_close(
+            again[0][name].cpu(), value.cpu(), rtol=1e-3, atol=1e-4, msg=name
+        )

@@ -60,7 +60,9 @@ def test_there_is_time_for_a_last_state_in_long_jobs_and_in_short_ones(
     assert not found.near
 
 
-def test_a_scheduler_that_does_not_answer_sets_no_deadline(commands: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scheduler_that_does_not_answer_sets_no_deadline(
+    commands: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     command(commands / "squeue", "echo 'no such controller' >&2; exit 1")
     assert Deadline.of_job() == Deadline()
     assert "the time limit of job 7 is unknown: no such controller" in caplog.text
@@ -77,7 +79,9 @@ def test_a_job_goes_back_to_the_queue(
     assert "job 7 goes back to the queue" in caplog.text
 
 
-def test_the_reason_is_logged_where_slurm_refuses(commands: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_is_logged_where_slurm_refuses(
+    commands: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     command(commands / "scontrol", "echo 'Requested operation is disabled' >&2; exit 1")
     start = time.monotonic()
     Deadline("7", start).requeue()

@@ -10,7 +10,9 @@ from tests.training import runs, small
 
 
 @pytest.mark.parametrize("model", ["hard-mono", "mono-postr-joint"])
-def test_the_same_seed_gives_the_same_result_whatever_trains_beside_it(model: str, data: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_result_whatever_trains_beside_it(
+    model: str, data: Path, tmp_path: Path
+) -> None:
     alone = runs.train(small.run(model), data, tmp_path / "alone")
     assert alone.end() == 0, alone.said()
     beside = [runs.train(small.run(model), data, tmp_path / name) for name in ("one", "other")]
@@ -19,7 +21,9 @@ def test_the_same_seed_gives_the_same_result_whatever_trains_beside_it(model: st
         assert runs.result(tmp_path / name) == runs.result(tmp_path / "alone")
 
 
-def test_another_seed_and_another_dropout_rate_give_other_weights(data: Path, tmp_path: Path) -> None:
+def test_another_seed_and_another_dropout_rate_give_other_weights(
+    data: Path, tmp_path: Path
+) -> None:
     run = small.run("postr-joint")
     plain = run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
     configs = {"run": run, "seed": run.model_copy(update={"seed": 2}), "plain": plain}

@@ -24,13 +24,25 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # Batches of 29, 29 and 2 rows: a process may have none of a batch.
     "a batch smaller than the group": {"batch_size": 29, "select": "loss"},
     "parts, means and an early end": {
-        "accumulate": 3, "average": 2, "max_steps": 11, "patience": 1, "learning_rate": 0.05,
+        "accumulate": 3,
+        "average": 2,
+        "max_steps": 11,
+        "patience": 1,
+        "learning_rate": 0.05,
     },
     "gradients by sentences, and a rate that halves": {
-        "normalize": "sentences", "optimizer": "sgd", "batch_size": 29, "accumulate": 2, "clip": 1.0,
-        "schedule": "plateau", "learning_rate": 2.0, "warmup_steps": 0, "divergence": 1000.0, "epochs": 6,
+        "normalize": "sentences",
+        "optimizer": "sgd",
+        "batch_size": 29,
+        "accumulate": 2,
+        "clip": 1.0,
+        "schedule": "plateau",
+        "learning_rate": 2.0,
+        "warmup_steps": 0,
+        "divergence": 1000.0,
+        "epochs": 6,
     },
-}  # fmt: skip
+}
 
 
 def close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], **tolerance: float) -> None:
@@ -48,13 +60,17 @@ def close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], **tolera
         ("hard-mono", "a batch smaller than the group"),
     ],
 )
-def test_two_and_three_processes_train_as_one_does(model: str, options: str, data: Path, tmp_path: Path) -> None:
+def test_two_and_three_processes_train_as_one_does(
+    model: str, options: str, data: Path, tmp_path: Path
+) -> None:
     run = without_dropout(small.run(model, **OPTIONS[options]))
     alone = groups.train(run, data, tmp_path / "1", 1)
     for processes in (2, 3):
         group = groups.train(run, data, tmp_path / str(processes), processes)
         close(group.weights, alone.weights, rtol=1e-9, atol=1e-11)
-        pd.testing.assert_frame_equal(pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9)
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9
+        )
         for weights in group.last[1:]:
             close(weights, group.last[0], rtol=0, atol=0)
 
@@ -62,7 +78,8 @@ def test_two_and_three_processes_train_as_one_does(model: str, options: str, dat
 def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint")
     one, two, again = (
-        groups.train(run, data, tmp_path / name, size) for name, size in (("one", 1), ("two", 2), ("again", 2))
+        groups.train(run, data, tmp_path / name, size)
+        for name, size in (("one", 1), ("two", 2), ("again", 2))
     )
     close(two.weights, again.weights, rtol=0, atol=0)
     assert two.history == again.history
@@ -101,10 +118,16 @@ def gone(pid: int) -> bool:
     return state == "Z"
 
 
-def test_the_command_runs_several_processes_whose_results_are_those_of_one(data: Path, tmp_path: Path) -> None:
+def test_the_command_runs_several_processes_whose_results_are_those_of_one(
+    data: Path, tmp_path: Path
+) -> None:
     alone, group = (runs.train(RUN, data, tmp_path / str(size), processes=size) for size in (1, 2))
     assert (alone.end(), group.end()) == (0, 0), group.said()
-    close(*(load_tensors(tmp_path / size / "model" / "weights.safetensors")[0] for size in "12"), rtol=1e-3, atol=1e-4)
+    close(
+        *(load_tensors(tmp_path / size / "model" / "weights.safetensors")[0] for size in "12"),
+        rtol=1e-3,
+        atol=1e-4,
+    )
     lines = [line for line in group.said().splitlines() if " epoch " in line]
     assert len(lines) == 3 and group.said().count("\n") == 1 + 3, group.said()
     record = runs.record_of(tmp_path / "2")
@@ -112,7 +135,9 @@ def test_the_command_runs_several_processes_whose_results_are_those_of_one(data:
     assert len(list((tmp_path / "2" / "events").iterdir())) == 1
 
 
-def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(data: Path, tmp_path: Path) -> None:
+def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(
+    data: Path, tmp_path: Path
+) -> None:
     command, workers = trained_for_a_while(LONG, data, tmp_path / "group")
     command.signal(signal.SIGTERM)
     assert command.end() == 128 + signal.SIGTERM, command.said()
@@ -122,12 +147,16 @@ def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(data: P
     alone = runs.train(LONG, data, tmp_path / "alone")
     assert (again.end(), alone.end()) == (0, 0)
     assert "going on from epoch" in again.said()
-    found = [pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("group", "alone")]
+    found = [
+        pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("group", "alone")
+    ]
     pd.testing.assert_series_equal(*found, rtol=1e-3)
 
 
 @pytest.mark.faults
-def test_a_process_that_is_killed_ends_the_group_with_one_message(data: Path, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_ends_the_group_with_one_message(
+    data: Path, tmp_path: Path
+) -> None:
     command, workers = trained_for_a_while(LONG, data, tmp_path)
     os.kill(workers[1], signal.SIGKILL)
     assert command.end() == 2, command.said()
@@ -139,7 +168,9 @@ def test_a_process_that_is_killed_ends_the_group_with_one_message(data: Path, tm
 
 
 @pytest.mark.faults
-def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(data: Path, tmp_path: Path) -> None:
+def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
+    data: Path, tmp_path: Path
+) -> None:
     command, workers = trained_for_a_while(LONG, data, tmp_path)
     command.signal(signal.SIGKILL)
     command.says("the state is saved")

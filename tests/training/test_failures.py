@@ -32,7 +32,9 @@ def one_message(command: Command) -> tuple[str, str]:
 
 
 @pytest.mark.processor
-def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(data: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
+    data: Path, tmp_path: Path
+) -> None:
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
     message, hint = one_message(runs.train(run, data, tmp_path))
     assert "the loss is no longer a number (epoch 1, batch 2: loss nan" in message
@@ -45,7 +47,8 @@ def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(data: Pa
     ("training", "where"),
     [
         ({"learning_rate": 27.0, "warmup_steps": 12, "flat": 1.0}, ("training", 2)),
-        # Some hundred nats, far from where a float32 ends: which loss is no number first depends on the processor.
+        # Some hundred nats, far from where a float32 ends: which loss is no number first depends on
+        # the processor.
         ({"learning_rate": 100.0}, ("training", 1)),
         ({"learning_rate": 100.0, "batch_size": 60}, ("development", 1)),
     ],
@@ -152,7 +155,9 @@ def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resu
         str(tmp_path / "run.yaml"),
         *train,
     ]
-    done = subprocess.run([*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     one_state, no_room, room_again = done.stderr.split("== ")[1:]
     full = "the disk is full\n  hint: free some space and run again\ncode 2\n"

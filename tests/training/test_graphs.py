@@ -1,4 +1,6 @@
-"""Steps that are recorded for each shape and replayed, on a CPU, where a recording is the work itself."""
+"""Steps that are recorded for each shape and replayed, on a CPU, where a recording is the work
+itself.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class StandIn(PlainRecorder):
         self.frees += 1
 
 
-def replayed(run: RunConfig, data: Path, out: Path, recorder: Recorder, stop: Stop | None = None) -> Result:
+def replayed(
+    run: RunConfig, data: Path, out: Path, recorder: Recorder, stop: Stop | None = None
+) -> Result:
     made = trainer(run, data, out, stop=stop, recorder=recorder)
     return made.run()
 
@@ -73,9 +77,16 @@ def assert_same_weights(found: Result, wanted: Result, **within: float) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("model", ["soft", "postr-joint"])
-def test_replayed_steps_learn_what_plain_ones_do(model: str, optimizer: str, data: Path, tmp_path: Path) -> None:
+def test_replayed_steps_learn_what_plain_ones_do(
+    model: str, optimizer: str, data: Path, tmp_path: Path
+) -> None:
     recorder = StandIn()
-    settings: dict[str, Any] = {**SHORT, "epochs": 2, "optimizer": optimizer, "normalize": "sentences"}
+    settings: dict[str, Any] = {
+        **SHORT,
+        "epochs": 2,
+        "optimizer": optimizer,
+        "normalize": "sentences",
+    }
     run = without_dropout(config(model, **settings))
     found = replayed(run, data, tmp_path / "replayed", recorder)
     wanted = trained(without_dropout(small.run(model, **settings)), data, tmp_path)
@@ -87,7 +98,9 @@ def test_replayed_steps_learn_what_plain_ones_do(model: str, optimizer: str, dat
     assert found[1].replayed_steps == 8
 
 
-def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(data: Path, tmp_path: Path) -> None:
+def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(
+    data: Path, tmp_path: Path
+) -> None:
     recorder = StandIn()
     _, progress = replayed(config(**SHORT | {"epochs": 2}), data, tmp_path, recorder)
     assert recorder.runs == recorder.records == progress.replayed_shapes
@@ -95,8 +108,12 @@ def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(data: Path
     assert progress.replayed_tokens < progress.replayed_places
 
 
-def test_a_step_that_is_compared_counts_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plain step before it leaves nothing: weights, state of the optimizer, averages of an estimator."""
+def test_a_step_that_is_compared_counts_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain step before it leaves nothing: weights, state of the optimizer, averages of an
+    estimator.
+    """
     run = config("hard", **SHORT)
     estimator = {"kind": "reinforce", "baseline": "moving"}
     components = run.components.model_dump() | {"estimator": estimator}
@@ -205,12 +222,16 @@ def test_a_loss_that_is_no_number_is_found_late_with_its_batches(
         return plain(self)
 
     monkeypatch.setattr(Model, "static_steps", spoiled)
-    with pytest.raises(UserError, match=r"no longer a number \(epoch 1, batches \d+ to 12: loss nan"):
+    with pytest.raises(
+        UserError, match=r"no longer a number \(epoch 1, batches \d+ to 12: loss nan"
+    ):
         replayed(config(**SHORT | {"batch_size": 5}), data, tmp_path, StandIn())
 
 
 @pytest.mark.parametrize("model", ["soft", "variational-gumbel"])
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(model: str, data: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on_to_the_same_weights(
+    model: str, data: Path, tmp_path: Path
+) -> None:
     """Also with dropout and noise: a step's draws depend on seed and step alone."""
     run = config(model, epochs=2, select="loss")
     whole = replayed(run, data, tmp_path / "whole", StandIn())
@@ -247,7 +268,11 @@ def test_a_schedule_that_jumps_has_steps_recorded_anew(data: Path, tmp_path: Pat
     ],
 )
 def test_the_log_says_why_steps_are_not_recorded(
-    training: dict[str, Any], reason: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    training: dict[str, Any],
+    reason: str,
+    data: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     recorder = training.pop("recorder", StandIn())
@@ -258,7 +283,9 @@ def test_the_log_says_why_steps_are_not_recorded(
     assert reason in caplog.text
 
 
-def test_graphs_that_are_off_are_not_looked_for(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_graphs_that_are_off_are_not_looked_for(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     made = trainer(small.run(), data, tmp_path, recorder=StandIn())
     assert made.graphs is None

@@ -48,7 +48,10 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
             run(MANY),
             Fault(*STEP, 1, "confined"),
             f"a training step of {MANY} examples",
-            "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch into parts",
+            (
+                "lower `training.batch_size`, or raise `training.accumulate`, which cuts a batch"
+                " into parts"
+            ),
         ),
         (
             run(decoded=MANY),
@@ -61,7 +64,10 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
 def test_a_batch_too_large_for_memory_names_the_setting_to_change(
     given: RunConfig, fault: Fault, work: str, hint: str, many: Path, tmp_path: Path
 ) -> None:
-    assert one_message(runs.train(given, many, tmp_path, fault)) == (f"out of memory in {work}", hint)
+    assert one_message(runs.train(given, many, tmp_path, fault)) == (
+        f"out of memory in {work}",
+        hint,
+    )
 
 
 @pytest.mark.faults
@@ -94,7 +100,9 @@ def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def confined(point: tuple[str, str], command: str, files: tuple[Path, Path, Path], *options: object) -> runs.Command:
+def confined(
+    point: tuple[str, str], command: str, files: tuple[Path, Path, Path], *options: object
+) -> runs.Command:
     """A command on a run, data and an output, with 50 MB more than at this point."""
     run, data, out = files
     arguments = [command, "--run", run, "--data", data, "--out", out, "--device", "cpu", *options]
@@ -102,7 +110,9 @@ def confined(point: tuple[str, str], command: str, files: tuple[Path, Path, Path
     return runs.start(arguments, out.with_suffix(".log"), fault)
 
 
-def test_decoding_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
+def test_decoding_too_many_at_once_names_the_setting_to_change(
+    model: Path, many: Path, tmp_path: Path
+) -> None:
     files = model, many, tmp_path / "out.tsv"
     point = ("pam.decoding.generator", "predict_split")
     assert one_message(confined(point, "predict", files)) == (
@@ -113,7 +123,9 @@ def test_decoding_too_many_at_once_names_the_setting_to_change(model: Path, many
     assert fewer.end() == 0, fewer.said()
 
 
-def test_analyzing_too_many_at_once_names_the_setting_to_change(model: Path, many: Path, tmp_path: Path) -> None:
+def test_analyzing_too_many_at_once_names_the_setting_to_change(
+    model: Path, many: Path, tmp_path: Path
+) -> None:
     files = model, many, tmp_path / "out.json"
     point = ("pam.evaluation.analyze", "_gather")
     assert one_message(confined(point, "analyze", files)) == (
@@ -161,7 +173,9 @@ def _watched(given: RunConfig, data: Path, out: Path) -> None:
     write_json(out / "sizes.json", sizes)
 
 
-@pytest.mark.parametrize(("epochs", "settled"), [(250, 150), pytest.param(2000, 800, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    ("epochs", "settled"), [(250, 150), pytest.param(2000, 800, marks=pytest.mark.faults)]
+)
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
 ) -> None:

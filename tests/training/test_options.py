@@ -18,13 +18,17 @@ from tests.training.trainers import trained, trainer, without_dropout
 STEP = ("pam.training.trainer", "Trainer._step")
 
 
-def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(data: Path, tmp_path: Path) -> None:
+def test_a_training_ends_after_its_most_steps_in_the_midst_of_an_epoch(
+    data: Path, tmp_path: Path
+) -> None:
     _, progress = trained(small.run(max_steps=6), data, tmp_path)
     assert [row["step"] for row in progress.history] == [4, 6]
     assert progress.history[-1]["examples"] == 90
 
 
-def test_a_training_that_ends_early_is_resumed_to_the_same_result(data: Path, tmp_path: Path) -> None:
+def test_a_training_that_ends_early_is_resumed_to_the_same_result(
+    data: Path, tmp_path: Path
+) -> None:
     run = small.run(max_steps=6, average=2)
     assert runs.train(run, data, tmp_path / "straight").end() == 0
     fault = runs.Fault("pam.training.trainer", "Trainer._step", 6)
@@ -76,7 +80,8 @@ def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
 def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_path: Path) -> None:
     plain, measured = (
-        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen)) for chosen in (False, True)
+        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen))
+        for chosen in (False, True)
     )
     for name, value in plain[0].items():
         assert torch.equal(value, measured[0][name])
@@ -86,13 +91,24 @@ def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_p
     assert {row["dev_objective"] for row in plain[1].history} == {None}
 
 
-def test_a_gradient_divided_by_sentences_makes_a_step_so_much_longer(data: Path, tmp_path: Path) -> None:
-    plain = {"optimizer": "sgd", "warmup_steps": 0, "flat": 1.0, "clip": 1e9, "max_steps": 1, "batch_size": 60}
+def test_a_gradient_divided_by_sentences_makes_a_step_so_much_longer(
+    data: Path, tmp_path: Path
+) -> None:
+    plain = {
+        "optimizer": "sgd",
+        "warmup_steps": 0,
+        "flat": 1.0,
+        "clip": 1e9,
+        "max_steps": 1,
+        "batch_size": 60,
+    }
     # All rows are one batch, of so many tokens to a sentence.
     per = int(Examples(Prepared(data).split("train"), "symbols").target_lengths.sum()) / 60
     by_tokens, by_sentences = (
         trained(
-            without_dropout(small.run(**plain, normalize=normalize, learning_rate=rate)), data, tmp_path / normalize
+            without_dropout(small.run(**plain, normalize=normalize, learning_rate=rate)),
+            data,
+            tmp_path / normalize,
         )
         for normalize, rate in (("tokens", 0.01 * per), ("sentences", 0.01))
     )
@@ -110,7 +126,12 @@ def test_adam_s_betas_are_what_the_training_says(data: Path, tmp_path: Path) -> 
 
 def plateau(model: str = "soft", **training: Any) -> RunConfig:
     """A rate so high that some epochs are worse than those before."""
-    chosen: dict[str, Any] = {"schedule": "plateau", "learning_rate": 0.15, "warmup_steps": 0, "divergence": 1000.0}
+    chosen: dict[str, Any] = {
+        "schedule": "plateau",
+        "learning_rate": 0.15,
+        "warmup_steps": 0,
+        "divergence": 1000.0,
+    }
     return small.run(model, **chosen, epochs=8, select="loss", **training)
 
 
@@ -122,7 +143,10 @@ def test_the_rate_is_halved_after_epochs_whose_development_bound_is_not_the_best
     rate, best, rates = 0.15, -float("inf"), []
     for row in progress.history:
         rates.append(rate)
-        rate, best = rate if row["dev_objective"] >= best else rate / 2, max(best, row["dev_objective"])
+        rate, best = (
+            rate if row["dev_objective"] >= best else rate / 2,
+            max(best, row["dev_objective"]),
+        )
     assert [row["learning_rate"] for row in progress.history] == rates
     assert len(set(rates)) > 1
     if model == "soft":  # its bound is the likelihood

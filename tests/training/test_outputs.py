@@ -41,7 +41,9 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_model_folder_is_all_that_is_needed_to_use_the_model(finished: Path, data: Path) -> None:
+def test_the_model_folder_is_all_that_is_needed_to_use_the_model(
+    finished: Path, data: Path
+) -> None:
     folder = finished / "model"
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
@@ -111,7 +113,12 @@ def test_the_package_and_its_metadata_have_the_same_version() -> None:
 def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(finished: Path) -> None:
     events = EventAccumulator(str(finished / "events")).Reload()
     history = pd.read_csv(finished / "history.csv")
-    assert set(events.Tags()["scalars"]) == {"train_loss", "dev_loss", "dev_accuracy", "learning_rate"}
+    assert set(events.Tags()["scalars"]) == {
+        "train_loss",
+        "dev_loss",
+        "dev_accuracy",
+        "learning_rate",
+    }
     for name in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
         scalars = events.Scalars(name)
         assert [scalar.step for scalar in scalars] == [1, 2, 3]
@@ -200,7 +207,9 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     assert "\r" not in capfd.readouterr().err
 
 
-def test_lines_come_no_faster_than_a_person_reads(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_come_no_faster_than_a_person_reads(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
     assert len(caplog.records) == 1 + 2
@@ -244,7 +253,9 @@ class Terminal:
 
 
 def test_progress_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
-    before = Progress(epoch=2, batch=3, loss=0.1 + 0.2, tokens=7, examples=5, history=[{"epoch": 1, "x": 1 / 3}])
+    before = Progress(
+        epoch=2, batch=3, loss=0.1 + 0.2, tokens=7, examples=5, history=[{"epoch": 1, "x": 1 / 3}]
+    )
     states = StateFolder(tmp_path, "key")
     states.save({"a": torch.zeros(1)}, before)
     found = states.load()

@@ -14,7 +14,11 @@ from pam.models.seq2seq import Seq2Seq
 from tests.training import small
 from tests.training.trainers import trainer
 
-PHASES = [{"until": 2, "source": 3, "target": 2}, {"until": 5, "source": 6}, {"source": 5, "target": 4}]
+PHASES = [
+    {"until": 2, "source": 3, "target": 2},
+    {"until": 5, "source": 6},
+    {"source": 5, "target": 4},
+]
 
 
 def test_steps_read_what_their_phase_says_and_development_data_what_the_last_one_says(
@@ -38,7 +42,9 @@ def test_steps_read_what_their_phase_says_and_development_data_what_the_last_one
     _, progress = made.run()
     longest = [(3, 2)] * 2 + [(6, 20)] * 3 + [(5, 4)] * 3
     assert len(seen[True]) == 8
-    assert all(m <= most and n <= limit for (m, n), (most, limit) in zip(seen[True], longest, strict=True))
+    assert all(
+        m <= most and n <= limit for (m, n), (most, limit) in zip(seen[True], longest, strict=True)
+    )
     assert seen[True][:2] == [(3, 2)] * 2 and max(n for _, n in seen[True][2:5]) > 5
     assert (max(m for m, _ in seen[False]), max(n for _, n in seen[False])) == (5, 4)
     # Only what was learned is counted.
@@ -54,7 +60,8 @@ def test_without_phases_everything_is_read(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "phases", [[{"until": 5}], [{}, {}], [{"until": 5}, {"until": 5}, {}], [{"until": 6}, {"until": 5}, {}]]
+    "phases",
+    [[{"until": 5}], [{}, {}], [{"until": 5}, {"until": 5}, {}], [{"until": 6}, {"until": 5}, {}]],
 )
 def test_phases_that_do_not_follow_one_another_are_refused(phases: list[dict[str, int]]) -> None:
     with pytest.raises(UserError, match="phases that do not follow one another"):

@@ -58,20 +58,24 @@ def test_onednn_is_taken_where_it_is_exact_and_pays_or_did_so_before(
     assert Products.by_onednn == (found == "onednn")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86"
+)
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE", "DEFAULT"])
 def test_the_probe_tells_exact_products_from_rounded_ones(isa: str) -> None:
-    """In a process of its own, as oneDNN chooses its instructions once; the last is what this machine has."""
+    """In a process of its own, as oneDNN chooses its instructions once; the last is what this
+    machine has.
+    """
     code = (
-        "import torch\n"
-        "from pam.models.kernels import onednn_float32\n"
-        "from pam.runtime.processor import onednn_is_exact\n"
-        "a, b = torch.randn(300, 700), torch.randn(700, 200)\n"
-        "with onednn_float32(): c = a @ b\n"
-        "d = a.double() @ b.double(); print(onednn_is_exact(), float((c - d).abs().mean() / d.abs().mean()))"
+        "import torch\nfrom pam.models.kernels import onednn_float32\nfrom pam.runtime.processor"
+        " import onednn_is_exact\na, b = torch.randn(300, 700), torch.randn(700, 200)\nwith"
+        " onednn_float32(): c = a @ b\nd = a.double() @ b.double(); print(onednn_is_exact(),"
+        " float((c - d).abs().mean() / d.abs().mean()))"
     )
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     exact, error = done.stdout.split()
     assert (exact == "True") == (float(error) < processor.EXACT)
     if isa != "DEFAULT":
@@ -82,7 +86,9 @@ def test_a_probe_that_finds_rounding_says_no(monkeypatch: pytest.MonkeyPatch) ->
     @contextmanager
     def rounding() -> Iterator[None]:
         matmul = torch.Tensor.__matmul__
-        monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: matmul(a.bfloat16(), b.bfloat16()).float())
+        monkeypatch.setattr(
+            torch.Tensor, "__matmul__", lambda a, b: matmul(a.bfloat16(), b.bfloat16()).float()
+        )
         yield
         monkeypatch.setattr(torch.Tensor, "__matmul__", matmul)
 
@@ -92,8 +98,13 @@ def test_a_probe_that_finds_rounding_says_no(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_padded_sizes_are_few_and_near() -> None:
     sizes = [padded_size(rows, bf16=True) for rows in range(1, 20_000)]
-    assert all(rows <= size <= max(rows + 15, rows * 17 // 16) for rows, size in enumerate(sizes, start=1))
-    assert all(len({size for size in sizes if low < size <= 2 * low}) <= 16 for low in (64, 512, 1024, 4096))
+    assert all(
+        rows <= size <= max(rows + 15, rows * 17 // 16) for rows, size in enumerate(sizes, start=1)
+    )
+    assert all(
+        len({size for size in sizes if low < size <= 2 * low}) <= 16
+        for low in (64, 512, 1024, 4096)
+    )
     assert [padded_size(size, bf16=True) for size in sizes] == sizes
     assert padded_size(13, bf16=False) == 13
 
@@ -131,14 +142,22 @@ def test_a_training_by_onednn_that_was_stopped_goes_on_by_it_to_the_same_result(
 @pytest.mark.parametrize(
     ("content", "maker", "model"),
     [
-        ("vendor_id\t: GenuineIntel\nmodel name\t: Some CPU @ 2 GHz\n", "GenuineIntel", "Some CPU @ 2 GHz"),
+        (
+            "vendor_id\t: GenuineIntel\nmodel name\t: Some CPU @ 2 GHz\n",
+            "GenuineIntel",
+            "Some CPU @ 2 GHz",
+        ),
         ("CPU implementer\t: 0x41\n", None, None),
         (None, None, None),
     ],
     ids=["x86", "Arm", "no such file"],
 )
 def test_a_processor_that_does_not_name_itself_is_known_by_its_architecture(
-    content: str | None, maker: str | None, model: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | None,
+    maker: str | None,
+    model: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
     if content is not None:
@@ -148,7 +167,9 @@ def test_a_processor_that_does_not_name_itself_is_known_by_its_architecture(
     assert devices.hardware(torch.device("cpu"))["cpu"] == processor.model_name()
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity of processes to cores")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system has no affinity of processes to cores"
+)
 def test_cores_are_those_that_the_process_may_use() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     code += "from pam.runtime.processor import usable_cores; print(usable_cores())"
@@ -158,18 +179,26 @@ def test_cores_are_those_that_the_process_may_use() -> None:
 
 # bfloat16 where the processor has it.
 
-SLOW = Trial(pays=False, reason="work in bfloat16 takes 9 times as long as in float32 on this processor")
-FAST = Trial(pays=True, reason="work in bfloat16 takes 0.4 times as long as in float32 on this processor")
+SLOW = Trial(
+    pays=False, reason="work in bfloat16 takes 9 times as long as in float32 on this processor"
+)
+FAST = Trial(
+    pays=True, reason="work in bfloat16 takes 0.4 times as long as in float32 on this processor"
+)
 TRY = "from pam.runtime.processor import try_bfloat16; print(try_bfloat16().pays)"
 
 
 def tried_in_a_process(**isa: str) -> str:
     environment = os.environ | isa
-    done = subprocess.run([sys.executable, "-c", TRY], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TRY], env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86"
+)
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE"])
 def test_bfloat16_does_not_pay_on_processors_without_instructions_for_it(isa: str) -> None:
     assert tried_in_a_process(ONEDNN_MAX_CPU_ISA=isa) == "False"
@@ -199,7 +228,12 @@ def test_the_trial_draws_nothing_from_the_global_generator() -> None:
     ],
 )
 def test_the_usable_precision_depends_on_the_device_and_the_trial(
-    asked: str, device: str, trial: Trial, training: str, search: str, monkeypatch: pytest.MonkeyPatch
+    asked: str,
+    device: str,
+    trial: Trial,
+    training: str,
+    search: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processor, "try_bfloat16", lambda: trial)
     assert processor.usable_precision(asked, torch.device(device)) == training
@@ -213,7 +247,9 @@ def test_a_training_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
     monkeypatch.setattr(processor, "try_bfloat16", lambda: SLOW)
     caplog.set_level("INFO")
     exact, _ = trained(small.run("soft", epochs=1), data, tmp_path / "float32")
-    weights, progress = trained(small.run("soft", epochs=1, precision="bf16"), data, tmp_path / "bf16")
+    weights, progress = trained(
+        small.run("soft", epochs=1, precision="bf16"), data, tmp_path / "bf16"
+    )
     assert progress.precisions == ["float32"]
     assert all(torch.equal(weights[name], value) for name, value in exact.items())
     assert f"small: precision: float32 ({SLOW.reason}); float32 products: " in caplog.text
@@ -221,7 +257,11 @@ def test_a_training_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
 
 @pytest.mark.parametrize(
     ("first", "then", "used", "warned"),
-    [(FAST, SLOW, ["bf16", "float32"], True), (SLOW, FAST, ["float32"], False), (SLOW, SLOW, ["float32"], False)],
+    [
+        (FAST, SLOW, ["bf16", "float32"], True),
+        (SLOW, FAST, ["float32"], False),
+        (SLOW, SLOW, ["float32"], False),
+    ],
     ids=["it cannot keep to bf16", "it keeps to float32", "nothing changes"],
 )
 def test_a_training_that_goes_on_elsewhere_keeps_to_its_precision_or_says_why_not(
@@ -244,7 +284,10 @@ def test_a_training_that_goes_on_elsewhere_keeps_to_its_precision_or_says_why_no
     monkeypatch.setattr(processor, "try_bfloat16", lambda: then)
     _, progress = trained(run, data, tmp_path)
     assert progress.precisions == used
-    warning = f"this training began in bf16, which is not used here ({SLOW.reason}): it goes on in float32"
+    warning = (
+        f"this training began in bf16, which is not used here ({SLOW.reason}): it goes on in"
+        " float32"
+    )
     assert (warning in caplog.text) == warned
 
 

@@ -28,11 +28,26 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
-    "when all is trained and nothing is written": (Fault("pam.models.checkpoint", "save_model", 1), 1),
-    "when the model is written and its history is not": (Fault("pam.training.logging", "write_history", 1), 1),
-    "when all is written and not marked as whole": (Fault("pam.training.checkpoint", "Results.complete", 1), 1),
-    "when all is written and the state is not cleared": (Fault("pam.training.checkpoint", "StateFolder.clear", 1), 0),
-    "when all is written and nothing is in its place": (Fault("pam.training.checkpoint", "Results.publish", 1), 0),
+    "when all is trained and nothing is written": (
+        Fault("pam.models.checkpoint", "save_model", 1),
+        1,
+    ),
+    "when the model is written and its history is not": (
+        Fault("pam.training.logging", "write_history", 1),
+        1,
+    ),
+    "when all is written and not marked as whole": (
+        Fault("pam.training.checkpoint", "Results.complete", 1),
+        1,
+    ),
+    "when all is written and the state is not cleared": (
+        Fault("pam.training.checkpoint", "StateFolder.clear", 1),
+        0,
+    ),
+    "when all is written and nothing is in its place": (
+        Fault("pam.training.checkpoint", "Results.publish", 1),
+        0,
+    ),
     "when some of it is in its place": (Fault("pam.training.checkpoint", "_link_or_copy", 4), 0),
 }
 
@@ -59,7 +74,9 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 
 
 @pytest.mark.parametrize("model", ["acvi", "hard-moving"])
-def test_what_a_training_draws_and_averages_is_resumed_too(model: str, data: Path, tmp_path: Path) -> None:
+def test_what_a_training_draws_and_averages_is_resumed_too(
+    model: str, data: Path, tmp_path: Path
+) -> None:
     run, whole, killed = small.run(model), tmp_path / "whole", tmp_path / "killed"
     assert runs.train(run, data, whole).end() == 0
     assert runs.train(run, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
@@ -67,23 +84,44 @@ def test_what_a_training_draws_and_averages_is_resumed_too(model: str, data: Pat
     assert runs.result(killed) == runs.result(whole)
 
 
-PHASES = [{"until": 2, "source": 3, "target": 2}, {"until": 6, "source": 6}, {"source": 9, "target": 7}]
+PHASES = [
+    {"until": 2, "source": 3, "target": 2},
+    {"until": 6, "source": 6},
+    {"source": 9, "target": 7},
+]
 
 
 @pytest.mark.parametrize("step", [2, 3, 4, 6, 7])
-def test_a_training_in_phases_is_resumed_within_a_phase_and_between_two(step: int, data: Path, tmp_path: Path) -> None:
-    run, whole, killed = small.run("soft-pointer-coverage", phases=PHASES), tmp_path / "whole", tmp_path / "killed"
+def test_a_training_in_phases_is_resumed_within_a_phase_and_between_two(
+    step: int, data: Path, tmp_path: Path
+) -> None:
+    run, whole, killed = (
+        small.run("soft-pointer-coverage", phases=PHASES),
+        tmp_path / "whole",
+        tmp_path / "killed",
+    )
     assert runs.train(run, data, whole).end() == 0
     assert runs.train(run, data, killed, Fault(*STEP, step)).end() == -signal.SIGKILL
     assert runs.train(run, data, killed).end() == 0
     assert runs.result(killed) == runs.result(whole)
 
 
-def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(data: Path, tmp_path: Path) -> None:
+def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(
+    data: Path, tmp_path: Path
+) -> None:
     """Coverage that is not active yet would change the loss."""
-    run, whole, stopped = small.run("soft-pointer-coverage"), tmp_path / "whole", tmp_path / "stopped"
+    run, whole, stopped = (
+        small.run("soft-pointer-coverage"),
+        tmp_path / "whole",
+        tmp_path / "stopped",
+    )
     assert runs.train(run, data, whole).end() == 0
-    assert runs.train(run, data, stopped, Fault("pam.training.trainer", "evaluate", 2, "interrupted")).end() == 130
+    assert (
+        runs.train(
+            run, data, stopped, Fault("pam.training.trainer", "evaluate", 2, "interrupted")
+        ).end()
+        == 130
+    )
     assert runs.train(run, data, stopped).end() == 0
     assert runs.result(stopped) == runs.result(whole)
 
@@ -113,7 +151,9 @@ def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
 
 
 @pytest.mark.slow
-def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(data: Path, tmp_path: Path) -> None:
+def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
+    data: Path, tmp_path: Path
+) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
     run = small.run("postr-joint", epochs=20)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -132,7 +172,9 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(data:
     assert runs.result(killed) == runs.result(whole)
 
 
-def test_what_a_killed_process_left_half_written_is_cleared_away(data: Path, tmp_path: Path) -> None:
+def test_what_a_killed_process_left_half_written_is_cleared_away(
+    data: Path, tmp_path: Path
+) -> None:
     run, state = small.run(), tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")

@@ -85,10 +85,14 @@ def test_fertility_takes_over_structural_and_what_is_new_starts_afresh(
     new = found.keys() - source.keys()
     assert new
     for name, value in found.items():
-        torch.testing.assert_close(value, before[name] if name in new else source[name], rtol=0, atol=0)
+        torch.testing.assert_close(
+            value, before[name] if name in new else source[name], rtol=0, atol=0
+        )
     said = caplog.messages
     assert "structural" in said[0] and f"took over {len(found) - len(new)} parameters" in said[0]
-    assert said[-1].startswith(f"starting afresh: {len(new)} parameters") and all(name in said[-1] for name in new)
+    assert said[-1].startswith(f"starting afresh: {len(new)} parameters") and all(
+        name in said[-1] for name in new
+    )
 
 
 def test_weights_of_another_run_are_not_started_from(task: Path, data: Path) -> None:
@@ -144,7 +148,10 @@ def test_a_stopped_training_goes_on_from_its_own_state(task: Path, data: Path) -
     whole, killed = task / "fertility-init" / SEED, task / "fertility-init" / "seed2"
     shutil.copytree(task / "structural" / SEED, task / "structural" / "seed2")
     assert runs.train(run, data, whole).end() == 0
-    assert runs.train(run, data, killed, Fault("pam.training.trainer", "Trainer._step", 7)).end() == -signal.SIGKILL
+    assert (
+        runs.train(run, data, killed, Fault("pam.training.trainer", "Trainer._step", 7)).end()
+        == -signal.SIGKILL
+    )
     assert runs.train(run, data, killed).end() == 0
     assert runs.result(killed) == runs.result(whole)
     assert runs.record_of(killed)["resumed"] == 1
@@ -169,7 +176,9 @@ def test_other_weights_to_start_from_are_another_training(task: Path, data: Path
         ("soft", "soft-reversed", "its symbols are not those of"),
     ],
 )
-def test_what_cannot_be_taken_over_is_an_error(task: Path, data: Path, model: str, start: str, message: str) -> None:
+def test_what_cannot_be_taken_over_is_an_error(
+    task: Path, data: Path, model: str, start: str, message: str
+) -> None:
     run = configured(model)
     changed = ModelConfig.model_validate(run.components.model_dump() | {"init_from": start})
     run, folder = run.model_copy(update={"components": changed}), RunFolder(task / "started" / SEED)
@@ -178,7 +187,9 @@ def test_what_cannot_be_taken_over_is_an_error(task: Path, data: Path, model: st
     assert raised.value.hint and start in str(raised.value.file)
 
 
-def test_a_shape_that_differs_under_the_same_name_is_an_error_with_the_remedy(task: Path, data: Path) -> None:
+def test_a_shape_that_differs_under_the_same_name_is_an_error_with_the_remedy(
+    task: Path, data: Path
+) -> None:
     run = configured("fertility-init")
     wide = run.model_copy(update={"network": run.network.model_copy(update={"decoder": 12})})
     with pytest.raises(UserError, match=r"has the shape .*, where .* is needed") as raised:
@@ -209,7 +220,9 @@ def test_a_value_that_names_no_model_is_refused(value: Any) -> None:
 
 
 def test_a_turned_split_ends_its_targets_where_sources_have_no_end(tmp_path: Path) -> None:
-    split = Split.from_rows([[5, 6], [7]], [[8], [9, 10]], None, {"source": "s", "target": "t"}, source_eos=False)
+    split = Split.from_rows(
+        [[5, 6], [7]], [[8], [9, 10]], None, {"source": "s", "target": "t"}, source_eos=False
+    )
     turned = split.turned()
     assert [row.tolist() for row in turned.sources] == [[8], [9, 10]]
     assert [row.tolist() for row in turned.targets] == [[5, 6, EOS], [7, EOS]]

@@ -17,7 +17,15 @@ import torch
 from pam.config import RunConfig
 from pam.io import UserError, write_text
 from pam.models.checkpoint import load_tensors, save_tensors
-from pam.training.checkpoint import CURRENT, FINISHED, PREVIOUS, Progress, Results, StateFolder, locked
+from pam.training.checkpoint import (
+    CURRENT,
+    FINISHED,
+    PREVIOUS,
+    Progress,
+    Results,
+    StateFolder,
+    locked,
+)
 from tests.training import runs, small
 from tests.training.runs import Fault
 
@@ -69,7 +77,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_the_state_before_replaces_a_damaged_one(name: str, stopped: Path, whole: Path, data: Path) -> None:
+def test_the_state_before_replaces_a_damaged_one(
+    name: str, stopped: Path, whole: Path, data: Path
+) -> None:
     DAMAGES[name](stopped / "state" / CURRENT)
     again = runs.train(RUN, data, stopped)
     assert again.end() == 0
@@ -79,7 +89,9 @@ def test_the_state_before_replaces_a_damaged_one(name: str, stopped: Path, whole
     assert runs.result(stopped) == runs.result(whole)
 
 
-def test_with_both_states_damaged_the_training_begins_anew(stopped: Path, whole: Path, data: Path) -> None:
+def test_with_both_states_damaged_the_training_begins_anew(
+    stopped: Path, whole: Path, data: Path
+) -> None:
     flipped(stopped / "state" / CURRENT, 0.5)
     flipped(stopped / "state" / PREVIOUS, 0.5)
     again = runs.train(RUN, data, stopped)
@@ -103,7 +115,9 @@ def test_no_flipped_bit_anywhere_in_the_header_goes_unnoticed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("changed", ["configuration", "code", "data"])
-def test_a_state_of_another_training_is_begun_anew(changed: str, stopped: Path, data: Path, tmp_path: Path) -> None:
+def test_a_state_of_another_training_is_begun_anew(
+    changed: str, stopped: Path, data: Path, tmp_path: Path
+) -> None:
     run: RunConfig = small.run("prior-joint", epochs=2) if changed == "configuration" else RUN
     code = "other code" if changed == "code" else "this code"
     if changed == "data":

@@ -37,9 +37,13 @@ def trainer(
         group: each of its processes has weights of its own at first, which must not matter.
     """
     prepared, group = Prepared(data), group or ProcessGroup()
-    train, dev = (Examples(prepared.split(name), run.components.targets) for name in ("train", "dev"))
+    train, dev = (
+        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
+    )
     torch.manual_seed(run.seed + group.rank)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target)).to(group.device)
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target)).to(
+        group.device
+    )
     states = StateFolder(out / "state", "key")
     reporter = reporter or Reporter("small", out / "events")
     return Trainer(run, model, train, dev, states, reporter, group, stop or Stop(), recorder)

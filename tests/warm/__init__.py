@@ -1,7 +1,7 @@
 """Processes that start quickly: forked from a server that has imported the large packages once.
 
-`bin_folder()` has a `python` that is put first on PATH. Its `python -m pam ...`, `python -m pam.jobs ...` and
-`python -m snakemake ...` are forked by the server.
+`bin_folder()` has a `python` that is put first on PATH. Its `python -m pam ...`, `python -m
+pam.jobs ...` and `python -m snakemake ...` are forked by the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def owner() -> int:
 
 @cache
 def bin_folder() -> Path:
-    """The folder with `python` and `snakemake`; starts the server unless another test process has done it.
+    """The folder with `python` and `snakemake`; starts the server unless another test process has
+    done it.
 
     An AssertionError says that the server does not start.
     """
@@ -56,7 +57,12 @@ def start_server(path: Path, log: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with open(log, "wb") as said:
         server = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
         )
     end = time.monotonic() + STARTED_WITHIN_S
     while not path.exists():

@@ -1,4 +1,5 @@
-"""`python` and `snakemake` for tests: `python -m pam ...` is forked by the server, all else is the real Python.
+"""`python` and `snakemake` for tests: `python -m pam ...` is forked by the server, all else is the
+real Python.
 
 `tests.warm` writes this file once more with a last line that calls `main`.
 """
@@ -26,10 +27,22 @@ def main(path: str, real: str) -> None:
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")
     words = arguments[1:] if is_module else arguments
-    request = {"python": python, "words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
+    request = {
+        "python": python,
+        "words": words,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGCONT,
+    ):
         signal.signal(number, lambda got, _: server.sendall(bytes([got])))
     content = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(server, [content], [0, 1, 2])

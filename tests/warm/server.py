@@ -1,13 +1,15 @@
-"""A server that has imported what our commands and Snakemake import, and forks a process for each command.
+"""A server that has imported what our commands and Snakemake import, and forks a process for each
+command.
 
     python server.py SOCKET OWNER_PID
 
-Most of a short command's time is the import of torch, pandas and Snakemake. The forked process has them already, and
-nothing of `pam`: it imports that from its folder of work, as `python -m pam` does. So a changed copy of the repository
-runs as changed. It has its own working folder, environment, arguments, streams and exit code.
+Most of a short command's time is the import of torch, pandas and Snakemake. The forked process has
+them already, and nothing of `pam`: it imports that from its folder of work, as `python -m pam`
+does. So a changed copy of the repository runs as changed. It has its own working folder,
+environment, arguments, streams and exit code.
 
-A client (client.py) sends one line of JSON and its three streams. It gets the exit status back, may send signals to be
-passed on, and takes the process with it when it dies.
+A client (client.py) sends one line of JSON and its three streams. It gets the exit status back, may
+send signals to be passed on, and takes the process with it when it dies.
 """
 
 from __future__ import annotations
@@ -30,10 +32,30 @@ from typing import Any
 
 PACKAGES = (
     *("torch", "torch._dynamo", "torch.optim", "torch.utils.tensorboard", "safetensors.torch"),
-    *("numpy", "pandas", "matplotlib.pyplot", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_agg"),
-    *("pydantic", "yaml", "jinja2", "requests", "tqdm", "filelock", "sacrebleu", "nltk.translate", "subword_nmt"),
+    *(
+        "numpy",
+        "pandas",
+        "matplotlib.pyplot",
+        "matplotlib.backends.backend_svg",
+        "matplotlib.backends.backend_agg",
+    ),
+    *(
+        "pydantic",
+        "yaml",
+        "jinja2",
+        "requests",
+        "tqdm",
+        "filelock",
+        "sacrebleu",
+        "nltk.translate",
+        "subword_nmt",
+    ),
     *("snakemake.cli", "snakemake.api", "snakemake.workflow", "snakemake.dag", "snakemake.report"),
-    *("snakemake.executors.local", "snakemake.scheduling.job_scheduler", "snakemake_executor_plugin_slurm"),
+    *(
+        "snakemake.executors.local",
+        "snakemake.scheduling.job_scheduler",
+        "snakemake_executor_plugin_slurm",
+    ),
 )
 LONGEST_REQUEST = 1 << 20  # bytes
 CPU_FILE = os.environ.get("PAM_TESTS_CPU")
@@ -44,11 +66,14 @@ Request = dict[str, Any]
 
 @dataclass
 class Server:
-    """Accepts clients until its owner has ended; `serve` returns in each forked process, with its request."""
+    """Accepts clients until its owner has ended; `serve` returns in each forked process, with its
+    request.
+    """
 
     listener: socket.socket
     owner: int
-    clients: dict[int, socket.socket] = field(default_factory=dict)  # by the number of the process that works for it
+    # by the number of the process that works for it
+    clients: dict[int, socket.socket] = field(default_factory=dict)
     words: dict[int, str] = field(default_factory=dict)  # of its command, the same
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -111,14 +136,18 @@ class Server:
             client.close()
 
     def note(self, process: int, seconds: float) -> None:
-        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds and command."""
+        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds and
+        command.
+        """
         words = self.words.pop(process)
         if CPU_FILE:
             with open(CPU_FILE, "a", encoding="utf-8") as file:
                 file.write(f"{seconds:.3f}\t{words}\n")
 
     def pass_on(self, client: Any) -> None:
-        """Pass signals on from a client to its process; a client that is gone takes its process with it."""
+        """Pass signals on from a client to its process; a client that is gone takes its process
+        with it.
+        """
         process = next(number for number, own in self.clients.items() if own is client)
         try:
             signals = list(client.recv(16))

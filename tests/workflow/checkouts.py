@@ -19,7 +19,10 @@ from tests.warm import bin_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_KEYS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-PARTS = (*("Snakefile", "Makefile", "pyproject.toml"), *("cluster", "config", "envs", "pam", "profiles", "workflow"))
+PARTS = (
+    *("Snakefile", "Makefile", "pyproject.toml"),
+    *("cluster", "config", "envs", "pam", "profiles", "workflow"),
+)
 
 REGISTRY = """\
 small:
@@ -127,15 +130,18 @@ class Outcome:
 class Checkout:
     """A copy of the repository, to be run and changed at will.
 
-    Its commands are forked by the server of `tests.warm`. Those of tests/faults that are killed, and all of
-    tests/slurm, are started as a user starts them.
+    Its commands are forked by the server of `tests.warm`. Those of tests/faults that are killed,
+    and all of tests/slurm, are started as a user starts them.
     """
 
     folder: Path
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
         """Runs Snakemake there on two cores."""
-        return self.command([sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments], **environment)
+        return self.command(
+            [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments],
+            **environment,
+        )
 
     def plan(self, *arguments: str, **environment: str) -> Outcome:
         """What Snakemake would do."""
@@ -198,7 +204,8 @@ def copy_repository(folder: Path) -> None:
 
 @cache
 def template() -> Path:
-    """A copy that has its bytecode and the fingerprints of its code, made once for all test processes.
+    """A copy that has its bytecode and the fingerprints of its code, made once for all test
+    processes.
 
     Both are kept beside the code and hold as long as it is not changed, in copies of the copy too.
     """
@@ -227,7 +234,10 @@ def with_own_data(made: Checkout) -> Checkout:
             lemma = "".join(draw.choices(letters, k=draw.randint(3, 6)))
             if lemma not in seen:
                 seen.add(lemma)
-                rows += [f"{lemma}\tnumber=singular\t{lemma}\n", f"{lemma}\tnumber=plural\t{lemma}en\n"]
+                rows += [
+                    f"{lemma}\tnumber=singular\t{lemma}\n",
+                    f"{lemma}\tnumber=plural\t{lemma}en\n",
+                ]
         made.write(f"own/{split}.tsv", "".join(rows))
     return made
 

@@ -34,7 +34,9 @@ def translated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outc
     return once(tmp_path_factory, "translated", lambda made: with_own_pairs(made).run(*PAIRS))
 
 
-def once(places: pytest.TempPathFactory, name: str, run: Callable[[Checkout], Outcome]) -> tuple[Checkout, Outcome]:
+def once(
+    places: pytest.TempPathFactory, name: str, run: Callable[[Checkout], Outcome]
+) -> tuple[Checkout, Outcome]:
     """A checkout in which something was run: of several test processes the first runs it."""
     place = places.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -51,7 +51,9 @@ def asked_by(outcome: Outcome, rule: str) -> list[dict[str, str]]:
         ("{models: {prior-joint: {mem_mb: 7000}}}", {"soft": 3000, "prior-joint": 7000}),
     ],
 )
-def test_tasks_and_models_say_what_differs_for_them(tmp_path: Path, resources: str, expected: dict[str, int]) -> None:
+def test_tasks_and_models_say_what_differs_for_them(
+    tmp_path: Path, resources: str, expected: dict[str, int]
+) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(
         "experiment: x\nmodels: [soft, prior-joint]\n"
@@ -76,9 +78,13 @@ def test_tasks_and_models_say_what_differs_for_them(tmp_path: Path, resources: s
         ("{gpu_model: 'a100; rm'}", "`resources.gpu_model`: "),
     ],
 )
-def test_what_makes_no_sense_is_named_with_its_line(tmp_path: Path, resources: str, message: str) -> None:
+def test_what_makes_no_sense_is_named_with_its_line(
+    tmp_path: Path, resources: str, message: str
+) -> None:
     file = tmp_path / "experiment.yaml"
-    text = f"experiment: x\nmodels: [soft]\nresources: {resources}\ntasks: {{one: {{dataset: d}}}}\n"
+    text = (
+        f"experiment: x\nmodels: [soft]\nresources: {resources}\ntasks: {{one: {{dataset: d}}}}\n"
+    )
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as caught:
         load_plan(files=[file])
@@ -111,7 +117,9 @@ def test_a_key_on_the_command_line_takes_no_gpu_away(outspoken: Checkout) -> Non
     outspoken.edit("own/experiment.yaml", "device: cpu\n", "")
     asked = []
     for device in ([], ["device=cpu"]):
-        outcome = outspoken.plan("train", *OWN, "--profile", "cluster", "--config", "seeds=[1]", *device)
+        outcome = outspoken.plan(
+            "train", *OWN, "--profile", "cluster", "--config", "seeds=[1]", *device
+        )
         asked.append({one["gpu"] for one in asked_by(outcome, "train_run")})
     assert asked == [{"1"}, {"0"}]
 
@@ -123,7 +131,9 @@ def test_a_cluster_without_gpus_is_one_word(outspoken: Checkout) -> None:
         assert {one["gpu"] for one in asked_by(outcome, rule)} == {"0"}
 
 
-def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(outspoken: Checkout, tmp_path: Path) -> None:
+def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(
+    outspoken: Checkout, tmp_path: Path
+) -> None:
     outspoken.edit("own/experiment.yaml", "device: cpu", "resources: {processes: 2}")
     path = fake_gpus(tmp_path / "bin", 1)
     on_cluster = outspoken.plan("train", *OWN, "--profile", "cluster", PATH=path)
@@ -151,9 +161,12 @@ def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(outspoken: C
 
 
 @pytest.mark.parametrize(
-    ("executor", "needed"), [("cluster-generic", []), ("kubernetes", ["snakemake-storage-plugin-fs"])]
+    ("executor", "needed"),
+    [("cluster-generic", []), ("kubernetes", ["snakemake-storage-plugin-fs"])],
 )
-def test_other_executors_plan_the_same_jobs(outspoken: Checkout, executor: str, needed: list[str]) -> None:
+def test_other_executors_plan_the_same_jobs(
+    outspoken: Checkout, executor: str, needed: list[str]
+) -> None:
     for plugin in (f"snakemake-executor-plugin-{executor}", *needed):
         if importlib.util.find_spec(plugin.replace("-", "_")) is None:
             pytest.skip(f"{plugin} is not installed")
@@ -169,9 +182,17 @@ def test_other_executors_plan_the_same_jobs(outspoken: Checkout, executor: str, 
 
 
 def test_every_rule_that_asks_for_a_gpu_has_its_line_in_the_profile() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "workflow/rules").glob("*.smk"))
+    )
     rules = dict(re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", text, re.M | re.S))
     asking = {name for name, body in rules.items() if "gpu_model=" in body}
-    asking |= {name for base, name in re.findall(r"^use rule (\w+) as (\w+) with:", text, re.M) if base in asking}
-    block = (ROOT / "cluster/config.yaml").read_text(encoding="utf-8").partition("# set-resources:")[2]
+    asking |= {
+        name
+        for base, name in re.findall(r"^use rule (\w+) as (\w+) with:", text, re.M)
+        if base in asking
+    }
+    block = (
+        (ROOT / "cluster/config.yaml").read_text(encoding="utf-8").partition("# set-resources:")[2]
+    )
     assert asking == set(re.findall(r"^#   (\w+): ", block, re.M)) and "train_run" in asking

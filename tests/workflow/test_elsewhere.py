@@ -1,4 +1,6 @@
-"""The workflow from another folder, and as a module of somebody's own: what that folder lacks is the workflow's."""
+"""The workflow from another folder, and as a module of somebody's own: what that folder lacks is
+the workflow's.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,18 @@ def elsewhere(fresh: Checkout, tmp_path: Path) -> Checkout:
 
 
 def section(fresh: Checkout) -> str:
-    """The experiment of `fresh` as a section of a configuration, with its registry beside the workflow's own."""
+    """The experiment of `fresh` as a section of a configuration, with its registry beside the
+    workflow's own.
+    """
     text = (fresh.folder / "own/experiment.yaml").read_text(encoding="utf-8")
     text = text.replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
     return "theirs: 1\npam:\n" + "".join(f"  {line}\n" for line in text.splitlines())
 
 
 @pytest.mark.slow
-def test_a_module_makes_the_whole_report_in_its_users_folder(fresh: Checkout, elsewhere: Checkout) -> None:
+def test_a_module_makes_the_whole_report_in_its_users_folder(
+    fresh: Checkout, elsewhere: Checkout
+) -> None:
     elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
     fresh.edit("own/experiment.yaml", "[soft, mono-postr-joint]", "[mono-postr-joint]")
     elsewhere.write("mine.yaml", section(fresh))
@@ -57,30 +63,44 @@ def test_a_module_makes_the_whole_report_in_its_users_folder(fresh: Checkout, el
     outcome = elsewhere.run()
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
-    assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(encoding="utf-8")
+    assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(
+        encoding="utf-8"
+    )
     assert (elsewhere.folder / "mine.csv").is_file()
     after = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
     assert after == before
     assert "Nothing to be done" in elsewhere.run().said
 
 
-def test_a_module_without_configuration_is_the_default_experiment(fresh: Checkout, elsewhere: Checkout) -> None:
+def test_a_module_without_configuration_is_the_default_experiment(
+    fresh: Checkout, elsewhere: Checkout
+) -> None:
     module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\nuse rule * from pam\n'
     elsewhere.write("Snakefile", module)
     outcome = elsewhere.plan()
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 4
-    elsewhere.write("config/config.yaml", "experiment: own\nmodels: [soft]\ntasks: {nouns: {dataset: de-noun}}\n")
+    elsewhere.write(
+        "config/config.yaml",
+        "experiment: own\nmodels: [soft]\ntasks: {nouns: {dataset: de-noun}}\n",
+    )
     assert elsewhere.plan().jobs["train_run"] == 1
 
 
 @pytest.mark.parametrize("key", ['prefix: "out"', 'replace_prefix: {"results/": "out/"}'])
-def test_a_prefix_of_a_module_is_refused_before_any_work(fresh: Checkout, elsewhere: Checkout, key: str) -> None:
-    module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\n    {key}\nuse rule * from pam\n'
+def test_a_prefix_of_a_module_is_refused_before_any_work(
+    fresh: Checkout, elsewhere: Checkout, key: str
+) -> None:
+    module = (
+        f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\n    {key}\nuse rule * from pam\n'
+    )
     elsewhere.write("Snakefile", module)
     outcome = elsewhere.plan()
     assert outcome.code != 0
-    assert "a module's `prefix` or `replace_prefix` cannot move the files of this workflow" in outcome.said
+    assert (
+        "a module's `prefix` or `replace_prefix` cannot move the files of this workflow"
+        in outcome.said
+    )
     assert "leave it out" in outcome.said
 
 
@@ -100,13 +120,19 @@ def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> 
     assert not (fresh.folder / "results").exists()
 
 
-def test_models_and_registries_of_ones_own_go_before_the_workflows(fresh: Checkout, elsewhere: Checkout) -> None:
+def test_models_and_registries_of_ones_own_go_before_the_workflows(
+    fresh: Checkout, elsewhere: Checkout
+) -> None:
     elsewhere.write("config/models/soft.yaml", "label: Mine\nscore: dot\n")
     elsewhere.write("config/models/new.yaml", "label: New\n")
-    elsewhere.write("e.yaml", "experiment: e\nmodels: [soft, new, hard]\ntasks: {nouns: {dataset: de-noun}}\n")
+    elsewhere.write(
+        "e.yaml", "experiment: e\nmodels: [soft, new, hard]\ntasks: {nouns: {dataset: de-noun}}\n"
+    )
     called = ("--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml")
     assert elsewhere.run("results/e/nouns/soft/seed1/run.yaml", *called).code == 0
-    assert "label: Mine" in (elsewhere.folder / "results/e/nouns/soft/seed1/run.yaml").read_text(encoding="utf-8")
+    assert "label: Mine" in (elsewhere.folder / "results/e/nouns/soft/seed1/run.yaml").read_text(
+        encoding="utf-8"
+    )
     elsewhere.edit("e.yaml", "hard]", "hrad]")
     outcome = elsewhere.plan(*called)
     assert "e.yaml:2: unknown model `hrad`" in outcome.said
@@ -115,15 +141,24 @@ def test_models_and_registries_of_ones_own_go_before_the_workflows(fresh: Checko
     assert str(elsewhere.folder / "e.yaml") not in outcome.said.partition("error: ")[2]
 
 
-def test_files_that_the_workflow_fetched_before_are_not_fetched_again(fresh: Checkout, elsewhere: Checkout) -> None:
+def test_files_that_the_workflow_fetched_before_are_not_fetched_again(
+    fresh: Checkout, elsewhere: Checkout
+) -> None:
     (fresh.folder / "data/asked/").mkdir(parents=True)
-    registry = "asked: {task: inflection, obtain: ask for it, files: {train.tsv: {}, dev.tsv: {}, test.tsv: {}}}\n"
+    registry = (
+        "asked: {task: inflection, obtain: ask for it, files: {train.tsv: {}, dev.tsv: {},"
+        " test.tsv: {}}}\n"
+    )
     for split in ("train", "dev", "test"):
         (fresh.folder / f"own/{split}.tsv").rename(fresh.folder / f"data/asked/{split}.tsv")
     elsewhere.write("datasets.yaml", registry)
     elsewhere.write(
-        "e.yaml", "experiment: e\nmodels: [soft]\ntasks: {t: {dataset: asked}}\nregistries: [datasets.yaml]\n"
+        "e.yaml",
+        "experiment: e\nmodels: [soft]\ntasks: {t: {dataset: asked}}\nregistries:"
+        " [datasets.yaml]\n",
     )
-    outcome = elsewhere.run("data", "--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml")
+    outcome = elsewhere.run(
+        "data", "--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml"
+    )
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/e/t/data/summary.json").is_file()

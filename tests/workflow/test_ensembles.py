@@ -51,7 +51,9 @@ def test_an_ensemble_is_joined_decoded_and_scored_beside_its_members(joined: Che
         ("[soft, sofd]", "unknown model `sofd`"),
     ],
 )
-def test_members_that_do_not_fit_end_the_run_before_it_starts(joined: Checkout, members: str, message: str) -> None:
+def test_members_that_do_not_fit_end_the_run_before_it_starts(
+    joined: Checkout, members: str, message: str
+) -> None:
     name = "both" if "both" not in members else "three"
     joined.write(f"config/models/{name}.yaml", f"label: Wrong\nmembers: {members}\n")
     joined.edit("own/experiment.yaml", "both]", f"{name}]")

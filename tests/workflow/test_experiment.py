@@ -83,7 +83,13 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
         ("- postr-joint", "- postr-jiont", 5, "unknown model `postr-jiont`", "`postr-joint`?"),
         ("seeds: [1, 2]", "seeds: [1, 1]", 2, "`1` is in `seeds` twice", "remove one"),
         ("- postr-joint", "- soft", 5, "`soft` is in `models` twice", "remove one"),
-        ("      epochs: 3", "      epochs: 3\n    more_seeds: {soft: [2]}", 11, "`2` is in `soft` twice", "remove one"),
+        (
+            "      epochs: 3",
+            "      epochs: 3\n    more_seeds: {soft: [2]}",
+            11,
+            "`2` is in `soft` twice",
+            "remove one",
+        ),
         (
             "      epochs: 3",
             "      epochs: 3\n    more_seeds: {softy: [3]}",
@@ -96,7 +102,13 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
         ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
         ("  nouns:", "  tables:", 7, "a task cannot be called `tables`", "another name"),
         ("experiment: mine", "experiment: ../up", 1, "`experiment`", "correct the value"),
-        ("dataset: de-noun", "dataset: de-noun\n    pepar: x", 9, "`tasks.nouns.pepar`", "`paper`?"),
+        (
+            "dataset: de-noun",
+            "dataset: de-noun\n    pepar: x",
+            9,
+            "`tasks.nouns.pepar`",
+            "`paper`?",
+        ),
         ("tasks:\n", "resources: {mem: 3}\ntasks:\n", 6, "`resources.mem`", "`mem_mb`?"),
         (
             "dataset: de-noun",
@@ -148,12 +160,32 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
             "correct the value",
         ),
         ("seeds: [1, 2]", "seeds: [1, 2]\nseeds: [3]", 3, "`seeds` is given twice", "keep one"),
-        ("      epochs: 3", "      epochs: 3\n    dataset: other", 11, "`dataset` is given twice", "keep one"),
-        ("tasks:\n", "baseline: sotf\ntasks:\n", 6, "unknown baseline `sotf`", "did you mean `soft`?"),
-        ("tasks:\n", "baseline: sparse\ntasks:\n", 6, "unknown baseline `sparse`", "known: soft, postr-joint"),
+        (
+            "      epochs: 3",
+            "      epochs: 3\n    dataset: other",
+            11,
+            "`dataset` is given twice",
+            "keep one",
+        ),
+        (
+            "tasks:\n",
+            "baseline: sotf\ntasks:\n",
+            6,
+            "unknown baseline `sotf`",
+            "did you mean `soft`?",
+        ),
+        (
+            "tasks:\n",
+            "baseline: sparse\ntasks:\n",
+            6,
+            "unknown baseline `sparse`",
+            "known: soft, postr-joint",
+        ),
     ],
 )
-def test_a_fault_has_its_place_and_its_hint(old: str, new: str, line: int | None, message: str, hint: str) -> None:
+def test_a_fault_has_its_place_and_its_hint(
+    old: str, new: str, line: int | None, message: str, hint: str
+) -> None:
     assert old in RIGHT
     error = fault(RIGHT.replace(old, new, 1))
     assert (error.file, error.line) == ("mine.yaml", line)
@@ -178,7 +210,9 @@ def test_a_fault_has_its_place_and_its_hint(old: str, new: str, line: int | None
         ("decoding: {beam: 3}", 2, "`beam` is the same for all models", "set `decoding"),
     ],
 )
-def test_a_fault_in_a_models_file_has_its_place(added: str, line: int, message: str, hint: str) -> None:
+def test_a_fault_in_a_models_file_has_its_place(
+    added: str, line: int, message: str, hint: str
+) -> None:
     error = written(added)
     assert (error.file, error.line) == ("config/models/soft.yaml", line)
     assert message in error.message
@@ -211,7 +245,9 @@ def test_a_fault_in_a_models_file_has_its_place(added: str, line: int, message: 
         ("members: [hard-mono, postr-joint]", 2, "cannot be joined", "all of symbols or all"),
     ],
 )
-def test_parts_that_do_not_fit_have_their_place(added: str, line: int, message: str, hint: str) -> None:
+def test_parts_that_do_not_fit_have_their_place(
+    added: str, line: int, message: str, hint: str
+) -> None:
     error = written(added)
     assert (error.file, error.line) == ("config/models/soft.yaml", line)
     assert message in error.message and hint in str(error.hint)
@@ -270,14 +306,17 @@ def test_options_of_what_an_architecture_does_not_ask_are_not_for_it() -> None:
 
 def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -> None:
     text = RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n"
-    text += "options: {marginalization: {output: {top_k: 3}}, input_feeding: {posterior: {mix: 1}}}\n"
+    text += (
+        "options: {marginalization: {output: {top_k: 3}}, input_feeding: {posterior: {mix: 1}}}\n"
+    )
     components = load(text).run("nouns", "postr-joint", 1).components
     assert components.marginalization == options.Output(top_k=6)
     assert components.input_feeding == options.PosteriorFeeding(mix=1)
     path = Path("config/models/postr-joint.yaml")
     own = path.read_text(encoding="utf-8")
     path.write_text(
-        own.replace("marginalization: output", "marginalization: {kind: output, top_k: 9}"), encoding="utf-8"
+        own.replace("marginalization: output", "marginalization: {kind: output, top_k: 9}"),
+        encoding="utf-8",
     )
     components = load(text).run("nouns", "postr-joint", 1).components
     assert components.marginalization == options.Output(top_k=9)
@@ -292,7 +331,9 @@ def test_a_run_is_the_same_when_it_is_read_again() -> None:
 
 
 def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
-    Path("config/models/pair.yaml").write_text("label: Pair\nmembers: [soft, postr-joint]\n", encoding="utf-8")
+    Path("config/models/pair.yaml").write_text(
+        "label: Pair\nmembers: [soft, postr-joint]\n", encoding="utf-8"
+    )
     text = RIGHT.replace("  - soft\n", "  - soft\n  - pair\n")
     plan = load(text + "    options: {marginalization: {output: {top_k: 6}}}\n")
     run = plan.run("nouns", "pair", 1)
@@ -300,8 +341,13 @@ def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
         plan.run("nouns", model, 1).components for model in ("soft", "postr-joint")
     ]
     assert run.training_config() != load(text).run("nouns", "pair", 1).training_config()
-    Path("config/models/pair.yaml").write_text("label: Pair\nmembers: [soft, soft-dot]\n", encoding="utf-8")
-    assert "model `pair` of task `nouns`: score `dot`" in fault(text + "network: {decoder: 12}\n").message
+    Path("config/models/pair.yaml").write_text(
+        "label: Pair\nmembers: [soft, soft-dot]\n", encoding="utf-8"
+    )
+    assert (
+        "model `pair` of task `nouns`: score `dot`"
+        in fault(text + "network: {decoder: 12}\n").message
+    )
 
 
 def test_a_default_that_is_written_out_is_no_other_training() -> None:

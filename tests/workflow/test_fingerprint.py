@@ -166,11 +166,14 @@ def test_a_package_of_ones_own_counts_with_what_it_imports_of_itself(
     monkeypatch.syspath_prepend(tmp_path)
     (folder / "__init__.py").write_text("", encoding="utf-8")
     (folder / "cosine.py").write_text(
-        "import torch\nfrom mylab.tools import norm\nfrom . import near\nclass Cosine: ...\n", encoding="utf-8"
+        "import torch\nfrom mylab.tools import norm\nfrom . import near\nclass Cosine: ...\n",
+        encoding="utf-8",
     )
     for name in ("tools", "near", "far"):
         (folder / f"{name}.py").write_text("norm = 1\n", encoding="utf-8")
-    assert closure(["mylab.cosine:Cosine"]) == [*("mylab", "mylab.cosine", "mylab.near", "mylab.tools")]
+    assert closure(["mylab.cosine:Cosine"]) == [
+        *("mylab", "mylab.cosine", "mylab.near", "mylab.tools")
+    ]
     assert "mylab.cosine" not in sys.modules
 
 
@@ -255,7 +258,9 @@ def test_a_changed_coupling_counts_for_the_models_that_choose_it(package: Path) 
     file.write_text(text, encoding="utf-8")
     after = of_models(package)
     changed = {model for model in MODELS if after[model] != before[model]}
-    assert changed == {model for model in MODELS if "pam.models.couplings:Monotone" in model_modules(run(model))}
+    assert changed == {
+        model for model in MODELS if "pam.models.couplings:Monotone" in model_modules(run(model))
+    }
     assert "mono-postr-joint" in changed and "soft" not in changed
 
 

@@ -34,7 +34,9 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "locks"
 
 
-def job(locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1) -> subprocess.Popen[str]:
+def job(
+    locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
+) -> subprocess.Popen[str]:
     """A job under `pam.jobs`, with its locks in a folder of the test's."""
     main = (
         "import pathlib, sys; from pam import jobs; "
@@ -42,7 +44,11 @@ def job(locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1) -> s
         f"jobs.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", main], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", main],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -81,13 +87,17 @@ def end(running: subprocess.Popen[str]) -> None:
     ],
 )
 @pytest.mark.usefixtures("two_gpus")
-def test_only_allowed_gpus_are_seen(allowed: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_allowed_gpus_are_seen(
+    allowed: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if allowed is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
     assert jobs.visible() == expected
 
 
-def test_a_machine_without_the_tool_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_tool_has_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert jobs.visible() == []
@@ -186,15 +196,23 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
 def test_the_exit_code_and_arguments_are_the_commands() -> None:
     command = [sys.executable, "-m", "pam.jobs", "--gpus", "1", "cpu", sys.executable, "-c"]
     code = "import sys; print(sys.argv[1:]); sys.exit(7)"
-    done = subprocess.run([*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")
 
 
 def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path: Path) -> None:
     """Records name the command, and a job has one process to be ended."""
-    code = "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda: print(os.getpid(), sys.argv[1:], "
+    code = (
+        "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda:"
+        " print(os.getpid(), sys.argv[1:], "
+    )
     code += "repr(os.environ[jobs.VISIBLE]), run_folder.command_line()); "
-    code += "print(os.getpid()); jobs.main('cpu', ['python', '-m', 'pam', 'predict', '--config', 'x', '--beam', '2'])"
+    code += (
+        "print(os.getpid()); jobs.main('cpu', ['python', '-m', 'pam', 'predict', '--config', 'x',"
+        " '--beam', '2'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     own, said = done.stdout.splitlines()
     told = ["predict", "--config", "x", "--beam", "2"]

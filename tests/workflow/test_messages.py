@@ -22,7 +22,11 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "texts"),
     [
-        ("seeds:", "sedes:", ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?")),
+        (
+            "seeds:",
+            "sedes:",
+            ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?"),
+        ),
         (
             "models: [soft, mono-postr-joint]",
             "models: [soft, mono-post-joint]",
@@ -40,7 +44,9 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
         ),
     ],
 )
-def test_a_mistake_in_the_configuration(fresh: Checkout, old: str, new: str, texts: tuple[str, ...]) -> None:
+def test_a_mistake_in_the_configuration(
+    fresh: Checkout, old: str, new: str, texts: tuple[str, ...]
+) -> None:
     fresh.edit("own/experiment.yaml", old, new)
     check(fresh, fresh.run(*OWN), *texts)
 
@@ -62,7 +68,9 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
         ("sotf", "", "own/experiment.yaml:5: unknown baseline `sotf`"),
     ],
 )
-def test_a_model_that_cannot_be_ends_a_dry_run(fresh: Checkout, model: str, added: str, message: str) -> None:
+def test_a_model_that_cannot_be_ends_a_dry_run(
+    fresh: Checkout, model: str, added: str, message: str
+) -> None:
     fresh.write("config/models/odd.yaml", f"label: Odd\n{added}\n")
     fresh.edit("own/experiment.yaml", "mono-postr-joint]", f"odd]\nbaseline: {model}")
     check(fresh, fresh.plan(*OWN), message, "hint: ")
@@ -100,7 +108,9 @@ def test_a_mistake_in_a_target(fresh: Checkout, target: str, texts: tuple[str, .
         ("results/tiny/nouns/soft/seed1/score.json", "`results/tiny/nouns/soft/seed1/scores.json`"),
     ],
 )
-def test_an_unknown_target_is_answered_with_the_nearest(fresh: Checkout, target: str, meant: str) -> None:
+def test_an_unknown_target_is_answered_with_the_nearest(
+    fresh: Checkout, target: str, meant: str
+) -> None:
     outcome = fresh.plan(target, *OWN)
     assert outcome.code != 0
     assert f"unknown target `{target}`" in outcome.said
@@ -108,7 +118,9 @@ def test_an_unknown_target_is_answered_with_the_nearest(fresh: Checkout, target:
 
 
 def test_lists_and_sections_on_the_command_line_are_read_as_yaml(fresh: Checkout) -> None:
-    outcome = fresh.plan("train", *OWN, "--config", "seeds=[1, 2]", "training={epochs: 2, precision: float32}")
+    outcome = fresh.plan(
+        "train", *OWN, "--config", "seeds=[1, 2]", "training={epochs: 2, precision: float32}"
+    )
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 4
 
@@ -121,7 +133,9 @@ def test_lists_and_sections_on_the_command_line_are_read_as_yaml(fresh: Checkout
         ("training={epochs: two}", ("--config: `training.epochs`: ", "not 'two'")),
     ],
 )
-def test_a_mistake_on_the_command_line_blames_no_file(fresh: Checkout, given: str, texts: tuple[str, ...]) -> None:
+def test_a_mistake_on_the_command_line_blames_no_file(
+    fresh: Checkout, given: str, texts: tuple[str, ...]
+) -> None:
     outcome = fresh.run(*OWN, "--config", given)
     check(fresh, outcome, *texts)
     assert "experiment.yaml" not in outcome.said.partition("error: ")[2]
@@ -163,7 +177,14 @@ def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
 
 def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh: Checkout) -> None:
     fresh.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
-    door = [sys.executable, "workflow/scripts/run.py", "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
+    door = [
+        sys.executable,
+        "workflow/scripts/run.py",
+        "--config",
+        "seeds=[1, 2]",
+        *OWN,
+        "--dry-run",
+    ]
     outcome = fresh.command(door)
     assert outcome.code == 0, outcome.said
     assert outcome.said.startswith("==> in all about ")

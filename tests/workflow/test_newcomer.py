@@ -1,4 +1,6 @@
-"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh checkout."""
+"""The first hour of somebody with data of their own: every command as the texts give it, in a fresh
+checkout.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def pam(made: Checkout, *arguments: str) -> Outcome:
     return made.command([sys.executable, "-m", "pam", *arguments])
 
 
-def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_predicts(tmp_path: Path) -> None:
+def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_predicts(
+    tmp_path: Path,
+) -> None:
     made = checkout(tmp_path / "checkout")
     made.write("my/nouns.tsv", paradigms(60, "lemma form features"))
     described = pam(made, "data", "new", "my/nouns.tsv")
@@ -36,12 +40,16 @@ def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_pred
     ran = made.command([sys.executable, "workflow/scripts/run.py", "--configfile", "nouns.yaml"])
     assert ran.code == 0, ran.said
     assert "==> in all about " in ran.said
-    assert re.search(r"^\d+ of \d+ jobs: Training postr-joint on nouns, seed 1.* to go$", ran.said, re.MULTILINE)
+    assert re.search(
+        r"^\d+ of \d+ jobs: Training postr-joint on nouns, seed 1.* to go$", ran.said, re.MULTILINE
+    )
     assert "localrule" not in ran.said
     assert "==> done: results/nouns/index.html" in ran.said
     for model in ("soft", "postr-joint"):
         scores = json.loads(
-            (made.folder / f"results/nouns/nouns/{model}/seed1/scores.json").read_text(encoding="utf-8")
+            (made.folder / f"results/nouns/nouns/{model}/seed1/scores.json").read_text(
+                encoding="utf-8"
+            )
         )
         assert scores["metrics"]["accuracy"]["n"] == 18
 

@@ -89,7 +89,11 @@ def test_what_the_page_shows_is_a_model(tmp_path: Path) -> None:
     made = with_own_data(checkout(tmp_path / "mine"))
     for name, text in files.items():
         made.write(name, text)
-    modules = [name.removesuffix(".py").replace("/", ".") for name, text in files.items() if "register(" in text]
+    modules = [
+        name.removesuffix(".py").replace("/", ".")
+        for name, text in files.items()
+        if "register(" in text
+    ]
     made.edit(
         "own/experiment.yaml",
         "[soft, mono-postr-joint]",

@@ -23,7 +23,9 @@ SEVEN = [*THREE, "sparse", "variational", "prox-postr-joint", "mono-postr-joint"
 DIRECTIONS = ["iwslt14-de-en", "iwslt14-en-de", "iwslt15-en-vi", "iwslt15-vi-en", "wat17-ja-en"]
 
 
-def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translation(tmp_path: Path) -> None:
+def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translation(
+    tmp_path: Path,
+) -> None:
     outcome = checkout(tmp_path / "checkout").plan()
     assert outcome.code == 0, outcome.said
     expected = {f"{model} on de-noun, seed 1" for model in ("soft", "postr-joint")}
@@ -35,7 +37,9 @@ def test_the_default_experiment_is_german_nouns_and_a_demonstration_of_translati
     assert outcome.jobs["write_report"] == 1
 
 
-def test_the_next_experiment_is_six_models_on_nouns_and_three_on_the_demonstration(tmp_path: Path) -> None:
+def test_the_next_experiment_is_six_models_on_nouns_and_three_on_the_demonstration(
+    tmp_path: Path,
+) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/nouns.yaml")
     assert outcome.code == 0, outcome.said
     expected = {f"{model} on de-noun, seed 1" for model in SIX}
@@ -60,12 +64,19 @@ def test_table_2_of_the_paper_is_two_tasks_and_five_seeds_and_nothing_else(tmp_p
     assert "results/quick" not in outcome.said
 
 
-def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_time(tmp_path: Path) -> None:
+def test_table_1_of_the_paper_is_five_directions_each_job_with_gpu_memory_and_time(
+    tmp_path: Path,
+) -> None:
     target = "results/paper/tables/table1.csv"
     options = ("--configfile", "config/paper.yaml", "--config", "device=cuda")
     outcome = checkout(tmp_path / "checkout").plan(target, *options)
     assert outcome.code == 0, outcome.said
-    runs = [f"{model} on {task}, seed {seed}" for model in SEVEN for task in DIRECTIONS for seed in range(1, 6)]
+    runs = [
+        f"{model} on {task}, seed {seed}"
+        for model in SEVEN
+        for task in DIRECTIONS
+        for seed in range(1, 6)
+    ]
     assert outcome.trained == set(runs)
     asked = re.findall(r"Training .*: (\d thread\(s\), \d+ MB, \d+ min, \d GPU)", outcome.said)
     assert asked == ["2 thread(s), 16000 MB, 1440 min, 1 GPU"] * len(runs)
@@ -78,7 +89,9 @@ FIRST = {"fertility", "hard-moving"}  # as first written
 
 
 def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/attentions.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/attentions.yaml"
+    )
     assert outcome.code == 0, outcome.said
     files = {path.stem for path in (ROOT / "config/models").glob("*.yaml")}
     joined = {"ensemble", "acvi-sampled", "ved-sampled"}
@@ -100,15 +113,27 @@ def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times(tmp_path
 
 
 def test_the_recipes_train_each_model_as_it_was_and_with_another_recipe(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/recipes.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/studies/recipes.yaml"
+    )
     assert outcome.code == 0, outcome.said
     named = {name.split(" on ")[0] for name in outcome.trained}
-    assert named >= {"soft", "acvi", "acvi-literal", "fertility", "variational", "hard-moving", *RECIPES}
+    assert named >= {
+        "soft",
+        "acvi",
+        "acvi-literal",
+        "fertility",
+        "variational",
+        "hard-moving",
+        *RECIPES,
+    }
     assert len(outcome.trained) == 4 + 12
 
 
 def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/acvi-sweep.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/studies/acvi-sweep.yaml"
+    )
     assert outcome.code == 0, outcome.said
     variants = {f"acvi-literal-kl{weight}" for weight in ("0.01", "0.001")}
     variants |= {f"acvi-linear{form}" for form in ("", "-kl0", "-kl0.01", "-start0", "-annealed")}
@@ -117,7 +142,8 @@ def test_the_sweep_trains_each_form_of_acvi_beside_soft(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "tasks", "runs"), [("summaries", 2, 8 + 3), ("titles", 1, 5 * 3), ("summaries-paper", 2, 21)]
+    ("experiment", "tasks", "runs"),
+    [("summaries", 2, 8 + 3), ("titles", 1, 5 * 3), ("summaries-paper", 2, 21)],
 )
 def test_summaries_are_planned_with_extracts_beside_the_models(
     tmp_path: Path, experiment: str, tasks: int, runs: int
@@ -147,7 +173,9 @@ def test_captions_are_planned_with_those_of_people_beside_the_models(tmp_path: P
 
 
 def test_captions_at_the_papers_size_have_its_attention(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/captions-paper.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/captions-paper.yaml"
+    )
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 5 * 3
     plan = load_plan(files=[ROOT / "config/captions-paper.yaml"])
@@ -163,24 +191,35 @@ def test_table_2_is_planned_on_both_tasks_with_five_seeds(tmp_path: Path) -> Non
 
 
 def test_an_end_symbol_is_compared_with_none_on_the_same_pairs(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/source-eos.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/studies/source-eos.yaml"
+    )
     assert outcome.code == 0, outcome.said
     assert len(outcome.trained) == 2 * 4 + 2 * 2 * 3
     experiment = load_plan(files=[ROOT / "config/studies/source-eos.yaml"]).experiment
     assert {name: own.format["source_eos"] for name, own in experiment.tasks.items()} == {
-        name + bare: not bare for name in ("multi30k-de-en", "ddn13-de-noun") for bare in ("", "-bare")
+        name + bare: not bare
+        for name in ("multi30k-de-en", "ddn13-de-noun")
+        for bare in ("", "-bare")
     }
 
 
 def test_the_nucleus_trains_one_model_per_cut_of_its_sum(tmp_path: Path) -> None:
-    outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/studies/nucleus.yaml")
+    outcome = checkout(tmp_path / "checkout").plan(
+        "train", "--configfile", "config/studies/nucleus.yaml"
+    )
     assert outcome.code == 0, outcome.said
     models = {name.split(" on ")[0] for name in outcome.trained}
     cuts = ("-mass0.999", "-mass0.99", "-mass0.9", "-top6", "-mass0.99-top6")
-    assert models == {"postr-joint", *(f"postr-joint{cut}" for cut in cuts)} and len(outcome.trained) == 6
+    assert (
+        models == {"postr-joint", *(f"postr-joint{cut}" for cut in cuts)}
+        and len(outcome.trained) == 6
+    )
 
 
-def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(tmp_path: Path) -> None:
+def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_training(
+    tmp_path: Path,
+) -> None:
     outcome = checkout(tmp_path / "checkout").plan("train", "--configfile", "config/ablation.yaml")
     assert outcome.code == 0, outcome.said
     whole = [name for name in outcome.trained if "multi30k-de-en" in name]
@@ -195,7 +234,19 @@ def test_the_ablation_trains_each_part_once_and_replaces_unknown_words_without_t
 @pytest.mark.parametrize(
     ("experiment", "models", "tasks"),
     [
-        ("acvi", ["soft", "structured", "variational-sample", "ved", "acvi", "acvi-literal", "transformer"], 4),
+        (
+            "acvi",
+            [
+                "soft",
+                "structured",
+                "variational-sample",
+                "ved",
+                "acvi",
+                "acvi-literal",
+                "transformer",
+            ],
+            4,
+        ),
         ("variational", ["soft-mlp", "variational", *VARIATIONAL], 1),
     ],
 )
@@ -221,7 +272,9 @@ def test_the_paper_experiment_trains_inflection_as_before() -> None:
 def test_the_small_experiment_is_seven_models_with_three_seeds(tmp_path: Path) -> None:
     outcome = checkout(tmp_path / "checkout").plan("--configfile", "config/small.yaml")
     assert outcome.code == 0, outcome.said
-    assert outcome.trained == {f"{model} on multi30k-de-en, seed {seed}" for model in SEVEN for seed in (1, 2, 3)}
+    assert outcome.trained == {
+        f"{model} on multi30k-de-en, seed {seed}" for model in SEVEN for seed in (1, 2, 3)
+    }
     assert outcome.jobs["predict_run"] == 2 * len(outcome.trained)
     assert outcome.jobs["choose_length_penalty"] == 2 * len(outcome.trained)
 
@@ -232,7 +285,10 @@ def test_subwords_are_aligned_with_more_seeds_where_a_claim_hangs_on_them(tmp_pa
     aligned = {f"{model} on iwslt14-de-en-35k, seed 1" for model in SEVEN}
     more = ("soft", "postr-joint", "prox-postr-joint")
     aligned |= {f"{model} on iwslt14-de-en-35k, seed {seed}" for model in more for seed in (2, 3)}
-    kyoto = {f"{model} on kyoto-ja-en, seed 1" for model in ("soft", "prior-joint", "postr-joint", "prox-postr-joint")}
+    kyoto = {
+        f"{model} on kyoto-ja-en, seed 1"
+        for model in ("soft", "prior-joint", "postr-joint", "prox-postr-joint")
+    }
     assert outcome.trained == aligned | kyoto
     assert outcome.jobs["score_word_alignments"] == len(aligned)
 
@@ -248,7 +304,9 @@ def test_subwords_are_aligned_with_more_seeds_where_a_claim_hangs_on_them(tmp_pa
         ),
     ],
 )
-def test_a_target_makes_what_it_needs_and_no_more(fresh: Checkout, target: str, rules: set[str]) -> None:
+def test_a_target_makes_what_it_needs_and_no_more(
+    fresh: Checkout, target: str, rules: set[str]
+) -> None:
     outcome = fresh.plan(target, *OWN)
     assert outcome.code == 0, outcome.said
     assert set(outcome.jobs) == rules
@@ -337,7 +395,20 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
         for block in re.findall(r"^localrules:\n((?:    \w+,\n)+)", text, flags=re.MULTILINE):
             local.update(block.replace(",", "").split())
     assert rules - local == {
-        *("extract_text", "tokenize_text", "segment_text", "prepare_data", "prepare_test", "train_run"),
-        *("choose_length_penalty", "predict_run", "attention_run", "analyze_run", "analyze_word_alignments"),
+        *(
+            "extract_text",
+            "tokenize_text",
+            "segment_text",
+            "prepare_data",
+            "prepare_test",
+            "train_run",
+        ),
+        *(
+            "choose_length_penalty",
+            "predict_run",
+            "attention_run",
+            "analyze_run",
+            "analyze_word_alignments",
+        ),
         *("predict_dev", "analyze_dev", "test_significance"),
     }

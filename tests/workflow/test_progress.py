@@ -46,19 +46,23 @@ def of_runs(*models: str) -> list[tuple[str, dict[str, str]]]:
     return [("train_run", {"task": "nouns", "model": model, "seed": "1"}) for model in models]
 
 
-def test_each_job_is_a_line_with_jobs_and_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_job_is_a_line_with_jobs_and_time_left(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     handler = JobProgress([("train_run", {})] * 4 + [("make_table", {})] * 2, bar=False, cores=2)
     begin(handler, 1, "make_table", None)
     clock.now += 2.0
     end(handler, 1)
-    assert capsys.readouterr().err == "1 of 6 jobs: make table: out1 (2 s)\n"  # no training has ended: no guess
+    # no training has ended: no guess
+    assert capsys.readouterr().err == "1 of 6 jobs: make table: out1 (2 s)\n"
     begin(handler, 2, "train_run", "Training a")
     begin(handler, 3, "train_run", "Training b")
     clock.now += 100.0
     end(handler, 2)
     clock.now += 0.5
     end(handler, 3)
-    # Two trainings of 100 s at once have taken 200 of 102.5 s; two more and a table of 2 s are left.
+    # Two trainings of 100 s at once have taken 200 of 102.5 s; two more and a table of 2 s are
+    # left.
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "3 of 6 jobs: Training b (100 s), about 01:42 to go"
 
@@ -66,7 +70,9 @@ def test_each_job_is_a_line_with_jobs_and_time_left(clock: Clock, capsys: pytest
 def test_the_time_left_begins_with_what_was_expected_and_follows_the_pace(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expected = Expected(training={"nouns/soft": 100.0, "nouns/postr-joint": 300.0}, decoding={}, other=0.0)
+    expected = Expected(
+        training={"nouns/soft": 100.0, "nouns/postr-joint": 300.0}, decoding={}, other=0.0
+    )
     jobs = [("fetch_data", {}), *of_runs("soft", "postr-joint")]
     handler = JobProgress(jobs, bar=False, expected=expected)
     begin(handler, 1, "fetch_data", "Fetching")
@@ -99,7 +105,9 @@ def test_what_was_not_expected_is_not_guessed(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"training": {}}'])
-def test_a_file_of_expectations_that_says_nothing_is_none(content: str | None, tmp_path: Path) -> None:
+def test_a_file_of_expectations_that_says_nothing_is_none(
+    content: str | None, tmp_path: Path
+) -> None:
     file = tmp_path / "expected.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
@@ -108,7 +116,8 @@ def test_a_file_of_expectations_that_says_nothing_is_none(content: str | None, t
 
 
 LOG = """\
-2026-11-28 04:36:01,100 nouns/soft/seed1: epoch 1 of 6, train loss 1.2, dev loss 0.9, dev accuracy 61.25 %, 9 CPU s
+2026-11-28 04:36:01,100 nouns/soft/seed1: epoch 1 of 6, train loss 1.2, dev loss 0.9, \
+dev accuracy 61.25 %, 9 CPU s
 2026-11-28 04:36:21,100 nouns/soft/seed1: epoch 2 of 6, step 120 of 400, loss 0.8, 00:40 to go
 """
 
@@ -124,8 +133,10 @@ def test_trainings_at_work_are_told_with_epoch_and_score(
         log = [str(tmp_path / f"{wildcards['model']}.log")]
         begin(handler, number, rule, "Training", wildcards=wildcards, log=log)
     handler.tell_trainings()
-    assert capsys.readouterr().err == (
-        "training: soft on nouns, seed 1: epoch 2 of 6, dev accuracy 61.25 %; postr-joint on nouns, seed 1: begins\n"
+    assert (
+        capsys.readouterr().err
+        == "training: soft on nouns, seed 1: epoch 2 of 6, dev accuracy 61.25 %; postr-joint on"
+        " nouns, seed 1: begins\n"
     )
 
 

@@ -71,7 +71,8 @@ def test_the_training_is_the_published_one(run: RunConfig) -> None:
 
 def test_the_search_is_the_published_one(run: RunConfig) -> None:
     assert run.decoding.beam == 10  # -beam_size
-    assert (run.decoding.length_penalty_form, run.decoding.length_penalty) == ("wu", 1)  # -length_penalty wu -alpha 1
+    # -length_penalty wu -alpha 1
+    assert (run.decoding.length_penalty_form, run.decoding.length_penalty) == ("wu", 1)
 
 
 def test_every_score_is_an_mlp_as_wide_as_published(run: RunConfig) -> None:
@@ -90,8 +91,10 @@ def test_the_bound_weighs_its_divergence_fully_throughout(plan: Plan, model: str
 def test_expectations_are_taken_as_published(plan: Plan) -> None:
     found = {name: plan.run(TASK, name, 1).components.estimator for name in PUBLISHED}
     assert found["variational"] == options.Exact()  # -mode enum
-    assert found["variational-sample"] == options.Reinforce(baseline="soft")  # -mode sample, -n_samples 1
-    assert found["variational-gumbel"] == options.Gumbel(temperature=0.1)  # -mode gumbel, -temperature
+    # -mode sample, -n_samples 1
+    assert found["variational-sample"] == options.Reinforce(baseline="soft")
+    # -mode gumbel, -temperature
+    assert found["variational-gumbel"] == options.Gumbel(temperature=0.1)
     assert plan.run(TASK, "soft-mlp", 1).components.marginalization == options.Input()
 
 
@@ -99,10 +102,12 @@ def test_sources_are_joint_subwords_without_an_end_symbol(plan: Plan) -> None:
     entry = load_registries([ROOT / file for file in plan.experiment.registries])[TASK]
     layout = entry.with_format(plan.task(TASK).format).layout
     assert isinstance(layout, TranslationFormat)
-    assert layout.source_eos is False  # onmt/io/TextDataset.py: the source's field has neither begin nor end
+    # onmt/io/TextDataset.py: the source's field has neither begin nor end
+    assert layout.source_eos is False
     assert layout.subwords is not None
     assert (layout.subwords.merges, layout.subwords.joint) == (14_000, True)  # BPE_TOKENS
-    assert (layout.vocabulary.size, layout.vocabulary.min_count) == (None, 1)  # all: fewer than -src_vocab_size
+    # all: fewer than -src_vocab_size
+    assert (layout.vocabulary.size, layout.vocabulary.min_count) == (None, 1)
 
 
 def test_a_transformer_has_a_rate_of_its_own_where_others_train_by_plain_sgd() -> None:

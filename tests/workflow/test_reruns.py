@@ -34,14 +34,18 @@ def nothing(outcome: Outcome) -> bool:
 
 
 def test_a_touched_readme_does_nothing(finished: Checkout) -> None:
-    touch(finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/commands/train.py")
+    touch(
+        finished, "README.md", "config/README.md", "pam/models/seq2seq.py", "pam/commands/train.py"
+    )
     assert nothing(planned(finished))
 
 
 def test_a_comment_or_a_docstring_does_nothing(finished: Checkout) -> None:
     finished.edit("pam/models/seq2seq.py", "from __future__", "# A remark.\nfrom __future__")
     text = (finished.folder / "pam/training/trainer.py").read_text(encoding="utf-8")
-    finished.write("pam/training/trainer.py", '"""Another docstring."""\n' + text.split('"""', 2)[2])
+    finished.write(
+        "pam/training/trainer.py", '"""Another docstring."""\n' + text.split('"""', 2)[2]
+    )
     assert nothing(planned(finished))
 
 
@@ -59,7 +63,11 @@ def test_a_comment_in_a_configuration_does_nothing(finished: Checkout) -> None:
 
 
 def test_a_changed_component_retrains_the_models_that_use_it(finished: Checkout) -> None:
-    finished.edit("pam/models/couplings.py", "return torch.sigmoid(self.raw)", "return +torch.sigmoid(self.raw)")
+    finished.edit(
+        "pam/models/couplings.py",
+        "return torch.sigmoid(self.raw)",
+        "return +torch.sigmoid(self.raw)",
+    )
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
     assert outcome.jobs["predict_run"] == outcome.jobs["score_run"] == 1
@@ -68,7 +76,9 @@ def test_a_changed_component_retrains_the_models_that_use_it(finished: Checkout)
 
 def test_a_changed_model_file_retrains_that_model(finished: Checkout) -> None:
     finished.edit(
-        "config/models/mono-postr-joint.yaml", "coupling: monotone", "coupling: {kind: monotone, first: before}"
+        "config/models/mono-postr-joint.yaml",
+        "coupling: monotone",
+        "coupling: {kind: monotone, first: before}",
     )
     outcome = planned(finished)
     assert outcome.trained == {"mono-postr-joint on nouns, seed 1"}
@@ -170,7 +180,9 @@ def test_another_machine_runs_nothing_again(finished: Checkout) -> None:
     assert nothing(planned(finished))
 
 
-def test_changed_data_of_ones_own_are_fetched_prepared_and_trained_on_again(finished: Checkout) -> None:
+def test_changed_data_of_ones_own_are_fetched_prepared_and_trained_on_again(
+    finished: Checkout,
+) -> None:
     with open(finished.folder / "own/train.tsv", "a", encoding="utf-8") as file:
         file.write("quax\tnumber=singular\tquax\n")
     outcome = planned(finished)

@@ -19,10 +19,15 @@ STORED = [path.parent for path in sorted(ROOT.glob(f"results/reference/*/{ARCHIV
 
 
 def restored(stored: Path, results: Path, config: Path | None = None) -> tuple[Workflow, Outcome]:
-    """The workflow of a stored experiment whose runs are restored beside files that stand for its prepared data."""
+    """The workflow of a stored experiment whose runs are restored beside files that stand for its
+    prepared data.
+    """
     flow = Workflow(None, [str(config or stored / EXPERIMENT)], results)
     for task, own in flow.experiment.tasks.items():
-        for pattern in [*flow.prepared("train", "dev", "test"), *(flow.prepared_gold() if own.word_alignments else [])]:
+        for pattern in [
+            *flow.prepared("train", "dev", "test"),
+            *(flow.prepared_gold() if own.word_alignments else []),
+        ]:
             write_text(pattern.format(task=task), "")
     return flow, restore(stored, results, flow.plan)
 
@@ -40,7 +45,9 @@ def files_of_the_page(flow: Workflow) -> list[str]:
                 wildcards = SimpleNamespace(task=task, seed=seed)
                 files += flow.of_models(models, "attention.json")(wildcards)
         else:
-            wildcards = SimpleNamespace(**{"table" if path.parent.name == "tables" else "figure": name})
+            wildcards = SimpleNamespace(
+                **{"table" if path.parent.name == "tables" else "figure": name}
+            )
             files += [file for option in shown.inputs(wildcards).values() for file in option]
     runs = [str(flow.run_of(*run).path) for run in flow.experiment.runs()]
     return [file for file in files if file.startswith(tuple(f"{run}/" for run in runs))]
@@ -59,7 +66,7 @@ def test_the_page_of_each_stored_experiment_is_made_of_what_is_stored(
     assert [file for file in files if not Path(file).exists()] == []
 
 
-def test_restored_captions_have_a_page_without_training_and_a_figure_asked_for_by_name_trains_its_two_runs(
+def test_restored_captions_have_a_page_and_a_figure_asked_for_by_name_trains_its_two_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = checkout(tmp_path / "checkout")
@@ -73,8 +80,12 @@ def test_restored_captions_have_a_page_without_training_and_a_figure_asked_for_b
     page = made.plan("--configfile", str(config))
     assert page.code == 0, page.said
     assert (page.jobs["write_page"], page.trained) == (1, set())
-    figure = made.plan("results/captions/figures/attention_msrvtt-1000_seed1.svg", "--configfile", str(config))
-    assert figure.trained == {f"{model} on msrvtt-1000, seed 1" for model in ("soft", "postr-joint")}
+    figure = made.plan(
+        "results/captions/figures/attention_msrvtt-1000_seed1.svg", "--configfile", str(config)
+    )
+    assert figure.trained == {
+        f"{model} on msrvtt-1000, seed 1" for model in ("soft", "postr-joint")
+    }
 
 
 def test_a_model_that_starts_from_a_restored_one_has_that_trained_and_it_is_said(
@@ -84,12 +95,17 @@ def test_a_model_that_starts_from_a_restored_one_has_that_trained_and_it_is_said
     stored = ROOT / "results/reference/nucleus"
     config = read_yaml(stored / EXPERIMENT)
     models = [*config["models"], "joined"]
-    write_text(tmp_path / "config/models/joined.yaml", "label: Joined\nmembers: [postr-joint, postr-joint-top6]\n")
+    write_text(
+        tmp_path / "config/models/joined.yaml",
+        "label: Joined\nmembers: [postr-joint, postr-joint-top6]\n",
+    )
     write_json(tmp_path / "more.yaml", config | {"models": models})
     monkeypatch.chdir(tmp_path)
     _, outcome = restored(stored, tmp_path / "results", tmp_path / "more.yaml")
     assert outcome.missing == [("multi30k-de-en", "joined", 1)]
-    assert outcome.again == [("multi30k-de-en", model, 1) for model in ("postr-joint", "postr-joint-top6")]
+    assert outcome.again == [
+        ("multi30k-de-en", model, 1) for model in ("postr-joint", "postr-joint-top6")
+    ]
 
 
 def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restored_results(
@@ -101,7 +117,9 @@ def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restor
     config = read_yaml(stored / EXPERIMENT)
     write_json(tmp_path / "changed.yaml", config | {"training": config["training"] | {"epochs": 3}})
     flow = Workflow(None, [str(tmp_path / "changed.yaml")], tmp_path / "results")
-    with pytest.raises(UserError, match="was restored, and its configuration has changed since") as told:
+    with pytest.raises(
+        UserError, match="was restored, and its configuration has changed since"
+    ) as told:
         flow.check_restored()
     assert str(told.value.file).endswith("results/multi30k-de-en/postr-joint/seed1")
 

@@ -25,7 +25,10 @@ def of_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def holder(experiment: str, folder: Path) -> subprocess.Popen[str]:
     running = subprocess.Popen(
-        [sys.executable, "-c", HOLD, experiment, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, experiment, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert running.stdout is not None
     assert running.stdout.readline() == "held\n"
@@ -54,7 +57,9 @@ def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
         first.communicate(timeout=30)
 
 
-def test_a_job_knows_whether_another_run_has_followed_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_knows_whether_another_run_has_followed_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs.check_not_replaced("tiny", tmp_path)
     jobs.hold("tiny", tmp_path)
     jobs.check_not_replaced("tiny", tmp_path)

@@ -40,7 +40,9 @@ def test_every_key_has_a_description() -> None:
                 assert known.get("description") or "$ref" in known, key
 
 
-@pytest.mark.parametrize("file", ["config/config.yaml", "config/ablation.yaml", "config/studies/recipes.yaml"])
+@pytest.mark.parametrize(
+    "file", ["config/config.yaml", "config/ablation.yaml", "config/studies/recipes.yaml"]
+)
 def test_our_experiments_fit_the_schema(file: str) -> None:
     jsonschema.validate(load(file), load("workflow/schemas/config.schema.json"))
 

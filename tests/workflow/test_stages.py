@@ -82,7 +82,12 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             "own/datasets.yaml",
             "format: {source: de, target: en, read",
             "format: {lowercase: true, source: de, target: en, read",
-            {"tokenize_text": 2, "segment_text": 2, "prepare_data": 2, "prepare_word_alignments": 1},
+            {
+                "tokenize_text": 2,
+                "segment_text": 2,
+                "prepare_data": 2,
+                "prepare_word_alignments": 1,
+            },
         ),
         (
             "pam/data/translation.py",
@@ -107,7 +112,11 @@ def test_a_change_runs_again_what_depends_on_it_and_no_more(
     ("old", "new", "message"),
     [
         ("word_alignments: links", "word_alignments: linkz", "unknown data set `linkz`"),
-        ("word_alignments: links", "word_alignments: letters", "`letters` holds no word alignments"),
+        (
+            "word_alignments: links",
+            "word_alignments: letters",
+            "`letters` holds no word alignments",
+        ),
         ("dataset: letters, word", "dataset: links, word", "holds word alignments"),
         ("merges: 5", "merge: 5", "`tasks.en-de.format.subwords.merge`"),
         ("source: en, target: de", "source: en", "same language"),
@@ -122,7 +131,9 @@ def test_a_fault_in_a_task_ends_the_run_before_it_starts(
     assert outcome.code != 0 and message in outcome.said
     line = next(
         number
-        for number, text in enumerate((copy.folder / "own/experiment.yaml").read_text().splitlines(), 1)
+        for number, text in enumerate(
+            (copy.folder / "own/experiment.yaml").read_text().splitlines(), 1
+        )
         if new in text
     )
     assert f"own/experiment.yaml:{line}: " in outcome.said

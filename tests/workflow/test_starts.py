@@ -11,7 +11,9 @@ from tests.workflow.checkouts import Checkout
 from tests.workflow.conftest import OWN
 
 MODELS = "models: [soft, mono-postr-joint]"
-STARTED = ", ".join(f"{{{name}: {json.dumps(UNLISTED[name])}}}" for name in ("fertility-init", "agreement-init"))
+STARTED = ", ".join(
+    f"{{{name}: {json.dumps(UNLISTED[name])}}}" for name in ("fertility-init", "agreement-init")
+)
 
 
 def trained(*models: str) -> set[str]:
@@ -22,10 +24,14 @@ def test_what_a_model_starts_from_is_trained_before_it_and_is_no_row(fresh: Chec
     fresh.edit("own/experiment.yaml", MODELS, f"models: [soft, {STARTED}]")
     outcome = fresh.plan("tables", *OWN)
     assert outcome.code == 0, outcome.said
-    assert outcome.trained == trained("soft", "structural", "fertility-init", "soft-reversed", "agreement-init")
+    assert outcome.trained == trained(
+        "soft", "structural", "fertility-init", "soft-reversed", "agreement-init"
+    )
     assert outcome.jobs["predict_run"] == outcome.jobs["score_run"] == 3
     alone = fresh.plan("results/tiny/nouns/fertility-init/seed3/training.json", *OWN)
-    assert alone.trained == {f"{model} on nouns, seed 3" for model in ("structural", "fertility-init")}
+    assert alone.trained == {
+        f"{model} on nouns, seed 3" for model in ("structural", "fertility-init")
+    }
 
 
 @pytest.mark.parametrize(
@@ -37,11 +43,16 @@ def test_what_a_model_starts_from_is_trained_before_it_and_is_no_row(fresh: Chec
         ("theirs", "`theirs` cannot start from `theirs`, which starts from it in turn"),
         ("ensemble", "`mine` cannot start from `ensemble`, which is joined from other models"),
         ("hard-mono", "`mine` cannot start from `hard-mono`, which writes actions"),
-        ("soft-reversed", "`mine` cannot start from `soft-reversed`, which learns from target to source"),
+        (
+            "soft-reversed",
+            "`mine` cannot start from `soft-reversed`, which learns from target to source",
+        ),
         ("wide", "`mine` has `network.decoder` 16 on `nouns`, `wide` has 32"),
     ],
 )
-def test_what_cannot_be_started_from_ends_the_run_before_it_starts(fresh: Checkout, start: str, message: str) -> None:
+def test_what_cannot_be_started_from_ends_the_run_before_it_starts(
+    fresh: Checkout, start: str, message: str
+) -> None:
     fresh.edit("own/experiment.yaml", MODELS, "models: [soft, mine]")
     fresh.write("config/models/mine.yaml", f"label: Mine\ninit_from: {start}\n")
     fresh.write("config/models/yours.yaml", "label: Yours\ninit_from: mine\n")
@@ -57,12 +68,17 @@ def test_what_cannot_be_started_from_ends_the_run_before_it_starts(fresh: Checko
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ("[soft, soft-reversed]", "`soft-reversed` learns from target to source and has no outputs"),
+        (
+            "[soft, soft-reversed]",
+            "`soft-reversed` learns from target to source and has no outputs",
+        ),
         ("[soft, both]", "`soft-reversed` cannot be joined with the others"),
         ("[soft, turned]", "`turned` cannot start from `soft`, which learns from source to target"),
     ],
 )
-def test_a_reversed_model_is_good_for_starting_others_alone(fresh: Checkout, models: str, message: str) -> None:
+def test_a_reversed_model_is_good_for_starting_others_alone(
+    fresh: Checkout, models: str, message: str
+) -> None:
     fresh.edit("own/experiment.yaml", MODELS, f"models: {models}")
     fresh.write("config/models/both.yaml", "label: Both\nmembers: [soft, soft-reversed]\n")
     wrong = "label: Wrong\narchitecture: agreement\ninit_from: {backward: soft}\n"
@@ -78,7 +94,9 @@ def test_a_training_starts_from_another_and_follows_its_changes(fresh: Checkout)
     outcome = fresh.run("tables", *OWN)
     assert outcome.code == 0, outcome.said
     results = fresh.folder / "results/tiny"
-    record = json.loads((results / "nouns/agreement-init/seed1/training.json").read_text(encoding="utf-8"))
+    record = json.loads(
+        (results / "nouns/agreement-init/seed1/training.json").read_text(encoding="utf-8")
+    )
     started = [f"results/tiny/nouns/{model}/seed1/model" for model in ("soft", "soft-reversed")]
     assert record["init_from"] == started
     rows = (results / "tables/table2.csv").read_text(encoding="utf-8")

@@ -26,7 +26,9 @@ def rows(made: Checkout, table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_run_has_outputs_of_every_beam_analyses_and_scores(translated: tuple[Checkout, Outcome]) -> None:
+def test_a_run_has_outputs_of_every_beam_analyses_and_scores(
+    translated: tuple[Checkout, Outcome],
+) -> None:
     made, outcome = translated
     assert outcome.code == 0, outcome.said
     for run in RUNS:
@@ -39,7 +41,9 @@ def test_a_run_has_outputs_of_every_beam_analyses_and_scores(translated: tuple[C
         assert metrics <= set(scores["metrics"])
 
 
-def test_the_development_split_is_decoded_and_scored_where_it_is_wished(translated: tuple[Checkout, Outcome]) -> None:
+def test_the_development_split_is_decoded_and_scored_where_it_is_wished(
+    translated: tuple[Checkout, Outcome],
+) -> None:
     made, outcome = translated
     assert outcome.jobs["score_dev"] == 2
     scores = content(made, "pairs/postr-joint/seed1/dev/scores.json")
@@ -66,7 +70,9 @@ def test_attention_is_held_to_the_alignments_of_those_tasks_that_have_some(
     assert {task for task, _ in found} == {"pairs"}
 
 
-def test_each_task_runs_its_own_models_with_the_options_it_was_given(translated: tuple[Checkout, Outcome]) -> None:
+def test_each_task_runs_its_own_models_with_the_options_it_was_given(
+    translated: tuple[Checkout, Outcome],
+) -> None:
     made, outcome = translated
     runs = (run.split("/") for run in RUNS)
     assert outcome.trained == {f"{model} on {task}, seed 1" for task, model in runs}
@@ -91,7 +97,9 @@ def test_tables_and_figures_are_those_of_translation(translated: tuple[Checkout,
     assert "attention_yy-xx_seed1.svg" not in figures
 
 
-def test_models_are_tested_against_the_baseline_by_sacrebleu(translated: tuple[Checkout, Outcome]) -> None:
+def test_models_are_tested_against_the_baseline_by_sacrebleu(
+    translated: tuple[Checkout, Outcome],
+) -> None:
     made, _ = translated
     tests = content(made, "pairs/significance/seed1.json")["tests"]
     found = {(test["model"], test["metric"]) for test in tests}

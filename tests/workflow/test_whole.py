@@ -32,17 +32,44 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
             assert (run / "model" / file).stat().st_size > 0, file
         scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         assert scores["metrics"]["accuracy"]["n"] == 16
-    assert {path.suffix for path in (results / "tables").iterdir()} == {".csv", ".md", ".tex", ".html", ".json"}
+    assert {path.suffix for path in (results / "tables").iterdir()} == {
+        ".csv",
+        ".md",
+        ".tex",
+        ".html",
+        ".json",
+    }
     figures = {path.name for path in (results / "figures").iterdir()}
-    assert {"accuracy.svg", "accuracy.png", "accuracy.csv", "curves.svg", "attention_nouns_seed1.svg"} <= figures
+    assert {
+        "accuracy.svg",
+        "accuracy.png",
+        "accuracy.csv",
+        "curves.svg",
+        "attention_nouns_seed1.svg",
+    } <= figures
 
 
-def test_files_follow_the_umask(ran: tuple[Checkout, Outcome], translated: tuple[Checkout, Outcome]) -> None:
+def test_files_follow_the_umask(
+    ran: tuple[Checkout, Outcome], translated: tuple[Checkout, Outcome]
+) -> None:
     mask = os.umask(0)
     os.umask(mask)
     for made, _ in (ran, translated):
-        files = [path for name in ("results", "data") for path in (made.folder / name).rglob("*") if path.is_file()]
-        assert {file.suffix for file in files} > {".yaml", ".json", ".tsv", ".csv", ".html", ".png", ".svg"}
+        files = [
+            path
+            for name in ("results", "data")
+            for path in (made.folder / name).rglob("*")
+            if path.is_file()
+        ]
+        assert {file.suffix for file in files} > {
+            ".yaml",
+            ".json",
+            ".tsv",
+            ".csv",
+            ".html",
+            ".png",
+            ".svg",
+        }
         modes = {str(file.relative_to(made.folder)): file.stat().st_mode & 0o777 for file in files}
         assert {file: oct(mode) for file, mode in modes.items() if mode != 0o666 & ~mask} == {}
 
@@ -52,7 +79,8 @@ def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Out
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == list(MODELS)
     expected = (
-        "task model metric mean sd n low high paper difference p_vs_soft p_holm direction size setting cpu_s gpu_s"
+        "task model metric mean sd n low high paper difference p_vs_soft p_holm direction size"
+        " setting cpu_s gpu_s"
     )
     assert list(rows[0]) == expected.split()
 
@@ -65,18 +93,35 @@ def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, 
         assert f"figures/{figure}.svg" in report
     for table in ("table2", "table2_paradigms", "overhead", "costs", "environment"):
         assert f"tables/{table}.html" in report
-    # On the first page: the table with the rule by which models are compared, the cost, the command.
+    # On the first page: the table with the rule by which models are compared, the cost, the
+    # command.
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
-    for text in ("Mono-Postr-Joint", "Comparison.", "undecided", "CPU seconds", "--configfile", "index.html"):
+    for text in (
+        "Mono-Postr-Joint",
+        "Comparison.",
+        "undecided",
+        "CPU seconds",
+        "--configfile",
+        "index.html",
+    ):
         assert text in first, text
 
 
-def test_the_page_says_what_was_found_and_leads_to_the_report(ran: tuple[Checkout, Outcome]) -> None:
+def test_the_page_says_what_was_found_and_leads_to_the_report(
+    ran: tuple[Checkout, Outcome],
+) -> None:
     page = (ran[0].folder / RESULTS / "index.html").read_text(encoding="utf-8")
     assert re.search(
-        r'class="finding">On nouns, .* over Soft|class="finding">On nouns, no model is ahead of Soft', page
+        r'class="finding">On nouns, .* over Soft|class="finding">On nouns, no model is ahead of'
+        r" Soft",
+        page,
     )
-    for text in ('href="report.html"', 'download="table2.csv"', 'download="gains.csv"', "Outputs side by side"):
+    for text in (
+        'href="report.html"',
+        'download="table2.csv"',
+        'download="gains.csv"',
+        "Outputs side by side",
+    ):
         assert text in page, text
     # Own data have no figure of a paper, and so no verdict.
     report = (ran[0].folder / RESULTS / "report.html").read_text(encoding="utf-8")
@@ -107,7 +152,9 @@ def test_a_model_predicts_by_itself(ran: tuple[Checkout, Outcome]) -> None:
     assert done.stdout.strip()
 
 
-def test_a_run_beside_itself_gives_the_same_weights(ran: tuple[Checkout, Outcome], fresh: Checkout) -> None:
+def test_a_run_beside_itself_gives_the_same_weights(
+    ran: tuple[Checkout, Outcome], fresh: Checkout
+) -> None:
     target = f"{RESULTS}/nouns/soft/seed1/training.json"
     outcome = fresh.run(target, *OWN, "--cores", "1")
     assert outcome.code == 0, outcome.said
@@ -119,7 +166,9 @@ def front_door(made: Checkout, *arguments: str) -> Outcome:
     return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
 
 
-def test_the_front_door_says_where_the_results_are_and_that_nothing_is_to_be_done(finished: Checkout) -> None:
+def test_the_front_door_says_where_the_results_are_and_that_nothing_is_to_be_done(
+    finished: Checkout,
+) -> None:
     page = finished.folder / RESULTS / "index.html"
     outcome = front_door(finished)
     assert outcome.code == 0

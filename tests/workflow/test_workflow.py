@@ -59,7 +59,9 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
 
 def test_reading_it_does_not_wait_for_torch() -> None:
     code = "import sys, pam.workflow; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "False\n"
 
 
@@ -103,7 +105,9 @@ def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> 
     soft = job(task="nouns", model="soft", seed="1")
     assert yaml.safe_load(nouns.run_text(soft))["label"] == "Soft"
     assert "label" not in nouns.training_config(soft)
-    assert nouns.training_config(soft) != nouns.training_config(job(task="nouns", model="soft", seed="2"))
+    assert nouns.training_config(soft) != nouns.training_config(
+        job(task="nouns", model="soft", seed="2")
+    )
     assert not {"beam", "beams", "dev"} & nouns.decoding(soft).keys()
     assert "device" not in yaml.safe_load(nouns.experiment_text(job()))
 
@@ -147,7 +151,9 @@ def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
     assert pairs.gold_of(job(task="pairs")) == "links"
 
 
-def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(nouns: Workflow, tmp_path: Path) -> None:
+def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
+    nouns: Workflow, tmp_path: Path
+) -> None:
     files = nouns.local_files(job(dataset="small"))
     assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
     identity = nouns.identity_of_files(job(dataset="small"))
@@ -177,10 +183,14 @@ def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) 
     found = pairs.of_models(pairs.compared, "run.yaml", "beam{beam}/predictions.tsv")(where)
     assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
     assert pairs.of_models(pairs.posterior, "attention.json")(where) == [f"{folder}/attention.json"]
-    assert pairs.of_models(pairs.baseline, "run.yaml")(where) == ["results/translated/pairs/soft/seed1/run.yaml"]
+    assert pairs.of_models(pairs.baseline, "run.yaml")(where) == [
+        "results/translated/pairs/soft/seed1/run.yaml"
+    ]
 
 
-def test_ensembles_are_told_from_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ensembles_are_told_from_trained_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", "postr-joint", "ensemble"])
     assert flow.ensembles == ["ensemble"] and flow.joined == "ensemble"
@@ -215,11 +225,16 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     run = job(task="nouns", model="soft", seed="1")
     assert (flow.gpu(run), flow.device(run)) == expected
     assert flow.gpu_model(run) == ("a100" if expected[0] else "")
-    assert (flow.gpus_of_all(run), flow.resource("threads", of_all=True)(run)) == (3 * expected[0], 6)
+    assert (flow.gpus_of_all(run), flow.resource("threads", of_all=True)(run)) == (
+        3 * expected[0],
+        6,
+    )
     assert flow.resource("mem_mb")(run) == 7
 
 
-def test_tables_and_figures_are_those_of_the_experiments_tasks(nouns: Workflow, pairs: Workflow) -> None:
+def test_tables_and_figures_are_those_of_the_experiments_tasks(
+    nouns: Workflow, pairs: Workflow
+) -> None:
     shown = ReportFiles(nouns)
     assert "results/tiny/tables/table2.csv" in shown.tables()
     assert shown.front_tables() == ["results/tiny/tables/table2.html"]
@@ -258,7 +273,12 @@ def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
 
 
 def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PATH", "/bin"), ("PYTHONPATH", "/else"), ("PAM_MIRROR", ""), (jobs.SHARING, "1")):
+    for name, value in (
+        ("PATH", "/bin"),
+        ("PYTHONPATH", "/else"),
+        ("PAM_MIRROR", ""),
+        (jobs.SHARING, "1"),
+    ):
         monkeypatch.setenv(name, value)
     jobs.set_environment("/here", "/mirror", 3)
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]

@@ -40,7 +40,8 @@ rule predict_run:
         split="test",
         beam=lambda wildcards: wildcards.beam,
     message:
-        "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, " "beam {wildcards.beam}"
+        "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, "
+        "beam {wildcards.beam}"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam predict --run {params.run:q} --config {params.config:q} "

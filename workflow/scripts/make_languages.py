@@ -10,7 +10,9 @@ from pam.io import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/data.md"
-BEGIN = "<!-- languages: written by workflow/scripts/make_languages.py from pam/data/languages.py -->"
+BEGIN = (
+    "<!-- languages: written by workflow/scripts/make_languages.py from pam/data/languages.py -->"
+)
 END = "<!-- end of languages -->"
 # Languages that tests try every metric on, and some that need what those do not.
 CODES = (
@@ -27,7 +29,10 @@ def table() -> str:
     """The table as Markdown, padded so that it can be read as plain text too."""
     rows = [HEADINGS, *(cells(language(code)) for code in CODES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = [
+        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     lines.insert(1, " | ".join("-" * width for width in widths))
     return "\n".join(f"| {line} |" for line in lines)
 

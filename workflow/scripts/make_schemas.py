@@ -14,7 +14,16 @@ from typing import Any
 
 import yaml
 
-from pam.config import Decoding, Experiment, ModelConfig, Network, Resources, ResourcesByModel, TaskConfig, Training
+from pam.config import (
+    Decoding,
+    Experiment,
+    ModelConfig,
+    Network,
+    Resources,
+    ResourcesByModel,
+    TaskConfig,
+    Training,
+)
 from pam.io import Strict, write_text
 from pam.models.options import COMPONENTS, Options
 
@@ -33,7 +42,12 @@ SECTIONS: dict[str, type[Strict]] = {
 }
 WIDTH = 120
 """Characters in a line of Markdown at most."""
-OVERRIDES = {"network": "Network", "training": "Training", "decoding": "Decoding", "resources": "ResourcesByModel"}
+OVERRIDES = {
+    "network": "Network",
+    "training": "Training",
+    "decoding": "Decoding",
+    "resources": "ResourcesByModel",
+}
 Schema = dict[str, Any]
 
 
@@ -74,14 +88,21 @@ def _close(part: Schema, properties: Schema) -> None:
 
 
 def _variant(definitions: Schema) -> Schema:
-    """What a variant of a model may hold: its base, and what a model's file may, of which it says a part."""
+    """What a variant of a model may hold: its base, and what a model's file may, of which it says a
+    part.
+    """
     model = schema(ModelConfig)
     definitions |= model["$defs"]
-    properties: Schema = {"from": {"type": "string", "description": "the model that it is a variant of"}}
+    properties: Schema = {
+        "from": {"type": "string", "description": "the model that it is a variant of"}
+    }
     for name, known in model["properties"].items():
         if name in COMPONENTS:
             # Options without a kind change those of the base; a plugin may add kinds.
-            known = {"description": known["description"], "anyOf": [{"type": "string"}, {"type": "object"}]}
+            known = {
+                "description": known["description"],
+                "anyOf": [{"type": "string"}, {"type": "object"}],
+            }
         properties[name] = known
     closed: Schema = {"type": "object"}
     _close(closed, properties)
@@ -102,7 +123,12 @@ def _kinds(component: str, kinds: dict[str, type[Options]]) -> Schema:
     # A plugin may add kinds, of which no schema knows.
     others = {"type": "object"}
     about = f"options by kind of {component}"
-    return {"type": "object", "description": about, "properties": known, "additionalProperties": others}
+    return {
+        "type": "object",
+        "description": about,
+        "properties": known,
+        "additionalProperties": others,
+    }
 
 
 def _without_titles(value: Any) -> Any:
@@ -117,7 +143,9 @@ def _without_titles(value: Any) -> Any:
 
 
 def text(kind: type[Strict]) -> str:
-    """A schema as JSON, which Snakemake reads at every start a quarter of a second faster than YAML."""
+    """A schema as JSON, which Snakemake reads at every start a quarter of a second faster than
+    YAML.
+    """
     comment = {"$comment": "Written by workflow/scripts/make_schemas.py from pam/config.py."}
     return json.dumps(comment | schema(kind), indent=1, ensure_ascii=False) + "\n"
 

@@ -1,10 +1,13 @@
-"""Makes comparisons and pictures of gains of stored experiments again, from their archives, without data or training.
+"""Makes comparisons and pictures of gains of stored experiments again, from their archives, without
+data or training.
 
-    python workflow/scripts/rebuild_reference.py results/reference/table2 [results/reference/small ...]
+    python workflow/scripts/rebuild_reference.py results/reference/table2 [results/reference/small
+    ...]
 
-Call it when the rule of verdicts or of intervals changes. Two things are no part of an archive and stay as they are
-stored: p by sacreBLEU, and rows of no model, such as the first sentences of a text, whose gains get no interval. A
-table of fewer runs than the archive has is left alone.
+Call it when the rule of verdicts or of intervals changes. Two things are no part of an archive and
+stay as they are
+stored: p by sacreBLEU, and rows of no model, such as the first sentences of a text, whose gains get
+    no interval. A table of fewer runs than the archive has is left alone.
 """
 
 from __future__ import annotations
@@ -34,16 +37,21 @@ PAPERS = Path("config/paper_results.yaml")
 REBUILT = ("comparison", "gains", "attentions")
 GUESSED_P = 0.0005  # of what is written as `< 0.001`
 CONTROLS_NOTE = (
-    "Rows of no model, such as the first sentences of a text, have the means and intervals over units that were scored "
-    "with these runs; as their outputs are not stored, their gains have no interval."
+    "Rows of no model, such as the first sentences of a text, have the means and intervals over"
+    " units that were scored with these runs; as their outputs are not stored, their gains have no"
+    " interval."
 )
 Cells = dict[str, Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("stored", type=Path, nargs="+", help="folders under results/reference/, with an archive")
-    parser.add_argument("--draw", nargs="*", default=["gains"], help="kinds of figures to draw again (%(default)s)")
+    parser.add_argument(
+        "stored", type=Path, nargs="+", help="folders under results/reference/, with an archive"
+    )
+    parser.add_argument(
+        "--draw", nargs="*", default=["gains"], help="kinds of figures to draw again (%(default)s)"
+    )
     arguments = parser.parse_args()
     for stored in arguments.stored:
         with unpacked(stored) as runs:
@@ -63,7 +71,11 @@ def rebuild(page: Path, stored: Path, runs: Path) -> str:
     spec = TABLES.get(page.stem) or TABLES[page.stem.removesuffix("_gains")]
     experiment = load_experiment(stored / EXPERIMENT)
     file = spec.files["scores"].removeprefix("{run}/")
-    scores = [path for task in dict.fromkeys(before["task"]) for path in sorted(runs.glob(f"{task}/*/seed*/{file}"))]
+    scores = [
+        path
+        for task in dict.fromkeys(before["task"])
+        for path in sorted(runs.glob(f"{task}/*/seed*/{file}"))
+    ]
     more: dict[str, list[Path]] = {}
     if spec.builder == "attentions":
         more["gold_scores"] = sorted(runs.glob("*/*/seed*/gold_scores.json"))
@@ -86,17 +98,23 @@ def tested_by_sacrebleu(before: pd.DataFrame, baseline: str, folder: Path) -> li
     for row in before.to_dict("records"):
         for seed, text in enumerate(filter(None, row["p_sacrebleu"].split("; ")), 1):
             p = GUESSED_P if text.startswith("<") else float(text)
-            test = Test(model=row["model"], metric=row["metric"], score=0, baseline=0, p=p, signature="")
+            test = Test(
+                model=row["model"], metric=row["metric"], score=0, baseline=0, p=p, signature=""
+            )
             tests.setdefault((row["task"], seed), []).append(test)
     paths = []
     for (task, seed), own in tests.items():
         paths.append(folder / f"{task}-{seed}.json")
-        write_json(paths[-1], Significance(task=task, seed=seed, baseline=baseline, tests=own).model_dump())
+        write_json(
+            paths[-1], Significance(task=task, seed=seed, baseline=baseline, tests=own).model_dump()
+        )
     return paths
 
 
 def with_controls(made: render.Table, before: pd.DataFrame, page: Path) -> render.Table:
-    """Add the stored rows whose model the archive does not have, below those of their task and metric."""
+    """Add the stored rows whose model the archive does not have, below those of their task and
+    metric.
+    """
     known = set(zip(made.data["task"], made.data["model"], strict=True))
     rows = made.data.to_dict("records")
     texts = made.shown.to_numpy().tolist()
@@ -157,7 +175,12 @@ def draw(picture: Path, stored: Path, runs: Path) -> str:
     """Draw a figure of scores again, as SVG and PNG."""
     figure = FIGURES[picture.stem]
     file = figure.files["scores"].removeprefix("{run}/")
-    words = ["--experiment", str(stored / EXPERIMENT), "--scores", *map(str, sorted(runs.glob(f"*/*/seed*/{file}")))]
+    words = [
+        "--experiment",
+        str(stored / EXPERIMENT),
+        "--scores",
+        *map(str, sorted(runs.glob(f"*/*/seed*/{file}"))),
+    ]
     with TemporaryDirectory() as folder:
         out = Path(folder) / picture.name
         figures.write(figure.draws, [*words, *figure.options, "--out", str(out)])

@@ -32,14 +32,22 @@ def report(outcome: Outcome, shown: ReportFiles) -> None:
     """Say which runs were restored, which are trained, and what the page leaves out."""
     print(f"{len(outcome.restored)} runs restored, {len(outcome.present)} already there")
     print(f"{len(outcome.missing)} not stored, to be trained{listed(outcome.missing)}")
-    print(f"{len(outcome.differing)} configured otherwise, to be trained{listed(outcome.differing)}")
+    print(
+        f"{len(outcome.differing)} configured otherwise, to be trained{listed(outcome.differing)}"
+    )
     if outcome.again:
-        print(f"{len(outcome.again)} trained again, as those start from their weights{listed(outcome.again)}")
+        print(
+            f"{len(outcome.again)} trained again, as those start from their"
+            f" weights{listed(outcome.again)}"
+        )
     texts = shown.left_out_texts()
     if texts:
         print("Weights are not stored. So the page has no, or not the whole:")
         print("".join(f"  {text}\n" for text in texts), end="")
-        print("To have one made, and the runs trained that it needs, ask Snakemake for its file by name.")
+        print(
+            "To have one made, and the runs trained that it needs, ask Snakemake for its file by"
+            " name."
+        )
 
 
 def main() -> int:

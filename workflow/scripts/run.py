@@ -2,7 +2,8 @@
 
     python workflow/scripts/run.py [arguments of snakemake]
 
-A plain `snakemake --cores all` does the same, but for what is said before (`python -m pam check`) and at the end.
+A plain `snakemake --cores all` does the same, but for what is said before (`python -m pam check`)
+and at the end.
 """
 
 import argparse
@@ -34,7 +35,9 @@ def of_experiment(arguments: list[str]) -> dict[str, list[str]]:
 
 
 def page_of(files: list[str], keys: list[str]) -> Path:
-    """The page of results of the experiment that the last of these files names, or one of the keys `NAME=VALUE`."""
+    """The page of results of the experiment that the last of these files names, or one of the keys
+    `NAME=VALUE`.
+    """
     content = read_yaml(files[-1] if files else "config/config.yaml")
     name = content.get("experiment", "") if isinstance(content, dict) else ""
     given = dict(key.partition("=")[::2] for key in keys)
@@ -65,7 +68,9 @@ def main(arguments: list[str]) -> int:
 
 
 def run(arguments: list[str], chosen: dict[str, list[str]], page: Path, expected: Path) -> int:
-    """Checks, then runs Snakemake, which is told in the file `expected` how long each training will take."""
+    """Checks, then runs Snakemake, which is told in the file `expected` how long each training will
+    take.
+    """
     given = [word for option, words in chosen.items() if words for word in (f"--{option}", *words)]
     command = [*CHECK, "--expected", str(expected), *given]
     checked = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8")
@@ -75,8 +80,13 @@ def run(arguments: list[str], chosen: dict[str, list[str]], page: Path, expected
         say(line)
     before = modified(page)
     where = [] if any(one.split("=")[0] in PLACES for one in arguments) else ["--cores", "all"]
-    # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is for reading that.
-    environment = os.environ if LOUD.intersection(arguments) else os.environ | {LINES: "lines", EXPECTED: str(expected)}
+    # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is
+    # for reading that.
+    environment = (
+        os.environ
+        if LOUD.intersection(arguments)
+        else os.environ | {LINES: "lines", EXPECTED: str(expected)}
+    )
     code = subprocess.run([*SNAKEMAKE, *where, *arguments], env=environment).returncode
     if code == 0 and page.is_file() and not DRY.intersection(arguments):
         done = "done" if modified(page) != before else "the page is as it was"

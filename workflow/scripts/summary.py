@@ -27,7 +27,9 @@ def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
     machines = Counter(machine(one["training"]) for one in scores)
     ran = "; ".join(f"{name} ({count})" for name, count in machines.most_common())
     notes = [
-        f"\n{escaped(f'{task.label or name}: {task.note}')}\n" for name, task in experiment.tasks.items() if task.note
+        f"\n{escaped(f'{task.label or name}: {task.note}')}\n"
+        for name, task in experiment.tasks.items()
+        if task.note
     ]
     return (
         f"{len(scores)} trainings, seed{'s' if len(seeds) > 1 else ''} "
@@ -59,7 +61,11 @@ def front(tables: list[str]) -> str:
     style = "".join(tables[:1]).partition("<style>")[2].partition("</style>")[0]
     # Rules for the page as a whole would reach beyond the tables, so the others are nested.
     rules = "\n".join(line for line in style.splitlines() if not line.startswith("body"))
-    return f'<style>\n.front {{\n{rules}\n}}\n</style>\n<div class="front">\n' + "\n".join(bodies) + "\n</div>\n"
+    return (
+        f'<style>\n.front {{\n{rules}\n}}\n</style>\n<div class="front">\n'
+        + "\n".join(bodies)
+        + "\n</div>\n"
+    )
 
 
 if __name__ == "__main__":

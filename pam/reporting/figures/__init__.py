@@ -1,7 +1,7 @@
 """Every kind of figure, drawn and written as SVG and PNG, its data as CSV.
 
-To add a kind: a function that returns a `Drawing`, its arguments being its `OPTIONS`, and a line in `KINDS` and in
-`pam.reporting.catalogue.FIGURE_CODE`.
+To add a kind: a function that returns a `Drawing`, its arguments being its `OPTIONS`, and a line in
+`KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from pam.reporting.figures import attention, curves, models
 from pam.reporting.runs import LeftOutError
 
 KINDS: dict[str, Callable[..., style.Drawing]] = {
-    "quality": models.quality, "gains": models.gains, "cost": models.cost,
-    "attention": attention.attention, "curves": curves.curves, "bleu_by_length": curves.bleu_by_length,
-    "bleu_by_size": curves.bleu_by_size, "entropy_accuracy": attention.entropy_accuracy, "coverage": attention.coverage,
-}  # fmt: skip
+    "quality": models.quality,
+    "gains": models.gains,
+    "cost": models.cost,
+    "attention": attention.attention,
+    "curves": curves.curves,
+    "bleu_by_length": curves.bleu_by_length,
+    "bleu_by_size": curves.bleu_by_size,
+    "entropy_accuracy": attention.entropy_accuracy,
+    "coverage": attention.coverage,
+}
 
 _FILE: dict[str, Any] = {"type": Path, "required": True}
 _FILES: dict[str, Any] = {"type": Path, "required": True, "nargs": "+"}
@@ -36,9 +42,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rows": {"type": int, "default": 4, "help": "rows to draw (%(default)s)"},
     "metric": {
         "default": "accuracy",
-        "help": "its name, or a pattern such as bleu_b*, of which each task's first is drawn (%(default)s)",
+        "help": (
+            "its name, or a pattern such as bleu_b*, of which each task's first is drawn"
+            " (%(default)s)"
+        ),
     },
-    "paper": {"type": Path, "default": Path("config/paper_results.yaml"), "help": "the papers' results (%(default)s)"},
+    "paper": {
+        "type": Path,
+        "default": Path("config/paper_results.yaml"),
+        "help": "the papers' results (%(default)s)",
+    },
     "paper_table": {"help": "table of that file to show with ours; none: no paper's marks"},
     "eval_metrics": {
         "action": "store_true",
@@ -48,7 +61,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a kind's options; a `UserError` that names the closest if there is no such kind."""
+    """The parser of a kind's options; a `UserError` that names the closest if there is no such
+    kind.
+    """
     if kind not in KINDS:
         raise unknown("kind of figure", kind, list(KINDS))
     parser = argparse.ArgumentParser(program, description=inspect.getdoc(KINDS[kind]))
@@ -58,12 +73,15 @@ def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
 
 
 def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
-    """Draws a figure in the common style, by options as on the command line, and writes it where `--out` says.
+    """Draws a figure in the common style, by options as on the command line, and writes it where
+    `--out` says.
 
     A UserError says that there is no such kind, or of which files it cannot be drawn.
     """
     parser = parser_of(kind, program)
-    parser.add_argument("--out", type=Path, required=True, help="an .svg or .png; the other is written too")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="an .svg or .png; the other is written too"
+    )
     options = vars(parser.parse_args(words))
     out = options.pop("out")
     with style.styled():

@@ -1,4 +1,4 @@
-"""What models attend to: heat maps of alignments, the uncertainty of attention and what it covers."""
+"""What models attend to: heat maps of alignments, the entropy of attention and its coverage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
 Floats = NDArray[np.float64]
 _LABEL, _SIGNS = 7.5, {"</s>": "⏎"}
-_ROW, _LETTER, _BAR = 0.165, 0.066, 0.9  # inches of a source symbol's row, a letter written upwards, and a scale
+# inches of a source symbol's row, a letter written upwards, and a scale
+_ROW, _LETTER, _BAR = (0.165, 0.066, 0.9)
 
 
 class Row(Strict, extra="ignore"):
@@ -58,22 +59,44 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     """
     ours, theirs = _read(base), _read(other)
     for number, (first, second) in enumerate(zip_longest(ours.rows, theirs.rows), start=1):
-        if not first or not second or (first.source, first.target) != (second.source, second.target):
+        if (
+            not first
+            or not second
+            or (first.source, first.target) != (second.source, second.target)
+        ):
             words = f"row {number} is not the same as in the other model's file"
-            raise UserError(words, file=other, hint="make both files from the same rows of the same data")
+            raise UserError(
+                words, file=other, hint="make both files from the same rows of the same data"
+            )
     pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
     rows_of, columns = (1, 3) if across else (3, 1)
-    heights = [0.55 + _ROW * len(row.source) + _LETTER * _upright(row) for row, _ in pairs for _ in range(rows_of)]
-    figure, axes = style.panels(len(heights), columns, _BAR * rows_of + sum(heights), height_ratios=heights)
+    heights = [
+        0.55 + _ROW * len(row.source) + _LETTER * _upright(row)
+        for row, _ in pairs
+        for _ in range(rows_of)
+    ]
+    figure, axes = style.panels(
+        len(heights), columns, _BAR * rows_of + sum(heights), height_ratios=heights
+    )
     grid = np.array(axes).reshape(-1, columns)
     titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
-    for number, (own, (first, second)) in enumerate(zip(grid.reshape(len(pairs), 3), pairs, strict=True)):
+    for number, (own, (first, second)) in enumerate(
+        zip(grid.reshape(len(pairs), 3), pairs, strict=True)
+    ):
         _draw_row(list(own), first, second, across)
         if number == 0 or not across:
             above = (0, 22 if pairs[0][0].lemma else 6)
             for panel, title in zip(own, titles, strict=True):
-                panel.annotate(title, (0.5, 1), above, "axes fraction", "offset points", ha="center", weight="bold")
+                panel.annotate(
+                    title,
+                    (0.5, 1),
+                    above,
+                    "axes fraction",
+                    "offset points",
+                    ha="center",
+                    weight="bold",
+                )
     between = "\n" if across else "; "
     difference = f"red: {theirs.label} has more{between}blue: {ours.label} has more"
     scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
@@ -96,8 +119,19 @@ def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> p
             for target, weights in enumerate(row.alignment):
                 for source, weight in enumerate(weights):
                     symbols = target, row.target[target], source, row.source[source]
-                    found.append((number, model.model, model.label, *symbols, round(float(weight), 4)))
-    columns = ["row", "model", "label", "target_place", "target", "source_place", "source", "weight"]
+                    found.append(
+                        (number, model.model, model.label, *symbols, round(float(weight), 4))
+                    )
+    columns = [
+        "row",
+        "model",
+        "label",
+        "target_place",
+        "target",
+        "source_place",
+        "source",
+        "weight",
+    ]
     return pd.DataFrame(found, columns=columns, dtype=object)
 
 
@@ -111,7 +145,9 @@ def _read(path: Path) -> Alignments:
 
 
 def _upright(row: Row) -> int:
-    """Letters of the longest target symbol where some are words, which find room only when they are written upwards."""
+    """Letters of the longest target symbol where some are words, which find room only when they are
+    written upwards.
+    """
     longest = max(len(_SIGNS.get(one, one)) for one in row.target)
     return longest if longest > 2 else 0
 
@@ -144,7 +180,9 @@ def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -
 
 
 def of_outputs(content: dict[str, Any]) -> style.Drawing:
-    """Alignments of one model's own outputs, a panel each; `content` is like that of `attention.json`."""
+    """Alignments of one model's own outputs, a panel each; `content` is like that of
+    `attention.json`.
+    """
     shown = parse(Alignments, content, "alignments")
     heights = [0.45 + _ROW * len(row.source) + _LETTER * _upright(row) for row in shown.rows]
     figure, panels = style.panels(len(heights), 1, 0.4 + sum(heights), height_ratios=heights)
@@ -166,10 +204,15 @@ def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawin
     """
 
     def bins(own: list[Analysis]) -> pd.DataFrame:
-        counts = {name: np.sum([getattr(one.entropy, name) for one in own], axis=0) for name in ("count", "correct")}
+        counts = {
+            name: np.sum([getattr(one.entropy, name) for one in own], axis=0)
+            for name in ("count", "correct")
+        }
         return _bins(own[0].entropy.edges, symbols=counts["count"], right=counts["correct"])
 
-    return _analyzed(experiment, analyses, _entropy_panels, bins, ("right symbols (%)", "share of symbols (%)"))
+    return _analyzed(
+        experiment, analyses, _entropy_panels, bins, ("right symbols (%)", "share of symbols (%)")
+    )
 
 
 def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
@@ -180,10 +223,19 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
 
     def bins(own: list[Analysis]) -> pd.DataFrame:
         names = ("sentences", "words")
-        counts = {name: np.sum([getattr(one.coverage, name) for one in own], axis=0) for name in names}
+        counts = {
+            name: np.sum([getattr(one.coverage, name) for one in own], axis=0) for name in names
+        }
         return _bins(own[0].coverage.edges, **counts)
 
-    return _analyzed(experiment, analyses, _coverage_panels, bins, ("sentences (%)", "source words (%)"), marker=None)
+    return _analyzed(
+        experiment,
+        analyses,
+        _coverage_panels,
+        bins,
+        ("sentences (%)", "source words (%)"),
+        marker=None,
+    )
 
 
 def _bins(edges: Sequence[float], **counts: Any) -> pd.DataFrame:
@@ -204,10 +256,16 @@ def _analyzed(
 ) -> style.Drawing:
     known = load_experiment(experiment)
     tasks = load_analyses(analyses, known)
-    figure = style.draw_tasks([(label_of(task, known), tasks[task]) for task in tasks], draw, 4.4, left)
+    figure = style.draw_tasks(
+        [(label_of(task, known), tasks[task]) for task in tasks], draw, 4.4, left
+    )
     style.legend_models(figure, labels(tasks), **legend)
-    named = {(task, model): bins(own) for task, models in tasks.items() for model, own in models.items()}
-    return style.Drawing(figure, pd.concat(named, names=["task", "model"]).reset_index(["task", "model"]))
+    named = {
+        (task, model): bins(own) for task, models in tasks.items() for model, own in models.items()
+    }
+    return style.Drawing(
+        figure, pd.concat(named, names=["task", "model"]).reset_index(["task", "model"])
+    )
 
 
 def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:

@@ -45,12 +45,14 @@ EVAL_METRICS = (  # what Figures 1 to 3 of Orlova et al. show, on the developmen
 POSITIONS = Kind("dev_positions", "positions summed over", "{}")
 
 
-COUNTED = {"symbols": "a symbol", "actions": "an action"}  # what models write: what losses are divided by
+# what models write: what losses are divided by
+COUNTED = {"symbols": "a symbol", "actions": "an action"}
 Panel = tuple[Kind, dict[str, list[History]]]  # what it shows, of which models
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> style.Drawing:
-    """A row of panels per task: accuracy or training loss, then development loss; or `EVAL_METRICS`.
+    """A row of panels per task: accuracy or training loss, then development loss; or
+    `EVAL_METRICS`.
 
     What is counted by symbol and what by action has a panel of its own.
     """
@@ -89,17 +91,24 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
 def _measured(histories: Sequence[History]) -> pd.DataFrame:
     """A row for each epoch of each run, with all that was measured."""
     names = ("task", "model", "label", "seed", "targets")
-    frames = [pd.DataFrame({name: getattr(one, name) for name in names} | one.columns) for one in histories]
+    frames = [
+        pd.DataFrame({name: getattr(one, name) for name in names} | one.columns)
+        for one in histories
+    ]
     return pd.concat(frames).astype({"epoch": int, "step": int})
 
 
 def _by_unit(models: dict[str, list[History]], kinds: Sequence[Kind]) -> list[Panel]:
-    """A panel for each kind, or one for symbols and one for actions where its unit is of them and a task has both."""
+    """A panel for each kind, or one for symbols and one for actions where its unit is of them and a
+    task has both.
+    """
     found: list[Panel] = []
     units = list(dict.fromkeys(seeds[0].targets for seeds in models.values()))
     for kind in kinds:
         for unit in units if "{}" in kind.unit else [None]:
-            own = {name: seeds for name, seeds in models.items() if unit in (None, seeds[0].targets)}
+            own = {
+                name: seeds for name, seeds in models.items() if unit in (None, seeds[0].targets)
+            }
             found.append((kind._replace(unit=kind.unit.format(COUNTED.get(unit or "", ""))), own))
     return found
 
@@ -148,15 +157,25 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
 
     def draw(task: TaskRuns, axes: Axes) -> None:
         beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
-        shown = [one for one in by_length(task.runs[0].scores.counts(), beam) if one.sentences >= FEWEST_SENTENCES]
+        shown = [
+            one
+            for one in by_length(task.runs[0].scores.counts(), beam)
+            if one.sentences >= FEWEST_SENTENCES
+        ]
         lows = [one.low for one in shown]
         for model, own in task.models.items():
-            by_seed = [[one.value for one in by_length(run.scores.counts(), beam) if one.low in lows] for run in own]
+            by_seed = [
+                [one.value for one in by_length(run.scores.counts(), beam) if one.low in lows]
+                for run in own
+            ]
             means = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
             style.curve(axes, model, range(len(shown)), means)
             for one, mean in zip(shown, means, strict=True):
                 data.append((task.name, model, one.low, one.high, one.sentences, float(mean)))
-        lengths = [f"{one.low}+" if one.high is None else f"{max(one.low, 1)}–{one.high - 1}" for one in shown]
+        lengths = [
+            f"{one.low}+" if one.high is None else f"{max(one.low, 1)}–{one.high - 1}"
+            for one in shown
+        ]
         counts = [f"{one.sentences:,}" for one in shown]
         axes.set_xticks(range(len(shown)), map("\n".join, zip(lengths, counts, strict=True)))
         axes.set_xlabel("words of the source, and sentences")
@@ -180,10 +199,14 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     """
     known = runs.load_experiment(experiment)
     tasks = runs.load_runs(scores, known)
-    sizes = {path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data}
+    sizes = {
+        path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data
+    }
     for task in tasks:
         if task.name not in sizes:
-            raise UserError(f"no summary of the data of {task.name}", hint="name it with --data too")
+            raise UserError(
+                f"no summary of the data of {task.name}", hint="name it with --data too"
+            )
     rows = compare(tasks, known, ["bleu_b*"], None, first=True)
     groups: dict[str, list[TaskRuns]] = {}
     for task in tasks:
@@ -196,7 +219,9 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
 
     def draw(sized: list[tuple[int, Row]], axes: Axes) -> None:
         for model in dict.fromkeys(row.model for _, row in sized):
-            pairs, own = zip(*sorted((size, row) for size, row in sized if row.model == model), strict=True)
+            pairs, own = zip(
+                *sorted((size, row) for size, row in sized if row.model == model), strict=True
+            )
             style.curve(axes, model, pairs, [row.mean for row in own])
             lows, highs = [row.low for row in own], [row.high for row in own]
             axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)

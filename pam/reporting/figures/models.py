@@ -1,7 +1,7 @@
 """One mark per model: quality, gains over the baseline, quality against cost.
 
-A model that fails would squeeze all others into a corner of its panel. What is far out is drawn beyond a dotted line
-at the edge instead, with its value.
+A model that fails would squeeze all others into a corner of its panel. What is far out is drawn
+beyond a dotted line at the edge instead, with its value.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ NAMES = ("task", "model", "metric")  # columns of the data
 AXIS_LETTERS = 84  # of words below an axis, in the width of a figure
 
 
-def compared(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> list[Row]:
-    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first metric."""
+def compared(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> list[Row]:
+    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first
+    metric.
+    """
     papers = load_papers(paper) if paper_table else {}
     if paper_table and paper_table not in papers:
         raise unknown("table", paper_table, sorted(papers), file=paper)
@@ -53,7 +57,9 @@ def quality(
     return style.Drawing(figure, frame_of(rows)[[*NAMES, "mean", "low", "high", "n", "paper"]])
 
 
-def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
+def gains(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> style.Drawing:
     """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
@@ -84,23 +90,33 @@ def gains(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pa
 
 
 class CostPanel(NamedTuple):
-    """What a task's models cost on one device: each row with its seconds, and the models that have none there."""
+    """What a task's models cost on one device: each row with its seconds, and the models that have
+    none there.
+    """
 
     device: str
     costs: list[tuple[Row, float]]
     without: list[Row]
 
 
-def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None) -> style.Drawing:
-    """A metric against seconds of training and decoding, a panel for each device that models ran on.
+def cost(
+    experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
+) -> style.Drawing:
+    """A metric against seconds of training and decoding, a panel for each device that models ran
+    on.
 
-    An ensemble costs what its members do, besides its own decoding. Below a panel stand the models that it leaves out.
+    An ensemble costs what its members do, besides its own decoding. Below a panel stand the models
+    that it leaves out.
 
     Raises:
         UserError: no run's cost is known.
     """
     rows = compared(experiment, scores, metric, paper, paper_table)
-    panels = [panel for task in dict.fromkeys(row.task for row in rows) for panel in _cost_panels(task, rows)]
+    panels = [
+        panel
+        for task in dict.fromkeys(row.task for row in rows)
+        for panel in _cost_panels(task, rows)
+    ]
     if not panels:
         raise UserError("no cost is known", hint="score the runs again with --training")
     by_task: dict[str, list[str]] = {}
@@ -116,21 +132,32 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
                 color = style.look(row.model).color
                 axes.plot([seconds] * 2, (row.low, row.high), color=color, lw=1.4)
                 style.draw_ours(axes, row.model, seconds, row.mean)
-        outliers = [Outlier(row.model, row.mean, seconds) for row, seconds in (panel.costs[index] for index in far)]
+        outliers = [
+            Outlier(row.model, row.mean, seconds)
+            for row, seconds in (panel.costs[index] for index in far)
+        ]
         pin(axes, outliers, across=False)
         axes.margins(x=0.1)
         axes.set_ylabel(_worded(panel.costs[0][0].metric))
         words = [f"{panel.device} seconds of training and decoding"]
         if panel.without:
             names = ", ".join(row.label for row in panel.without)
-            words.append(fill(f"Not measured on a {panel.device} alone: {names}", letters, break_on_hyphens=False))
+            words.append(
+                fill(
+                    f"Not measured on a {panel.device} alone: {names}",
+                    letters,
+                    break_on_hyphens=False,
+                )
+            )
         axes.set_xlabel("\n".join(words))
 
     labeled = []
     for panel in panels:
         row = panel.costs[0][0]
         is_divided = by_task[row.task] != ["CPU"]
-        labeled.append((f"{row.task_label}, on a {panel.device}" if is_divided else row.task_label, panel))
+        labeled.append(
+            (f"{row.task_label}, on a {panel.device}" if is_divided else row.task_label, panel)
+        )
     figure = style.draw_tasks(labeled, draw, 3.1, most=across)
     shown = {row.model: row.label for panel in panels for row, _ in panel.costs}
     style.legend_models(figure, shown, ls="none", ms=7)
@@ -138,33 +165,45 @@ def cost(experiment: Path, scores: Sequence[Path], metric: str, paper: Path, pap
 
 
 def _cost_panels(task: str, rows: Sequence[Row]) -> list[CostPanel]:
-    """Return the panels of a task, one for each device on which a model was both trained and decoded."""
+    """Return the panels of a task, one for each device on which a model was both trained and
+    decoded.
+    """
     panels = []
     own = [row for row in rows if row.task == task]
     for device in DEVICES:
         seconds = [(row, _seconds(row, rows, device)) for row in own]
         costs = [(row, spent) for row, spent in seconds if spent is not None]
         if costs:
-            panels.append(CostPanel(device, costs, [row for row, spent in seconds if spent is None]))
+            panels.append(
+                CostPanel(device, costs, [row for row, spent in seconds if spent is None])
+            )
     return panels
 
 
 def _cost_data(rows: Sequence[Row], panels: Sequence[CostPanel]) -> pd.DataFrame:
-    """Return the rows of the tasks that are drawn, with a column of seconds for each device, empty where not drawn."""
+    """Return the rows of the tasks that are drawn, with a column of seconds for each device, empty
+    where not drawn.
+    """
     devices = [device for device in DEVICES if any(panel.device == device for panel in panels)]
-    spent = {(panel.device, row.task, row.model): own for panel in panels for row, own in panel.costs}
+    spent = {
+        (panel.device, row.task, row.model): own for panel in panels for row, own in panel.costs
+    }
     tasks = {panel.costs[0][0].task for panel in panels}
     shown = [row for row in rows if row.task in tasks]
     frame = frame_of(shown)[[*NAMES, "mean", "low", "high"]]
     for device in devices:
-        frame[f"{device.lower()}_seconds"] = [spent.get((device, row.task, row.model)) for row in shown]
+        frame[f"{device.lower()}_seconds"] = [
+            spent.get((device, row.task, row.model)) for row in shown
+        ]
     return frame
 
 
 def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
-    """A row's cost on a device with that of the members of an ensemble; None where one is unknown."""
+    """A row's cost on a device with its ensemble's members; None where one is unknown."""
     of_task = {other.model: other for other in rows if other.task == row.task}
-    members = [_seconds(of_task[member], rows, device) for member in row.members if member in of_task]
+    members = [
+        _seconds(of_task[member], rows, device) for member in row.members if member in of_task
+    ]
     parts = [row.seconds.get(device), *members]
     if None in parts or len(members) < len(row.members):
         return None
@@ -185,7 +224,9 @@ class Mark(NamedTuple):
 def _line_per_model(
     marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], words: str, zero: bool = False
 ) -> Figure:
-    """One panel per task, one line per model, the first on top; `words` say in the legend what our marks are."""
+    """One panel per task, one line per model, the first on top; `words` say in the legend what our
+    marks are.
+    """
     tasks = _by_task(marks)
     names = [[row.label for row, _ in task] for task in tasks]
 
@@ -211,7 +252,11 @@ def _line_per_model(
                 below = [line + 0.22] * len(mark.seeds)
                 panel.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
             style.draw_ours(panel, row.model, mark.value, line)
-        pin(panel, [Outlier(task[line][0].model, task[line][1].value, line) for line in far], across=True)
+        pin(
+            panel,
+            [Outlier(task[line][0].model, task[line][1].value, line) for line in far],
+            across=True,
+        )
         panel.set_xlabel(axis(task[0][0].metric))
 
     labeled = [(task[0][0].task_label, place) for place, task in enumerate(tasks)]
@@ -226,19 +271,27 @@ def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
     units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
     if any(row.seeds > 1 for row, _ in marks):
         units = f"{units} and seeds"
-    ours: dict[str, Any] = {"label": f"{words} 95 % interval over {units}", "marker": "o", "mec": "white"}
+    ours: dict[str, Any] = {
+        "label": f"{words} 95 % interval over {units}",
+        "marker": "o",
+        "mec": "white",
+    }
     entries = [ours | {"mew": 0.7, "ms": 7, "lw": 2.2}]
     if any(len(mark.seeds) > 1 for _, mark in marks):
         entries.append({"label": "each seed", "ls": "none", "marker": "o", "ms": 3})
     if any(mark.paper is not None for _, mark in marks):
         label = "paper" if all(row.same_data for row, _ in marks) else "paper (its own data)"
-        entries.append({"label": label, "color": style.PAPER, "ls": "none", "marker": "|", "ms": 13, "mew": 2})
+        entries.append(
+            {"label": label, "color": style.PAPER, "ls": "none", "marker": "|", "ms": 13, "mew": 2}
+        )
     return [Line2D([], [], **({"color": style.INK} | entry)) for entry in entries]
 
 
 def _worded(metric: Metric) -> str:
     """A metric on an axis, with its unit and which way is better where it is not up."""
-    notes = ", ".join(filter(None, [metric.unit, "lower is better" if metric.lower_is_better else ""]))
+    notes = ", ".join(
+        filter(None, [metric.unit, "lower is better" if metric.lower_is_better else ""])
+    )
     return f"{metric.label} ({notes})" if notes else metric.label
 
 
@@ -251,7 +304,9 @@ def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, st
 # Values far out.
 
 ENOUGH = 8  # models of which some may be called far out
-FAR = 3.0  # interquartile ranges beyond the quartiles, the outer fences of Tukey's 'Exploratory Data Analysis' (1977)
+# interquartile ranges beyond the quartiles, the outer fences of Tukey's 'Exploratory Data Analysis'
+# (1977)
+FAR = 3.0
 ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
@@ -267,11 +322,15 @@ def far_out(values: Sequence[float]) -> list[int]:
         return []
     first, third = np.quantile(values, [0.25, 0.75])
     margin = FAR * (third - first)
-    return [index for index, value in enumerate(values) if not first - margin <= value <= third + margin]
+    return [
+        index for index, value in enumerate(values) if not first - margin <= value <= third + margin
+    ]
 
 
 def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
-    """Puts outliers beside a panel in which all else has been drawn: left and right, or below and above, one a line."""
+    """Puts outliers beside a panel in which all else has been drawn: left and right, or below and
+    above, one a line.
+    """
     if not far:
         return
     axis = axes.xaxis if across else axes.yaxis
@@ -294,7 +353,9 @@ def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
         style.draw_ours(axes, one.model, x, y)
         arrow = ("←→" if across else "↓↑")[int(one.value > high)]
         text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
-        axes.annotate(text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small")
+        axes.annotate(
+            text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small"
+        )
     for edge in [low] * bool(below) + [high] * bool(above):
         (axes.axvline if across else axes.axhline)(edge, color=style.INK, lw=0.8, ls=":")
     (axes.set_xlim if across else axes.set_ylim)(*ends)
