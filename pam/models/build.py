@@ -11,6 +11,7 @@ from torch import nn
 from pam.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
+from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
@@ -52,10 +53,7 @@ def recurrent(
     values = network.encoder * (2 if network.encoder_reads == "both" else 1)
     encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
     sizes = Sizes(network.decoder, values, *encoding, source, target)
-    parts: dict[str, Any] = {}
-    for component in options.PARTS:
-        chosen = getattr(components, component)
-        parts[component] = implementation(chosen)(chosen, sizes)
+    parts = parts_of(components, sizes)
     encoder = Encoder(source, *encoding, network.encoder_reads, vectors)
     final = 0 if network.decoder_start == "zeros" else values
     decoding = network.decoder, network.decoder_layers, final, network.dropout
@@ -63,13 +61,56 @@ def recurrent(
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 
 
+def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
+    """Make every component of `options.PARTS`, in their order."""
+    parts: dict[str, Any] = {}
+    for component in options.PARTS:
+        chosen = getattr(components, component)
+        parts[component] = implementation(chosen)(chosen, sizes)
+    return parts
+
+
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
     """Attention in place of recurrences, of `network.embedding` units."""
-    chosen, units = components.architecture, network.embedding
-    assert isinstance(chosen, options.TransformerOptions)
-    layers = network.encoder_layers, network.decoder_layers
-    shape = Shape(units, chosen.heads, chosen.feedforward or 4 * units, *layers, network.dropout)
-    return Transformer(shape, source, target)
+    return Transformer(shape_of(components, network), source, target)
+
+
+def shape_of(components: ModelConfig, network: Network) -> Shape:
+    """Sizes of a Transformer of `network.embedding` units."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.MultiHeadOptions)
+    return Shape(
+        units=network.embedding,
+        heads=chosen.heads,
+        feedforward=chosen.feedforward or 4 * network.embedding,
+        encoder_layers=network.encoder_layers,
+        decoder_layers=network.decoder_layers,
+        dropout=network.dropout,
+    )
+
+
+def aligned_transformer(
+    components: ModelConfig, network: Network, source: int, target: int
+) -> AlignedTransformer:
+    """A Transformer of `network.embedding` units, whose alignment head is made of components."""
+    shape = shape_of(components, network)
+    sizes = Sizes(
+        query=shape.units,
+        values=shape.units,
+        embedding=shape.units,
+        direction=shape.units,
+        layers=shape.encoder_layers,
+        rate=shape.dropout,
+        source=source,
+        target=target,
+    )
+    parts = parts_of(components, sizes)
+    return AlignedTransformer(
+        encoder=AlignedEncoder(shape, source),
+        decoder=AlignedDecoder(shape, target, feeds=parts["input_feeding"].feeds),
+        readout=Readout(sizes, target),
+        **parts,
+    )
 
 
 def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:

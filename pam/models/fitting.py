@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError
-from pam.models.options import COMPONENTS, PARTS, TransformerOptions
+from pam.models.options import (
+    COMPONENTS,
+    PARTS,
+    AlignedTransformerOptions,
+    MultiHeadOptions,
+)
 
 
 class FitError(UserError):
@@ -49,6 +54,8 @@ def check_parts(components: ModelConfig) -> None:
         _check_bound(components)
         _check_alignment(components)
         _check_copying(components)
+    if isinstance(components.architecture, AlignedTransformerOptions):
+        _check_alignment_head(components)
 
 
 def check_vectors(components: ModelConfig, kind: str) -> None:
@@ -56,7 +63,7 @@ def check_vectors(components: ModelConfig, kind: str) -> None:
     that it cannot.
     """
     what = ""
-    if components.architecture.kind in ("transformer", "agreement"):
+    if not components.architecture.reads_vectors:
         what = f"the architecture `{components.architecture.kind}`"
     elif components.copying.copies:
         what = "copying"
@@ -70,7 +77,7 @@ def check_vectors(components: ModelConfig, kind: str) -> None:
 def check_sizes(components: ModelConfig, network: Network) -> None:
     """Checks that a model can have these sizes; a FitError says that it cannot."""
     architecture = components.architecture
-    heads = architecture.heads if isinstance(architecture, TransformerOptions) else None
+    heads = architecture.heads if isinstance(architecture, MultiHeadOptions) else None
     if heads and network.embedding % (2 * heads):
         raise FitError(
             f"{network.embedding} units do not divide into {heads} heads of an even size",
@@ -78,7 +85,8 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
         )
     directions = 2 if network.encoder_reads == "both" else 1
     values = directions * network.encoder
-    if components.score.kind == "dot" and network.decoder != values:
+    is_recurrent = architecture.has_components and not heads
+    if is_recurrent and components.score.kind == "dot" and network.decoder != values:
         raise FitError(
             f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder"
             f" state of {values}",
@@ -157,6 +165,34 @@ def _check_alignment(components: ModelConfig) -> None:
             "a pointer is one position, which leaves none to sum over",
             "marginalization",
             hint="use `marginalization: input` with `coupling: pointer`",
+        )
+
+
+def _check_alignment_head(components: ModelConfig) -> None:
+    """Check that the head draws nothing, and that what all steps need at once waits for none."""
+    if components.latent.kind != "none":
+        raise FitError(
+            "an alignment head has no latent vectors", "latent", hint="leave out `latent`"
+        )
+    if components.marginalization.needs_inference:
+        raise FitError(
+            "an alignment head is trained by the likelihood itself",
+            "marginalization",
+            hint="use `marginalization: input` or `marginalization: output`",
+        )
+    feeding = components.input_feeding
+    if feeding.draws:
+        raise FitError(
+            "an alignment head draws no position",
+            "input_feeding",
+            hint="use `input_feeding: none`, `prior` or `posterior`",
+        )
+    if components.score.reads_history:
+        raise FitError(
+            f"score `{components.score.kind}` depends on where earlier steps looked, and the scores"
+            " of all steps are computed at once",
+            "score",
+            hint="use `score: general`, `dot` or `mlp`",
         )
 
 

@@ -35,6 +35,7 @@ class PosteriorFeeding(InputFeeding):
     def __init__(self, options: options.PosteriorFeeding, sizes: Sizes) -> None:
         super().__init__()
         self.mix, self.gradient = options.mix, options.gradient
+        self.feeds = options.context
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
         posterior = output.posterior(symbol)

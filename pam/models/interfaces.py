@@ -268,6 +268,7 @@ class Score(Component):
     """e_t(a): how well position a fits the query."""
 
     costs = False  # whether the objective pays for what was attended
+    reads_history = False  # whether it depends on where earlier steps looked
 
     @abstractmethod
     def keys(self, values: Tensor) -> Any:

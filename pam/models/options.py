@@ -60,6 +60,10 @@ class Options(Strict):
         False  # of a window or a distribution: whether positions get no probability at all
     )
     copies: ClassVar[bool] = False  # of copying: whether symbols of the source can be written
+    reads_history: ClassVar[bool] = (
+        False  # of a score: whether it depends on where earlier steps looked
+    )
+    reads_vectors: ClassVar[bool] = False  # of an architecture: whether sources may be vectors
 
 
 Kinds = dict[str, type[Options]]
@@ -151,6 +155,7 @@ class Structural(_Perceptron):
     """`mlp` with features of position, previous alignment and fertility."""
 
     implementation = "pam.models.scores:Structural"
+    reads_history = True
     kind: Literal["structural"] = "structural"
     place: bool = Field(True, description="whether positions and lengths are features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
@@ -166,6 +171,7 @@ class Coverage(_Perceptron):
     """`mlp` that sees what was attended so far, with a loss where that is attended again."""
 
     implementation = "pam.models.scores:Coverage"
+    reads_history = True
     kind: Literal["coverage"] = "coverage"
     active: ScheduledShare = Field(
         1.0, description="factor of both, so that a schedule can add them late"
@@ -411,6 +417,9 @@ class PosteriorFeeding(Options):
         None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1"
     )
     gradient: bool = Field(True, description="whether gradients flow through it")
+    context: bool = Field(
+        True, description="whether its context is fed; else the next coupling alone sees it"
+    )
 
 
 @kind_of("input_feeding")
@@ -534,20 +543,34 @@ class Recurrent(Options):
     """Encoder and decoder of LSTMs with attention."""
 
     implementation = "pam.models.build:recurrent"
+    reads_vectors = True
     kind: Literal["recurrent"] = "recurrent"
 
 
+class MultiHeadOptions(Options):
+    """Sizes of the parts of a Transformer."""
+
+    heads: Units = Field(4, description="of each attention; the units are divided among them")
+    feedforward: Units | None = Field(
+        None, description="units of the layer between; null: four times the embedding's"
+    )
+
+
 @kind_of("architecture")
-class TransformerOptions(Options):
+class TransformerOptions(MultiHeadOptions):
     """Attention in place of recurrences."""
 
     implementation = "pam.models.build:transformer"
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
-    heads: Units = Field(4, description="of each attention; the units are divided among them")
-    feedforward: Units | None = Field(
-        None, description="units of the layer between; null: four times the embedding's"
-    )
+
+
+@kind_of("architecture")
+class AlignedTransformerOptions(MultiHeadOptions):
+    """A Transformer with an alignment head that is made of the other components."""
+
+    implementation = "pam.models.build:aligned_transformer"
+    kind: Literal["aligned-transformer"] = "aligned-transformer"
 
 
 @kind_of("architecture")

@@ -134,6 +134,7 @@ class Structural(Mlp):
     whose sums can be foreseen, such as the same attention at every step.
     """
 
+    reads_history = True
     penalty: float
 
     def __init__(self, options: options.Structural, sizes: Sizes) -> None:
@@ -180,6 +181,7 @@ class Coverage(Mlp):
     """
 
     costs = True
+    reads_history = True
     active: float
     penalty: float
 

@@ -7,6 +7,7 @@ through them. What is fast about them is in the kernels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,13 +101,15 @@ class Unrolled:
         return self.packed.unpack(self.output.attention.prior)
 
 
-class Seq2Seq(Model):
-    """A recurrent model with one component for each question of `pam.models.options`."""
+class AttentionModel(Model):
+    """A model with one component for each question of `pam.models.options`, whatever encodes, and
+    whatever gives the queries.
+    """
 
     def __init__(
         self,
-        encoder: Encoder,
-        decoder: Decoder,
+        encoder: Any,
+        decoder: Any,
         readout: Readout,
         score: interfaces.Score,
         window: interfaces.Window,
@@ -125,6 +128,103 @@ class Seq2Seq(Model):
         self.coupling, self.latent, self.marginalization = coupling, latent, marginalization
         self.input_feeding, self.inference, self.estimator = input_feeding, inference, estimator
         self.copying = copying
+
+    def attend(
+        self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
+    ) -> Attention:
+        """Where a step with query s_t (n, H) looks."""
+        return self.weigh(self.score(query, memory, history), query, memory, history, noise)
+
+    def weigh(
+        self,
+        scores: Tensor,
+        query: Tensor,
+        memory: Memory,
+        history: AttentionHistory,
+        noise: Noise | None = None,
+    ) -> Attention:
+        """Where a step with query s_t (n, H) and scores e_t (n, m) looks."""
+        scores, mask = self.window(scores, query, memory.mask, history)
+        of_scores = self.coupling(scores, mask, self.distribution, memory, history)
+        latent = self.latent.of_step(of_scores, memory, noise)
+        gumbel = None if noise is None else noise.gumbel
+        log_prior = latent.log_weights
+        return Attention(
+            query=query,
+            log_prior=log_prior,
+            prior=log_prior.exp(),
+            shift=latent.shift,
+            cost=latent.cost,
+            gumbel=gumbel,
+        )
+
+    # Given targets.
+
+    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        unrolled: Unrolled = self(source, lengths, target)
+        return unrolled.packed.unpack(unrolled.log_prob())
+
+    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what
+        latents cost; what a whole sentence costs is paid at its last symbol. The mean over so many
+        draws of all that is drawn.
+        """
+        if self.latent.samples == 1:
+            return self._objective(source, lengths, target)
+        given = (
+            part.repeat_interleave(self.latent.samples, 0) for part in (source, lengths, target)
+        )
+        values: Tensor = self._objective(*given).unflatten(0, (-1, self.latent.samples))
+        return values.mean(1)
+
+    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        return self.unrolled_objective(source, lengths, target)[0]
+
+    def unrolled_objective(
+        self, source: Tensor, lengths: Tensor, target: Tensor
+    ) -> tuple[Tensor, Unrolled]:
+        """The objective (B, T) from one draw of all that is drawn, and the steps that gave it."""
+        unrolled: Unrolled = self(source, lengths, target, draws=True)
+        packed, output = unrolled.packed, unrolled.output
+        # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+            log_q = self.inference(source, lengths, target, self.encoder.embed, self.decoder.embed)
+        if log_q is not None:
+            by_time = log_q.to(output.attention.log_prior.dtype)[packed.order].transpose(0, 1)
+            log_q = packed.pack(by_time[: packed.steps])
+
+        values = self.marginalization.objective(output, packed.symbols, log_q, self.estimator)
+        cost = output.attention.cost
+        values = packed.unpack(values if cost is None else values - cost)
+        return self._pay_for_sentences(values, unrolled, target), unrolled
+
+    def _pay_for_sentences(self, values: Tensor, unrolled: Unrolled, target: Tensor) -> Tensor:
+        """Values (B, T) less what the latent and the score cost a whole sentence."""
+        packed, of_score = unrolled.packed, None
+        if self.score.costs:
+            alignment = joined(unrolled.alignments)
+            assert alignment is not None
+            prior = packed.pad(unrolled.output.attention.prior)
+            of_score = self.score.cost(unrolled.memory, prior, packed.pad(alignment))
+        costs = [cost for cost in (unrolled.memory.cost, of_score) if cost is not None]
+        if not costs:
+            return values
+        total = torch.stack(costs).sum(0)[torch.argsort(packed.order)]
+        return pay_at_end(values, -total, target)
+
+    @torch.no_grad()
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
+        forced = super().teacher_force(source, lengths, target)
+        alignment = self.coupling.given_all(forced.alignment, (target != PAD).sum(1))
+        posterior = forced.posterior if self.marginalization.gives_positions else alignment
+        return replace(forced, alignment=alignment, posterior=posterior)
+
+
+class Seq2Seq(AttentionModel):
+    """Encoder and decoder of LSTMs, with components between them."""
+
+    encoder: Encoder
+    decoder: Decoder
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
@@ -204,25 +304,6 @@ class Seq2Seq(Model):
         assert memory.gates is not None
         return Previous(memory.gates(symbol), self._embedded(symbol), noise=noise)
 
-    def attend(
-        self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
-    ) -> Attention:
-        """Where a step with query s_t (n, H) looks."""
-        scores = self.score(query, memory, history)
-        scores, mask = self.window(scores, query, memory.mask, history)
-        of_scores = self.coupling(scores, mask, self.distribution, memory, history)
-        latent = self.latent.of_step(of_scores, memory, noise)
-        gumbel = None if noise is None else noise.gumbel
-        log_prior = latent.log_weights
-        return Attention(
-            query=query,
-            log_prior=log_prior,
-            prior=log_prior.exp(),
-            shift=latent.shift,
-            cost=latent.cost,
-            gumbel=gumbel,
-        )
-
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """The state after y_t = `symbol` (n,) was written."""
         attention = step.output.attention
@@ -284,65 +365,6 @@ class Seq2Seq(Model):
             )
             inputs.append(previous)
         return inputs
-
-    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        unrolled: Unrolled = self(source, lengths, target)
-        return unrolled.packed.unpack(unrolled.log_prob())
-
-    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximizes, (B, T): log p(y_t | y_<t, x), or a bound of it, less what
-        latents cost; what a whole sentence costs is paid at its last symbol. The mean over so many
-        draws of all that is drawn.
-        """
-        if self.latent.samples == 1:
-            return self._objective(source, lengths, target)
-        given = (
-            part.repeat_interleave(self.latent.samples, 0) for part in (source, lengths, target)
-        )
-        values: Tensor = self._objective(*given).unflatten(0, (-1, self.latent.samples))
-        return values.mean(1)
-
-    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        return self.unrolled_objective(source, lengths, target)[0]
-
-    def unrolled_objective(
-        self, source: Tensor, lengths: Tensor, target: Tensor
-    ) -> tuple[Tensor, Unrolled]:
-        """The objective (B, T) from one draw of all that is drawn, and the steps that gave it."""
-        unrolled: Unrolled = self(source, lengths, target, draws=True)
-        packed, output = unrolled.packed, unrolled.output
-        # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
-            log_q = self.inference(source, lengths, target, self.encoder.embed, self.decoder.embed)
-        if log_q is not None:
-            by_time = log_q.to(output.attention.log_prior.dtype)[packed.order].transpose(0, 1)
-            log_q = packed.pack(by_time[: packed.steps])
-
-        values = self.marginalization.objective(output, packed.symbols, log_q, self.estimator)
-        cost = output.attention.cost
-        values = packed.unpack(values if cost is None else values - cost)
-        return self._pay_for_sentences(values, unrolled, target), unrolled
-
-    def _pay_for_sentences(self, values: Tensor, unrolled: Unrolled, target: Tensor) -> Tensor:
-        """Values (B, T) less what the latent and the score cost a whole sentence."""
-        packed, of_score = unrolled.packed, None
-        if self.score.costs:
-            alignment = joined(unrolled.alignments)
-            assert alignment is not None
-            prior = packed.pad(unrolled.output.attention.prior)
-            of_score = self.score.cost(unrolled.memory, prior, packed.pad(alignment))
-        costs = [cost for cost in (unrolled.memory.cost, of_score) if cost is not None]
-        if not costs:
-            return values
-        total = torch.stack(costs).sum(0)[torch.argsort(packed.order)]
-        return pay_at_end(values, -total, target)
-
-    @torch.no_grad()
-    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
-        forced = super().teacher_force(source, lengths, target)
-        alignment = self.coupling.given_all(forced.alignment, (target != PAD).sum(1))
-        posterior = forced.posterior if self.marginalization.gives_positions else alignment
-        return replace(forced, alignment=alignment, posterior=posterior)
 
 
 def pay_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:

@@ -29,13 +29,19 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Encoded sources, a row for each hypothesis: values (n, m, d), mask (n, m) true at real
-    positions, the output layer, and how many hypotheses a sentence has.
+class SourceStates:
+    """What a decoder attends to, a row for each hypothesis: values (n, m, d), and mask (n, m), true
+    at real positions.
     """
 
     values: Tensor
     mask: Tensor
+
+
+@dataclass(frozen=True)
+class Source(SourceStates):
+    """Encoded sources, the output layer, and how many hypotheses a sentence has."""
+
     layer: SearchLayer
     beam: int = 1
 
@@ -95,6 +101,38 @@ class Next:
         )
 
 
+def with_positions(embedded: Tensor, first: int = 0) -> Tensor:
+    """Scale embeddings (B, n, d) and add sinusoids of their positions, the first of which is
+    `first` (Vaswani et al. 2017, section 3.5).
+    """
+    units = embedded.shape[2]
+    positions = torch.arange(first, first + embedded.shape[1], device=embedded.device)
+    pairs = torch.arange(0, units, 2, device=embedded.device) / units
+    angles = positions[:, None] * torch.exp(-math.log(10_000.0) * pairs)
+    waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
+    return embedded * units**0.5 + waves
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """(n, n) true where the symbol of a row must not see that of a column, which comes later."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+
+
+def encoder_layers(shape: Shape) -> nn.TransformerEncoder:
+    """The layers of an encoder, with layer norm before each part and after the last one."""
+    layer = nn.TransformerEncoderLayer(
+        shape.units,
+        shape.heads,
+        shape.feedforward,
+        shape.dropout,
+        batch_first=True,
+        norm_first=True,
+    )
+    return nn.TransformerEncoder(
+        layer, shape.encoder_layers, nn.LayerNorm(shape.units), enable_nested_tensor=False
+    )
+
+
 class DecoderLayer(nn.Module):
     """Attention to the symbols so far, to the source, and a feed-forward layer.
 
@@ -117,7 +155,7 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(
-        self, states: Tensor, seen: Tensor | None, source: Source, causal: Tensor | None
+        self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One layer.
 
@@ -154,17 +192,7 @@ class Transformer(Model):
         for embedding in (self.source, self.target):
             nn.init.normal_(embedding.weight, std=shape.units**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
-        layer = nn.TransformerEncoderLayer(
-            shape.units,
-            shape.heads,
-            shape.feedforward,
-            shape.dropout,
-            batch_first=True,
-            norm_first=True,
-        )
-        self.encoder = nn.TransformerEncoder(
-            layer, shape.encoder_layers, nn.LayerNorm(shape.units), enable_nested_tensor=False
-        )
+        self.encoder = encoder_layers(shape)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
@@ -194,9 +222,8 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        length = target.shape[1]
         before = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
+        causal = causal_mask(target.shape[1], target.device)
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             memory, states = self.encode(source, lengths), self._embed(self.target(before), 0)
             for layer in self.layers:
@@ -205,11 +232,6 @@ class Transformer(Model):
         return torch.log_softmax(logits, 2).gather(2, target[:, :, None]).squeeze(2)
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
-        """Embeddings (B, n, d) of symbols from place `first` on, with their positions."""
-        units = self.shape.units
-        places = torch.arange(first, first + embedded.shape[1], device=embedded.device)
-        pairs = torch.arange(0, units, 2, device=embedded.device) / units
-        angles = places[:, None] * torch.exp(-math.log(10_000.0) * pairs)
-        waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
-        states: Tensor = self.dropout(embedded * units**0.5 + waves)
+        """Embeddings (B, n, d) of symbols from position `first` on, with their positions."""
+        states: Tensor = self.dropout(with_positions(embedded, first))
         return states
