@@ -558,7 +558,7 @@ def mixture_log_likelihood(
     weights: Tensor,
     weight: Tensor,
     bias: Tensor,
-    given: Mixture,
+    mixture: Mixture,
     gate: Tensor | None = None,
     rest: Tensor | None = None,
 ) -> Tensor:
@@ -582,7 +582,7 @@ def mixture_log_likelihood(
 
     Returns: (N,).
     """
-    found: Tensor = _Mixture.apply(views, query, weights, weight, bias, gate, rest, given)
+    found: Tensor = _Mixture.apply(views, query, weights, weight, bias, gate, rest, mixture)
     return found
 
 
@@ -597,14 +597,14 @@ class _Mixture(Function):
         bias: Tensor,
         gate: Tensor | None,
         rest: Tensor | None,
-        given: Mixture,
+        mixture: Mixture,
     ) -> Tensor:
         differentiable = any(ctx.needs_input_grad)
         layer, found = (
-            OutputLayer(weight, bias, given.bf16, given.static),
+            OutputLayer(weight, bias, mixture.bf16, mixture.static),
             query.new_empty(len(query)),
         )
-        counts = given.counts
+        counts = mixture.counts
         share, dweights, dquery = (
             torch.empty_like(weights),
             torch.empty_like(weights),
@@ -612,11 +612,11 @@ class _Mixture(Function):
         )
         dviews = None if views is None or not differentiable else torch.zeros_like(views)
         drest = None if rest is None else torch.empty_like(rest)
-        for tokens, pairs in pieces(given.kept, given.sentences, layer, given.fixed):
-            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
+        for tokens, pairs in pieces(mixture.kept, mixture.sentences, layer, mixture.fixed):
+            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(mixture.symbols[tokens])
             log_likelihood, error = layer.errors(z, gold)
             each = pairs.spread(log_likelihood)
-            if given.summed:
+            if mixture.summed:
                 joint = (weights[tokens] + each).masked_fill_(~pairs.kept, -torch.inf)
                 found[tokens] = torch.logsumexp(joint, dim=1)
                 if rest is not None and drest is not None:
@@ -646,7 +646,7 @@ class _Mixture(Function):
         if differentiable:
             prepared = share, dweights, drest, dviews, dquery, *layer.gradients()
             ctx.save_for_backward(views, query, weight, bias, *prepared)
-            ctx.given, ctx.gated = given, gate is not None
+            ctx.mixture, ctx.gated = mixture, gate is not None
         return found
 
     @staticmethod
@@ -655,13 +655,13 @@ class _Mixture(Function):
         views, query, weight, bias, share, dweights, drest, dviews, dquery, dweight, dbias = (
             ctx.saved_tensors
         )
-        scale, given = grads[0], ctx.given
+        scale, mixture = grads[0], ctx.mixture
         dweights = dweights * scale[:, None]
         dgate = share * scale[:, None] if ctx.gated else None
         if drest is not None:
             drest = drest * scale.view(-1, *[1] * (drest.dim() - 1))
         # As a rule the loss is a plain sum of tokens, and what was prepared is right up to it.
-        counts = given.counts
+        counts = mixture.counts
         is_sum = (
             (scale == scale[0]).all()
             if counts is None
@@ -681,10 +681,10 @@ class _Mixture(Function):
                 drest,
                 None,
             )
-        layer, dquery = OutputLayer(weight, bias, given.bf16), torch.empty_like(query)
+        layer, dquery = OutputLayer(weight, bias, mixture.bf16), torch.empty_like(query)
         dviews = None if views is None else torch.zeros_like(views)
-        for tokens, pairs in pieces(given.kept, given.sentences, layer, given.fixed):
-            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(given.symbols[tokens])
+        for tokens, pairs in pieces(mixture.kept, mixture.sentences, layer, mixture.fixed):
+            z, gold = pairs.hidden(views, query[tokens]), pairs.of_rows(mixture.symbols[tokens])
             dx = backward_rows(layer, z, None, gold, pairs.of(share[tokens] * scale[tokens, None]))
             dquery[tokens] = pairs.backward(dx, dviews)
         return dviews, dquery, dweights, *layer.gradients(), dgate, drest, None
