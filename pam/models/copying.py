@@ -32,7 +32,7 @@ from pam.models.packing import PackedTargets, rows_of
 
 
 class Copying(Component):
-    """Whether symbols of the source can be written as they are."""
+    """The choice whether symbols of the source can be written as they are."""
 
     copies = False
 
@@ -248,7 +248,7 @@ class CopyMixture(TokenDistribution):
         return self.generated.mixture(
             symbols=self.vocabulary_symbols(symbols),
             log_weights=self._log_generated(symbols),
-            rest=self.log_copied(symbols),
+            log_copied=self.log_copied(symbols),
         )
 
     def log_joint(self, symbols: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class CopyMixture(TokenDistribution):
             weights=weights,
             symbols=self.vocabulary_symbols(symbols),
             log_gate=self.log_gate(symbols),
-            rest=F.logsigmoid(-self.logit) + log_attended[:, None],
+            log_copied=F.logsigmoid(-self.logit) + log_attended[:, None],
         )
 
     @property

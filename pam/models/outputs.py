@@ -250,14 +250,14 @@ class OutputRows:
         kept: Tensor,
         views: Tensor | None = None,
         summed: bool = True,
-        gate: Tensor | None = None,
-        rest: Tensor | None = None,
+        log_gate: Tensor | None = None,
+        log_copied: Tensor | None = None,
         top_k: int | None = None,
     ) -> Tensor:
-        """Return log (sum_k exp(weights(k)) p(y | k) + exp(rest)) of symbols (n,): (n,).
+        """Return log (sum_k exp(weights(k)) p(y | k) + exp(log_copied)) of symbols (n,): (n,).
 
         The sum is over contexts `kept` (n, k), of which a row has at most `top_k`. If not `summed`,
-        it is the expectation sum_k weights(k) log (exp(gate(k)) p(y | k) + exp(rest(k))).
+        it is the expectation sum_k weights(k) log (exp(log_gate(k)) p(y | k) + exp(log_copied(k))).
         """
         mixture = Mixture(
             symbols=symbols,
@@ -276,8 +276,8 @@ class OutputRows:
             weight=self.readout.weight,
             bias=self.readout.bias,
             mixture=mixture,
-            gate=gate,
-            rest=rest,
+            log_gate=log_gate,
+            log_copied=log_copied,
         )
 
     def select(self, rows: Tensor) -> OutputRows:
@@ -311,7 +311,7 @@ class ContextDistribution(TokenDistribution):
 
     @property
     def prior_shift(self) -> Tensor | None:
-        """What a latent adds to the context that the prior gives, (n, D), or None."""
+        """The shift of the prior's context by a latent, (n, D), or None."""
         return None
 
     @abstractmethod
@@ -327,8 +327,13 @@ class ContextDistribution(TokenDistribution):
         """
 
     @abstractmethod
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
-        """Return log (sum_k exp(log_weights(k)) p(y | s_t, c_k) + exp(rest)), (n,)."""
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
+        """Return log (sum_k exp(log_weights(k)) p(y | s_t, c_k) + exp(log_copied)), (n,).
+
+        `log_copied` (n,) is the log probability that the symbols (n,) are copied; None: it is zero.
+        """
 
     @abstractmethod
     def probs(self, log_gate: Tensor) -> Tensor:
@@ -390,13 +395,15 @@ class SingleContext(ContextDistribution):
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
         return self.hidden.new_zeros(len(self.hidden), 1)
 
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
         return self.rows.mixture(
             hidden=self.hidden,
             symbols=symbols,
             weights=log_weights,
             kept=torch.ones_like(log_weights, dtype=torch.bool),
-            rest=rest,
+            log_copied=log_copied,
         )
 
     def select(self, rows: Tensor) -> SingleContext:
@@ -491,14 +498,16 @@ class AttentionMixture(ContextDistribution):
         log_total_mass = torch.logsumexp(log_prior + gate, dim=1, keepdim=True)
         return log_weights + log_total_mass - log_kept_mass
 
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,
             weights=log_weights,
             kept=self.summed.kept,
             views=self.rows.readout.views,
-            rest=rest,
+            log_copied=log_copied,
             top_k=self.cut.top_k,
         )
 
@@ -564,12 +573,12 @@ class AttentionMixture(ContextDistribution):
         weights: Tensor,
         symbols: Tensor,
         log_gate: Tensor | None = None,
-        rest: Tensor | None = None,
+        log_copied: Tensor | None = None,
     ) -> Tensor:
         """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight.
 
-        If `log_gate` and `rest` (n, m) are given, exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a))
-        takes the place of p(y_t | s_t, h_a).
+        If `log_gate` and `log_copied` (n, m) are given, the place of p(y_t | s_t, h_a) is taken by
+        exp(log_gate(a)) p(y_t | s_t, h_a) + exp(log_copied(a)).
         """
         return self.rows.mixture(
             hidden=self.rows.projected,
@@ -578,8 +587,8 @@ class AttentionMixture(ContextDistribution):
             kept=~(weights <= 0),  # NaN counts, so that it shows in the sum
             views=self.rows.readout.views,
             summed=False,
-            gate=log_gate,
-            rest=rest,
+            log_gate=log_gate,
+            log_copied=log_copied,
         )
 
     def of_contexts(self, values: Tensor) -> Tensor:

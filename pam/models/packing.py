@@ -68,7 +68,7 @@ class PackedTargets:
 
     @cached_property
     def is_full(self) -> bool:
-        """Whether every step has all rows."""
+        """True if every step has all rows."""
         return self.batch_sizes[-1] == len(self.target)
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:

@@ -334,7 +334,8 @@ class Seq2Seq(Model):
             return None
 
         embedding = self.decoder.embedding
-        return embedding(replace_unknown(symbols, embedding))
+        embedded: Tensor = embedding(replace_unknown(symbols, embedding))
+        return embedded
 
     # Given targets.
 
