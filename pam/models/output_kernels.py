@@ -725,10 +725,24 @@ class _Mixed(NamedTuple):
     dcopied: Tensor | None  # by `log_copied`, of its shape
 
 
+def _mix(
+    summed: bool,
+    weights: Tensor,
+    log_probs: Tensor,
+    kept: Tensor,
+    log_gate: Tensor | None,
+    log_copied: Tensor | None,
+) -> _Mixed:
+    """Sum positions out, or take the expectation; `log_probs` (n, m) are those of the symbols."""
+    if summed:
+        return _summed(weights, log_probs, kept, log_copied)
+    return _expected(weights, log_probs, kept, log_gate, log_copied)
+
+
 def _summed(
     log_weights: Tensor, log_probs: Tensor, kept: Tensor, log_copied: Tensor | None
 ) -> _Mixed:
-    """Sum positions out, as `mixture_plain` does, with `log_probs` (n, m) of the symbols."""
+    """Sum positions out: see `mixture_plain`."""
     log_joint = (log_weights + log_probs).masked_fill_(~kept, -torch.inf)
     log_sum = torch.logsumexp(log_joint, dim=1)
     dcopied = None
@@ -747,7 +761,7 @@ def _expected(
     log_gate: Tensor | None,
     log_copied: Tensor | None,
 ) -> _Mixed:
-    """Take the expectation, as `mixture_plain` does, with `log_probs` (n, m) of the symbols."""
+    """Take the expectation: see `mixture_plain`."""
     share = weights * kept
     if log_gate is None or log_copied is None:
         return _Mixed((share * log_probs).sum(1), share, log_probs * kept, None)
@@ -765,6 +779,13 @@ def _expected(
 def _rows_like(values: Tensor, like: Tensor) -> Tensor:
     """View a number for each row as a factor of `like`, (N, ...)."""
     return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def _drop_padding(parts: tuple[Tensor | None, ...], tokens: slice, counts: Tensor) -> None:
+    """Set the rows `tokens` of each part to zero where the token is one of padding."""
+    for part in parts:
+        if part is not None:
+            part[tokens] *= _rows_like(counts[tokens], part)
 
 
 class _Mixture(Function):
@@ -800,25 +821,22 @@ class _Mixture(Function):
             gold = pairs.expand_rows(mixture.symbols[tokens])
             gold_log_probs, error = layer.errors(z, gold)
 
-            # How much each position counts.
-            log_probs = pairs.spread(gold_log_probs)
-            token_copied = optional_rows(log_copied, tokens)
-            if mixture.summed:
-                mixed = _summed(weights[tokens], log_probs, pairs.kept, token_copied)
-            else:
-                token_gate = optional_rows(log_gate, tokens)
-                mixed = _expected(weights[tokens], log_probs, pairs.kept, token_gate, token_copied)
+            # How much each position counts; those of padding count nothing.
+            mixed = _mix(
+                summed=mixture.summed,
+                weights=weights[tokens],
+                log_probs=pairs.spread(gold_log_probs),
+                kept=pairs.kept,
+                log_gate=optional_rows(log_gate, tokens),
+                log_copied=optional_rows(log_copied, tokens),
+            )
             log_likelihood[tokens] = mixed.log_likelihood
             share[tokens] = mixed.share
             dweights[tokens] = mixed.dweights
             if dcopied is not None and mixed.dcopied is not None:
                 dcopied[tokens] = mixed.dcopied
-
-            # Tokens of padding count nothing.
             if counts is not None:
-                for part in (share, dweights, dcopied):
-                    if part is not None:
-                        part[tokens] *= _rows_like(counts[tokens], part)
+                _drop_padding((share, dweights, dcopied), tokens, counts)
 
             if differentiable:
                 dx = backward_rows(layer, z, error, gold, pairs.pick(share[tokens]))
