@@ -99,6 +99,7 @@ class PointerGenerator(Copying):
         self.of_values = nn.Linear(sizes.values, 1, bias=False)
         self.of_query = nn.Linear(sizes.query, 1)
         self.of_symbol = nn.Linear(sizes.embedding, 1, bias=False)
+
         # Vocabularies belong to a model's folder, so that its weights need not hold what follows
         # from them.
         same = torch.arange(sizes.source)
@@ -107,7 +108,7 @@ class PointerGenerator(Copying):
         )
 
     def match(self, source: Vocabulary, target: Vocabulary) -> None:
-        """Look up the target symbol of each source symbol: (source symbols,) ids, -1 for none."""
+        """Look up the id of each source symbol among the target symbols; -1 where there is none."""
         targets = torch.tensor([*range(len(SPECIALS)), *target.encode(source.symbols)])
         words = targets[len(SPECIALS) :]
         words.masked_fill_(words == UNK, -1)
@@ -214,7 +215,7 @@ class CopyMixture(TokenDistribution):
 
     @cached_property
     def log_copy(self) -> Tensor:
-        """log prior(a) (1 - p_gen), (n, m), with the p_gen of position a where each has one."""
+        """log prior(a) (1 - p_gen), (n, m), with p_gen(a) where positions have their own."""
         return self.attention.log_prior + F.logsigmoid(-self.logit)
 
     @cached_property
