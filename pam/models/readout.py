@@ -18,6 +18,7 @@ class Readout(nn.Module):
 
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
         super().__init__()
+
         self.of_values = nn.Linear(sizes.values, sizes.query, bias=False)  # W_x
         self.of_query = nn.Linear(sizes.query, sizes.query)  # W_s, b
         self.output = nn.Linear(sizes.query, vocabulary)  # W_o, b_o

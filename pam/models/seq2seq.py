@@ -174,7 +174,7 @@ class Seq2Seq(Model):
 
         Args:
             source: symbols (B, m) or vectors (B, m, units); lengths: (B,) their real lengths.
-            beam: hypotheses of each sentence, which the memory has a row each for.
+            beam: hypotheses of each sentence; the memory has a row for each of them.
             bf16: whether the output layer takes its products in bfloat16.
         """
         memory = self.encoded(source, lengths)
@@ -259,7 +259,7 @@ class Seq2Seq(Model):
         )
         attention = self.attend(memory, query, state.history, previous.noise)
 
-        # Soft attention alone reads c_t = sum_a prior_t(a) h_a at the output (equation 8).
+        # A position summed out at the input: y_t reads sum_a prior_t(a) h_a (equation 8).
         context = None
         if memory.viewed is not None:
             context = memory.viewed.read(attention.prior, attention.shift)
