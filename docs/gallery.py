@@ -115,8 +115,9 @@ def make_thumbnails(page: Path) -> None:
         folder = (page.parent / address).resolve().parent.with_name("_thumbnails")
         folder.mkdir(exist_ok=True)
         with PIL.Image.open(page.parent / address) as image:
-            image.thumbnail((THUMBNAIL, THUMBNAIL))
-            image.save(folder / name)
+            small = image.convert("RGB")
+            small.thumbnail((THUMBNAIL, THUMBNAIL))
+            small.quantize(64).save(folder / name, optimize=True)
         return f"{before}{address.replace('_images/', '_thumbnails/')}{after}"
 
     page.write_text(IMAGE.sub(shrunk, page.read_text(encoding="utf-8")), encoding="utf-8")
