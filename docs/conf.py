@@ -1,9 +1,9 @@
 """How `make docs` makes a site of the texts, with Sphinx and MyST.
 
 The source is the repository itself: each page is the file that people read on GitHub, links between
-files included. What no file holds is added while they are read: the menu, which GitHub has no
-use for, and the
-figures of the gallery.
+files included. What no file holds is added while they are read: the menu, which GitHub has no use
+for, and the figures of the gallery. The search leaves out generated tables, and lists the history
+and all claims last (`search_order.js`).
 """
 
 from __future__ import annotations
@@ -24,29 +24,26 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 SECTIONS = {
-    "Use": ("docs/data", "docs/models", "docs/library", "docs/extending", "docs/clusters"),
-    "Results": (
-        "docs/results",
-        "docs/configurations",
-        "docs/history",
-        "docs/attentions",
-        "docs/speed",
-        "docs/claims",
-        "docs/gallery",
-        "results/reference/README",
-    ),
+    "Start": ("docs/README", "docs/start"),
+    "Use": ("docs/data", "docs/models"),
+    "Results": ("docs/results", "docs/attentions", "docs/speed", "docs/gallery"),
+    "Run": ("docs/clusters", "docs/reliability", "docs/security"),
+    "Extend": ("docs/extending",),
     "Reference": (
-        "docs/glossary",
         "config/README",
         "docs/commands",
-        "docs/reliability",
-        "docs/security",
+        "docs/library",
+        "docs/glossary",
+        "docs/claims",
+        "docs/configurations",
+        "results/reference/README",
         "benchmarks/peers/README",
+        "docs/history",
     ),
 }
 """Every page but the start, in the order of the menu."""
 TABLES = "results/reference/*/tables/*"
-"""What was measured: pages that the gallery links, in no menu."""
+"""What was measured: pages that the gallery links, in no menu and not in the search."""
 
 project, author = "pam", "the authors of pam"
 root_doc = "README"
@@ -64,6 +61,9 @@ nitpicky = True
 html_theme = "furo"
 html_title = "pam: posterior attention models"
 html_copy_source = False
+html_static_path = ["gallery.css"]
+html_css_files = ["gallery.css"]
+html_search_scorer = str(ROOT / "docs/search_order.js")
 sphinx_argparse_cli_prefix_document = True
 
 
@@ -84,15 +84,19 @@ def add(app: Sphinx, page: str, source: list[str]) -> None:
     elif page == "docs/gallery":
         source[0] += gallery.text(ROOT, Path("docs"))
     elif fnmatch(page, TABLES):
-        source[0] = f"---\norphan: true\n---\n\n{source[0].removeprefix('##')}"
+        front = "---\norphan: true\nno-search: true\n---\n"
+        source[0] = f"{front}\n{source[0].removeprefix('##')}"
 
 
-def copy_start(app: Sphinx, error: Exception | None) -> None:
-    """The start once more, under the name that browsers look for."""
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Copies the start to the name that browsers look for, and makes the gallery's thumbnails."""
     if error is None and app.builder.name == "html":
         shutil.copyfile(app.outdir / f"{root_doc}.html", app.outdir / "index.html")
+        page = app.outdir / "docs/gallery.html"
+        if page.is_file():
+            gallery.make_thumbnails(page)
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add)
-    app.connect("build-finished", copy_start)
+    app.connect("build-finished", finish)

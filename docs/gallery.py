@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import PIL.Image
 from jinja2 import Environment, StrictUndefined
 
 from pam.config import Experiment
@@ -21,6 +22,8 @@ HEAT_MAP = re.compile(r"attention_(?P<task>.+)_seed(?P<seed>\d+)")
 TEMPLATES = {"figure": "figure.rst", "attention": "attention.rst"}
 # what follows in a report's caption is about that report, not about the figure
 AFTER = "\n.. include::"
+IMAGE = re.compile(r'(<img [^>]*src=")([^"]*_images/([^"/]+\.png))(")')
+THUMBNAIL = 480  # pixels, the longer side at most
 
 
 def experiments(root: Path) -> list[Path]:
@@ -84,6 +87,8 @@ def text(root: Path, page: Path) -> str:
             f"## {experiment.title} (`{folder.name}/`)",
             "",
             f"Tables: {', '.join(links)}.",
+            "",
+            "````{container} gallery",
         ]
         for figure in figures(folder):
             place = os.path.relpath(figure, root / page)
@@ -93,8 +98,26 @@ def text(root: Path, page: Path) -> str:
                 f"```{{figure}} {place}",
                 f":alt: {label(figure)}",
                 ":loading: lazy",
+                ":width: 100%",
                 "",
                 said,
                 "```",
             ]
+        parts.append("````")
     return "\n".join([*parts, ""])
+
+
+def make_thumbnails(page: Path) -> None:
+    """Show small copies of the figures on the page of the site; each links to its full size."""
+
+    def shrunk(found: re.Match[str]) -> str:
+        before, address, name, after = found.groups()
+        folder = (page.parent / address).resolve().parent.with_name("_thumbnails")
+        folder.mkdir(exist_ok=True)
+        with PIL.Image.open(page.parent / address) as image:
+            small = image.convert("RGB")
+            small.thumbnail((THUMBNAIL, THUMBNAIL))
+            small.quantize(64).save(folder / name, optimize=True)
+        return f"{before}{address.replace('_images/', '_thumbnails/')}{after}"
+
+    page.write_text(IMAGE.sub(shrunk, page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import html
+import json
 import re
 import runpy
 import subprocess
@@ -129,7 +130,9 @@ def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any])
 
 @NEEDS_SPHINX
 @pytest.mark.slow
-def test_the_site_has_no_broken_link_and_every_key_command_and_figure(tmp_path: Path) -> None:
+def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
+    tmp_path: Path, conf: dict[str, Any]
+) -> None:
     done = build(ROOT, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "index.html").read_bytes() == (tmp_path / "README.html").read_bytes()
@@ -147,9 +150,13 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(tmp_path: 
         for action in parser._actions:
             assert set(action.option_strings) <= shown, (name, action)
     stored = list((ROOT / "results/reference").glob("*/figures/*.png"))
-    assert (tmp_path / "docs/gallery.html").read_text(encoding="utf-8").count("<figure") == len(
-        stored
-    )
+    page = (tmp_path / "docs/gallery.html").read_text(encoding="utf-8")
+    assert page.count("<figure") == page.count('src="../_thumbnails/') == len(stored)
+    assert len(list((tmp_path / "_thumbnails").glob("*.png"))) == len(stored)
+    text = (tmp_path / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    found = {page for page, title in zip(index["docnames"], index["titles"], strict=True) if title}
+    assert found == {conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())}
 
 
 @NEEDS_SPHINX

@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from pam.models.attention_model import AttentionModel, Unrolled
 from pam.models.interfaces import AttentionHistory, Contexts, Memory
 from pam.models.lstm import Embedding
 from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets, rows_of
-from pam.models.seq2seq import AttentionModel, Unrolled
 from pam.models.transformer import (
     DecoderLayer,
     Shape,
@@ -186,13 +186,20 @@ class AlignedTransformer(AttentionModel):
             views = None
             if self.marginalization.gives_positions:
                 views = self.readout.of_values(values).to(dtype)
+        if isinstance(keys, Tensor):
+            keys = keys.to(dtype)
+
         contexts = Contexts(values)
+        viewed = None
+        if self.marginalization.needs_context:
+            viewed = contexts
+
         return Memory(
             values=values,
             mask=mask,
             fed=contexts,
-            viewed=contexts if self.marginalization.needs_context else None,
-            keys=keys.to(dtype) if isinstance(keys, Tensor) else keys,
+            viewed=viewed,
+            keys=keys,
             start=(),
             cells=(),
             readout=self.readout.for_targets(views, self.bf16, self.static),
@@ -323,7 +330,9 @@ class AlignedTransformer(AttentionModel):
         embedded = None
         if self.copying.copies:
             embedded = self.decoder.embed.symbols(previous)
-        return self.copying.output(output, memory, embedded, follows_prior=False)
+        return self.copying.output(
+            generated=output, memory=memory, embedded=embedded, follows_prior=False
+        )
 
     def _source(self, memory: Memory) -> SourceStates:
         """What the decoder's layers attend to: h_a of each row, (n, m, d)."""
@@ -334,4 +343,7 @@ class AlignedTransformer(AttentionModel):
     def _fed_back(self, context: Tensor) -> Tensor | None:
         """W c_{t-1}, (n, 1, d), where there is input feeding."""
         of_context = self.decoder.of_context
-        return None if of_context is None else of_context(context)[:, None]
+        if of_context is None:
+            return None
+        fed_back: Tensor = of_context(context)[:, None]
+        return fed_back

@@ -1,9 +1,9 @@
 """Copying: an output symbol is generated from the vocabulary, or is a symbol of the source.
 
-The vocabulary is extended for each source (See et al. 2017): of V target symbols, a word of the
-source that is none of them has the id V + a, where a is the first position at which the source has
-it. In sources, words that are not in the source's own vocabulary are numbered likewise, after its
-last symbol.
+The vocabulary is extended for each source (See et al. 2017). A word of the source that is none of
+the V target symbols has the id V + a, where a is the first position at which the source has it. In
+sources, words that are not in the source's own vocabulary are numbered likewise, after its last
+symbol.
 """
 
 from __future__ import annotations
@@ -32,18 +32,16 @@ from pam.models.packing import PackedTargets, rows_of
 
 
 class Copying(Component):
-    """Whether symbols of the source can be written as they are."""
+    """The choice whether symbols of the source can be written as they are."""
 
     copies = False
 
     def symbols(self, source: Tensor) -> Tensor | None:
-        """The symbols that positions of a source (B, m) are copied as, (B, m); None: nothing is
-        copied.
-        """
+        """Return the symbols that positions of a source (B, m) are copied as, (B, m), or None."""
         return None
 
     def of_positions(self, values: Tensor) -> Tensor | None:
-        """What positions add to the logit of p_gen, (B, m), of (B, m, D)."""
+        """Return what positions of values (B, m, D) add to the logit of p_gen, (B, m), or None."""
         return None
 
     def output(
@@ -53,8 +51,10 @@ class Copying(Component):
         embedded: Tensor | None,
         follows_prior: bool,
     ) -> TokenDistribution:
-        """Add what is copied to the distribution of what is generated; `embedded` (n, E) is the
-        embedding of y_{t-1}. `follows_prior`: see `CopyMixture`."""
+        """Add what is copied to the distribution of what is generated.
+
+        `embedded` (n, E) is the embedding of y_{t-1}. `follows_prior`: see `CopyMixture`.
+        """
         return generated
 
 
@@ -63,9 +63,10 @@ class NoCopying(Copying):
 
 
 class PointerGenerator(Copying):
-    """p(y_t) = p_gen p_vocab(y_t) + (1 - p_gen) sum_a prior_t(a) [x_a = y_t], with p_gen =
-    sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b) (See et al. 2017, equations 8 and 9; 'Amortized
-    Context Vector Inference', 5 and 6).
+    """p(y_t) = p_gen p_vocab(y_t) + (1 - p_gen) sum_a prior_t(a) [x_a = y_t].
+
+    p_gen = sigmoid(w_h . c_t + w_s . s_t + w_x . x_t + b) (See et al. 2017, equations 8 and 9;
+    'Amortized Context Vector Inference', 5 and 6).
 
     Where the position is summed out at the output, each has a p_gen of its own, in which h_a is in
     the place of c_t, and whoever attends to a and copies writes x_a:
@@ -74,16 +75,16 @@ class PointerGenerator(Copying):
         p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a).
 
     Bayes' rule applies to it as it stands: the posterior moves to positions that have the symbol.
-    Where the sum is cut (`top_k`, `mass`), what is generated is summed over the kept positions and
-    what is copied over all, as that costs
-    nothing: a word that can only be copied keeps its probability. With both terms at least zero, it
-        is a lower bound of the exact sum as before. Where the sum is renormalized in training, the
-        kept positions generate as much as all do.
 
-    A bound needs log p(y_t | s_t, h_a) at positions that do not have the symbol, which would be
-    minus infinity where it is not in the vocabulary. So there the latent position decides the
-    context alone, and what is copied follows the attention, [x_a = y_t] above giving way to sum_a'
-    prior_t(a') [x_a' = y_t].
+    Where the sum is cut (`top_k`, `mass`), generation is summed over the kept positions, and copies
+    over all, as that costs nothing: a word that can only be copied keeps its probability. Both
+    terms are at least zero, so it is a lower bound of the exact sum as before. Where the sum is
+    renormalized in training, the kept positions generate as much as all positions do.
+
+    A bound needs log p(y_t | s_t, h_a) at positions that do not have the symbol. It would be minus
+    infinity where the symbol is not in the vocabulary. So in a bound the latent position decides
+    the context alone, and the copied symbol follows the attention: sum_a' prior_t(a') [x_a' = y_t]
+    takes the place of [x_a = y_t].
 
     The embedding x_t is read without dropout. Until `match` is called, both vocabularies are taken
     to be the same.
@@ -98,6 +99,7 @@ class PointerGenerator(Copying):
         self.of_values = nn.Linear(sizes.values, 1, bias=False)
         self.of_query = nn.Linear(sizes.query, 1)
         self.of_symbol = nn.Linear(sizes.embedding, 1, bias=False)
+
         # Vocabularies belong to a model's folder, so that its weights need not hold what follows
         # from them.
         same = torch.arange(sizes.source)
@@ -106,20 +108,22 @@ class PointerGenerator(Copying):
         )
 
     def match(self, source: Vocabulary, target: Vocabulary) -> None:
-        """Learns which symbols of the source are which of the target: (source symbols,) ids, -1 for
-        none.
-        """
-        found = torch.tensor([*range(len(SPECIALS)), *target.encode(source.symbols)])
-        found[len(SPECIALS) :].masked_fill_(found[len(SPECIALS) :] == UNK, -1)
-        self.targets.copy_(found)
+        """Look up the id of each source symbol among the target symbols; -1 where there is none."""
+        targets = torch.tensor([*range(len(SPECIALS)), *target.encode(source.symbols)])
+        words = targets[len(SPECIALS) :]
+        words.masked_fill_(words == UNK, -1)
+
+        self.targets.copy_(targets)
 
     def symbols(self, source: Tensor) -> Tensor:
-        beyond = source >= len(self.targets)
-        found = self.targets[source.masked_fill(beyond, UNK)].masked_fill(beyond, -1)
-        if not self.static and bool((found >= 0).all()):
-            return found
+        is_beyond = source >= len(self.targets)
+        symbols = self.targets[source.masked_fill(is_beyond, UNK)].masked_fill(is_beyond, -1)
+        if not self.static and bool((symbols >= 0).all()):
+            return symbols
+
+        # Other words have the number of the first position at which the source has them.
         first = (source[:, :, None] == source[:, None]).byte().argmax(2)
-        return torch.where(found < 0, self.vocabulary + first, found)
+        return torch.where(symbols < 0, self.vocabulary + first, symbols)
 
     def of_positions(self, values: Tensor) -> Tensor:
         logits: Tensor = self.of_values(values)
@@ -134,6 +138,7 @@ class PointerGenerator(Copying):
     ) -> CopyMixture:
         assert isinstance(generated, ContextDistribution)
         assert memory.copied is not None and memory.pointed is not None and embedded is not None
+
         return CopyMixture(
             generated=generated,
             pointer=self,
@@ -146,14 +151,15 @@ class PointerGenerator(Copying):
 
 @dataclass(eq=False)
 class CopyMixture(TokenDistribution):
-    """p(y) = sum_k p(k) p_gen(k) p(y | s_t, c_k) + sum_a mass(a) [x_a = y]: a symbol is generated
-    by another distribution, of contexts c_k, with p_gen(k) = sigmoid(w_h . c_k + w_s . s_t + w_x .
-    x_t + b), or copied from position a.
+    """p(y) = sum_k p(k) p_gen(k) p(y | s_t, c_k) + sum_a mass(a) [x_a = y].
 
-    As a rule whoever attends to position a copies from there: mass(a) = prior(a) (1 - p_gen), with
-    a's own p_gen where the contexts are the positions. `follows_prior`: the position of the context
-    and that of the copy are drawn apart, both from the prior, mass(a) = prior(a) sum_a' prior(a')
-    (1 - p_gen(a')).
+    A symbol is generated by another distribution, of contexts c_k, or copied from position a. The
+    probability to generate it is p_gen(k) = sigmoid(w_h . c_k + w_s . s_t + w_x . x_t + b).
+
+    As a rule the symbol is copied from the attended position: mass(a) = prior(a) (1 - p_gen), with
+    the p_gen of position a where the contexts are the positions. With `follows_prior`, the position
+    of the context and the position of the copy are drawn independently, both from the prior:
+    mass(a) = prior(a) sum_a' prior(a') (1 - p_gen(a')).
     """
 
     generated: ContextDistribution  # p(y | s_t, c_k), from a vocabulary of V symbols
@@ -174,13 +180,15 @@ class CopyMixture(TokenDistribution):
 
     @cached_property
     def logit(self) -> Tensor:
-        """(n, k) the logit of p_gen(k)."""
+        """The logit of p_gen(k), (n, k)."""
         if self.selected_logit is not None:
             return self.selected_logit
 
+        # w_s . s_t + w_x . x_t + b, and w_h . c_k
         query = self.attention.query
         of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.embedded)
         logit: Tensor = of_row + self.generated.of_contexts(self.pointed)
+
         shift = self.generated.prior_shift
         if shift is not None:
             logit = logit + self.pointer.of_values(shift)
@@ -189,16 +197,17 @@ class CopyMixture(TokenDistribution):
     # What is generated.
 
     def vocabulary_symbols(self, symbols: Tensor) -> Tensor:
-        """Symbols (n,), those that the vocabulary lacks as unknown."""
+        """Replace symbols (n,) that the vocabulary lacks by `UNK`."""
         return symbols.masked_fill(symbols >= self.pointer.vocabulary, UNK)
 
     def log_gate(self, symbols: Tensor) -> Tensor:
-        """log p_gen, (n, k); `ZERO` and less where the symbol (n,) cannot be generated."""
+        """Return log p_gen, (n, k); `ZERO` and less where the symbol (n,) cannot be generated."""
         is_lacking = symbols >= self.pointer.vocabulary
-        return F.logsigmoid(self.logit) + torch.where(is_lacking, ZERO, 0.0).to(self.logit)[:, None]
+        log_possible = torch.where(is_lacking, ZERO, 0.0).to(self.logit)
+        return F.logsigmoid(self.logit) + log_possible[:, None]
 
     def _log_generated(self, symbols: Tensor) -> Tensor:
-        """log p(k) p_gen(k), (n, k), where symbols (n,) can be generated."""
+        """Return log p(k) p_gen(k), (n, k), where symbols (n,) can be generated."""
         log_weights = self.generated.log_weights(F.logsigmoid(self.logit))
         return log_weights + self.log_gate(symbols)
 
@@ -206,7 +215,7 @@ class CopyMixture(TokenDistribution):
 
     @cached_property
     def log_copy(self) -> Tensor:
-        """log prior(a) (1 - p_gen), (n, m), with a's own p_gen where each has one."""
+        """log prior(a) (1 - p_gen), (n, m), with p_gen(a) where positions have their own."""
         return self.attention.log_prior + F.logsigmoid(-self.logit)
 
     @cached_property
@@ -214,6 +223,7 @@ class CopyMixture(TokenDistribution):
         """log mass(a), (n, m)."""
         if not self.follows_prior:
             return self.log_copy
+
         log_prior = self.attention.log_prior
         return log_prior + torch.logsumexp(self.log_copy, 1, keepdim=True)
 
@@ -222,54 +232,69 @@ class CopyMixture(TokenDistribution):
         return log_mass.masked_fill(self.copied != symbols[:, None], ZERO)
 
     def log_copied(self, symbols: Tensor) -> Tensor:
-        """log sum_a mass(a) [x_a = y], (n,)."""
+        """Return log sum_a mass(a) [x_a = y] of symbols (n,): (n,)."""
         return torch.logsumexp(self.of_symbol(self.log_mass, symbols), 1)
 
     def _log_copied_by_context(self, symbols: Tensor) -> Tensor:
-        """log p(the context is h_a, and y is copied), (n, m)."""
+        """Return log p(the context is h_a, and y is copied), (n, m)."""
         if not self.follows_prior:
             return self.of_symbol(self.log_mass, symbols)
+
         log_share = self.log_copy - torch.logsumexp(self.log_copy, 1, keepdim=True)
         return log_share + self.log_copied(symbols)[:, None]
 
     # Both.
 
     def _log_prob(self, symbols: Tensor) -> Tensor:
-        generated, copied = self._log_generated(symbols), self.log_copied(symbols)
-        return self.generated.mixture(self.vocabulary_symbols(symbols), generated, copied)
+        return self.generated.mixture(
+            symbols=self.vocabulary_symbols(symbols),
+            log_weights=self._log_generated(symbols),
+            log_copied=self.log_copied(symbols),
+        )
 
     def log_joint(self, symbols: Tensor) -> Tensor:
-        known = self.vocabulary_symbols(symbols)
-        generated = self._log_generated(symbols) + self.positions_distribution.position_log_prob(
-            known
-        )
-        return torch.logaddexp(generated, self._log_copied_by_context(symbols))
+        log_weights = self._log_generated(symbols)
+        vocabulary_symbols = self.vocabulary_symbols(symbols)
+        log_likelihood = self.positions_distribution.position_log_prob(vocabulary_symbols)
+        log_generated = log_weights + log_likelihood
+
+        return torch.logaddexp(log_generated, self._log_copied_by_context(symbols))
 
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """The expectation over the context's position alone: what is copied follows the prior."""
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m).
+
+        The expectation is over the position of the context alone; the copy follows the prior.
+        """
         log_prior = self.attention.log_prior
-        attended = torch.logsumexp(self.of_symbol(log_prior, symbols), 1)
+        log_attended = torch.logsumexp(self.of_symbol(log_prior, symbols), 1)
+
         return self.positions_distribution.expected_log_prob(
-            weights,
-            self.vocabulary_symbols(symbols),
+            weights=weights,
+            symbols=self.vocabulary_symbols(symbols),
             log_gate=self.log_gate(symbols),
-            rest=F.logsigmoid(-self.logit) + attended[:, None],
+            log_copied=F.logsigmoid(-self.logit) + log_attended[:, None],
         )
 
     @property
     def positions_distribution(self) -> AttentionMixture:
-        """What generates, where each position has a likelihood of its own."""
+        """The generating distribution, where each position has a likelihood of its own."""
         assert isinstance(self.generated, AttentionMixture)
         return self.generated
 
     def at(self, weights: Tensor) -> CopyMixture:
-        generated = self.positions_distribution.at(weights)
-        return CopyMixture(generated, self.pointer, self.embedded, self.copied, self.pointed)
+        return CopyMixture(
+            generated=self.positions_distribution.at(weights),
+            pointer=self.pointer,
+            embedded=self.embedded,
+            copied=self.copied,
+            pointed=self.pointed,
+        )
 
     def exact(self) -> CopyMixture:
         generated = self.generated.exact()
         if generated is self.generated:
             return self
+
         return replace(self, generated=generated)
 
     def positions(self) -> Tensor | None:
@@ -279,25 +304,29 @@ class CopyMixture(TokenDistribution):
         return self.generated.truncated()
 
     def origin(self, symbols: Tensor) -> Origin:
-        """What is not copied from any position is generated: of a single context this is its p_gen,
-        and where the position is summed out at the output sum_a prior(a) p_gen(a), the mean of the
-        positions' own."""
+        """Return p_gen and the log probability that symbols (n,) are copied.
+
+        Whatever is not copied from any position is generated. For a single context this is its
+        p_gen; where the position is summed out at the output it is sum_a prior(a) p_gen(a).
+        """
         p_gen = (1 - self.log_mass.exp().sum(1)).clamp_min(0)
         return Origin(p_gen, self.log_copied(symbols))
 
     def log_probs(self) -> Tensor:
-        """log p of all symbols, those of the source too: (n, V + m)."""
-        copied, vocabulary, mass = self.copied, self.pointer.vocabulary, self.log_mass.exp()
+        """Return log p of all symbols, with those of the source: (n, V + m)."""
+        vocabulary = self.pointer.vocabulary
+        mass = self.log_mass.exp()
         probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
-        probs.scatter_add_(1, copied, mass)
+        probs.scatter_add_(1, self.copied, mass)
         log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
-        # Ids that stand for no word of the source: its padding, and where a word is repeated or
-        # known.
-        words = torch.zeros_like(mass, dtype=torch.bool)
-        words = F.pad(words, (1, 0)).scatter_(1, (copied - vocabulary + 1).clamp_min(0), True)[
-            :, 1:
-        ]
-        log_probs[:, vocabulary:].masked_fill_(~words, -torch.inf)
+
+        # Some ids stand for no word of the source: at its padding, and where a word is repeated or
+        # in the vocabulary. Column 0 takes all symbols of the vocabulary, and is dropped.
+        is_word = torch.zeros_like(mass, dtype=torch.bool)
+        column = (self.copied - vocabulary + 1).clamp_min(0)
+        is_word = F.pad(is_word, (1, 0)).scatter_(1, column, True)[:, 1:]
+        log_probs[:, vocabulary:].masked_fill_(~is_word, -torch.inf)
+
         return log_probs
 
     def select(self, rows: Tensor) -> CopyMixture:
@@ -314,6 +343,7 @@ class CopyMixture(TokenDistribution):
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
         generated = [step.generated for step in steps]
+
         return cls(
             generated=type(generated[0])._cat(generated, packed),
             pointer=steps[0].pointer,
@@ -325,11 +355,11 @@ class CopyMixture(TokenDistribution):
 
 
 def pointers_of(model: nn.Module) -> list[PointerGenerator]:
-    """The pointers of a model, or of the members of an ensemble."""
+    """Return the pointers of a model, or of the members of an ensemble."""
     return [part for part in model.modules() if isinstance(part, PointerGenerator)]
 
 
 def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
-    """Tells the pointers of a model, if it has any, what its symbols are."""
+    """Tell the pointers of a model, if it has any, which source symbols are which target ones."""
     for pointer in pointers_of(model):
         pointer.match(source, target)

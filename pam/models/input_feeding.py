@@ -14,7 +14,7 @@ from pam.models.outputs import TokenDistribution
 
 
 class PriorFeeding(InputFeeding):
-    """c_t = sum_a prior_t(a) h_a: the symbol written is not looked at (equation 9)."""
+    """c_t = sum_a prior_t(a) h_a, whichever symbol was written (equation 9)."""
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
         return output.attention.prior
@@ -28,44 +28,58 @@ class PosteriorFeeding(InputFeeding):
     and 1 where it is exact or a nucleus. The paper states the half for its top-K runs and nothing
     for exact sums. Nor does it say whether gradients flow through the posterior; they do by
     default, as it is an ordinary node of the computation.
+
+    Without `context` no c_t is fed, and the posterior is what the next step's coupling follows.
     """
 
     needs_positions = True
 
     def __init__(self, options: options.PosteriorFeeding, sizes: Sizes) -> None:
         super().__init__()
-        self.mix, self.gradient = options.mix, options.gradient
+        self.mix = options.mix
+        self.gradient = options.gradient
         self.feeds = options.context
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
         posterior = output.posterior(symbol)
-        weights = posterior.alignment if self.gradient else posterior.alignment.detach()
+        alignment = posterior.alignment
+        if not self.gradient:
+            alignment = alignment.detach()
+
         share = self.share(posterior.truncated)
         if share is None:
-            return weights
-        return share * weights + (1 - share) * output.attention.prior
+            return alignment
+        return share * alignment + (1 - share) * output.attention.prior
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
-        """The share of the posterior, (n, 1), where `truncated` (n,) says which sums are cut (None:
-        no sum is); None where it is all of it.
+        """Return the share of the posterior in what is fed back, (n, 1); None: it is 1.
+
+        `truncated` (n,) is whether a sum is cut to K positions; None: no sum is.
         """
         if self.mix is not None:
             return self.mix
-        return None if truncated is None else torch.where(truncated, 0.5, 1.0)[:, None]
+        if truncated is None:
+            return None
+
+        return torch.where(truncated, 0.5, 1.0)[:, None]
 
 
 class SampleFeeding(InputFeeding):
     """c_t = h_a with a drawn from prior_t: hard attention (Xu et al. 2015).
 
-    The draw is the estimator's own, which reads the same noise. At test time, where nothing is
-    drawn, it is the most probable position. No gradient flows through the choice.
+    The estimator makes the same draw, as it reads the same noise. At test time, where nothing is
+    drawn, a is the most probable position. No gradient flows through the choice.
     """
 
     draws = True
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
-        log_prior, gumbel = output.attention.log_prior.detach(), output.attention.gumbel
-        return draw(log_prior, torch.zeros_like(log_prior) if gumbel is None else gumbel)
+        log_prior = output.attention.log_prior.detach()
+        gumbel = output.attention.gumbel
+        if gumbel is None:
+            gumbel = torch.zeros_like(log_prior)
+
+        return draw(log_prior, gumbel)
 
 
 class PointerFeeding(InputFeeding):
@@ -77,18 +91,23 @@ class PointerFeeding(InputFeeding):
     def first(self, memory: Memory) -> Tensor:
         alignment = memory.values.new_zeros(memory.mask.shape)
         alignment[:, 0].fill_(1.0)
+
         return alignment
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
         alignment = output.attention.prior
-        last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
-        moved = F.pad(alignment[:, :-1] * ~last[:, :-1], (1, 0)) + alignment * last
+
+        # Every position moves to the next one, but for the last real one of each row.
+        is_last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
+        moved = F.pad(alignment[:, :-1] * ~is_last[:, :-1], (1, 0)) + alignment * is_last
+
         return torch.where((symbol == STEP)[:, None], moved, alignment)
 
 
 class NoFeeding(PriorFeeding):
-    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding (Luong et al. 2015, section
-    3.3). The prior is handed on to couplings and scores.
+    """s_t = RNN(s_{t-1}, emb(y_{t-1})): attention without input feeding.
+
+    See Luong et al. (2015), section 3.3. The prior is handed on to couplings and scores.
     """
 
     feeds = False

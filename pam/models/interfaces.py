@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
 from pam.models.outputs import SourceReadout, TokenDistribution
-from pam.models.packing import taken
+from pam.models.packing import optional_rows
 from pam.models.schedules import Schedule, final
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
@@ -185,7 +185,9 @@ class AttentionHistory:
         return AttentionHistory(self.steps + 1, alignment, summed)
 
     def select(self, rows: Tensor | slice) -> AttentionHistory:
-        return AttentionHistory(self.steps, taken(self.alignment, rows), taken(self.summed, rows))
+        return AttentionHistory(
+            self.steps, optional_rows(self.alignment, rows), optional_rows(self.summed, rows)
+        )
 
 
 @dataclass(frozen=True)

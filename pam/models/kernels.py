@@ -1,10 +1,12 @@
 """Hand-made gradients: what plain autograd would compute, at the speed of a few large products.
 
 A decoder uses the same weights at every step. Autograd would add up their gradient step by step,
-one thin product each. Here a layer that steps share notes what each step gives to its gradient and
-takes all of it in one product, once the last of the steps has been differentiated. Every kernel has
-a plain twin of a few lines, by which it is defined and tested. The kernels of the output layer are
-in `output_kernels`.
+one thin product each. Here a layer that steps share has a `Tape`: in the backward pass each step
+notes the factors of its share of the gradient, and one product takes all shares once the last of
+the steps has been differentiated.
+
+Every kernel has a plain twin of a few lines, by which it is defined and tested. The kernels of the
+output layer are in `output_kernels`.
 """
 
 from __future__ import annotations
@@ -27,11 +29,14 @@ aten: Any = torch.ops.aten
 
 
 class Tape(ABC):
-    """What the steps of a batch note for the gradient of the tensors that they share."""
+    """The notes of a batch's steps for the gradient of the tensors that they share."""
 
     @abstractmethod
     def gradients(self) -> tuple[Tensor | None, ...]:
-        """Gradients of the shared tensors, from the notes of all steps, which are then dropped."""
+        """Compute the gradients of the shared tensors from the notes of all steps.
+
+        The notes are then dropped.
+        """
 
 
 class Anchor(Function):
@@ -40,6 +45,7 @@ class Anchor(Function):
     @staticmethod
     def forward(ctx: Any, tape: Tape, *shared: Tensor) -> Tensor:
         ctx.tape = tape
+
         return shared[0].new_zeros(())
 
     @staticmethod
@@ -52,19 +58,19 @@ class Anchor(Function):
 
 
 class Products:
-    """Who takes the float32 products of these kernels on a CPU: oneDNN, or what torch takes by
-    itself, MKL as a rule.
+    """The library that takes the float32 products of these kernels on a CPU.
 
-    A process has one answer, that of `pam.runtime.devices.use_precision`.
+    It is oneDNN, or torch's own choice, MKL as a rule. `pam.runtime.devices.use_precision` decides
+    it once for a process.
     """
 
     by_onednn = False
 
 
 def large_products(function: F) -> F:
-    """Lets `Products` decide who takes the products of this function.
+    """Let `Products` decide which library takes the products of this function.
 
-    Those outside of these kernels, such as batches of small ones, come in too many shapes for
+    Products outside of these kernels, such as batches of small ones, come in too many shapes for
     oneDNN.
     """
 
@@ -78,12 +84,13 @@ def large_products(function: F) -> F:
 
 @contextmanager
 def onednn_float32() -> Iterator[None]:
-    """Has oneDNN take float32 products.
+    """Let oneDNN take float32 products.
 
     It is allowed bfloat16 for them, and takes it if the processor has AMX.
     """
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
     try:
         yield
     finally:
@@ -91,54 +98,62 @@ def onednn_float32() -> Iterator[None]:
 
 
 def padded_size(rows: int, bf16: bool) -> int:
-    """So many rows, or a few more where products are oneDNN's: a multiple of 16, and of a 32nd of
-    the size.
+    """Round a number of rows up where oneDNN takes the products.
 
-    oneDNN compiles a program for each shape that it meets. The rows that have not ended, the tokens
-    and the pairs of a batch have another number each time, so that a fifth of the time went into
-    compiling, and much memory into programs. Of these sizes there are but 16 from any number to its
-    double.
+    The result is a multiple of 16, and of a 32nd of the size. oneDNN compiles a program for each
+    shape that it meets. The rows that have not ended, the tokens and the pairs of a batch have
+    another number each time, so that a fifth of the time went into compiling, and much memory into
+    programs. Of these sizes there are only 16 between any number and its double.
     """
     if not (bf16 or Products.by_onednn):
         return rows
+
     step = max(16, 1 << max(0, rows.bit_length() - 5))
     return -(-rows // step) * step
 
 
 def factor(x: Tensor, bf16: bool) -> Tensor:
-    """A factor (n, X) of a product, in bfloat16 if that is wanted, with rows of zeros up to the
-    `padded_size`.
+    """Return a factor (n, X) of a product, with rows of zeros up to the `padded_size`.
+
+    With `bf16`, it is in bfloat16.
     """
-    rows, dtype = len(x), torch.bfloat16 if bf16 else x.dtype
+    rows = len(x)
+    dtype = torch.bfloat16 if bf16 else x.dtype
     size = padded_size(rows, bf16)
     if size == rows:
         return x.to(dtype)
-    whole = x.new_empty(size, x.shape[1], dtype=dtype)
-    whole[:rows] = x
-    whole[rows:].zero_()
-    return whole
+
+    padded = x.new_empty(size, x.shape[1], dtype=dtype)
+    padded[:rows] = x
+    padded[rows:].zero_()
+    return padded
 
 
 def stacked(parts: Sequence[Tensor], bf16: bool) -> Tensor:
-    """Rows of all parts (n, X), one after another; else as of `factor`."""
+    """Return a `factor` of the rows of all parts (n, X), one after another."""
     if len(parts) == 1:
         return factor(parts[0], bf16)
-    rows, dtype = sum(map(len, parts)), torch.bfloat16 if bf16 else parts[0].dtype
-    whole = parts[0].new_empty(padded_size(rows, bf16), parts[0].shape[1], dtype=dtype)
-    torch.cat([part.to(dtype) for part in parts], out=whole[:rows])
-    whole[rows:].zero_()
-    return whole
+
+    rows = sum(map(len, parts))
+    dtype = torch.bfloat16 if bf16 else parts[0].dtype
+    padded = parts[0].new_empty(padded_size(rows, bf16), parts[0].shape[1], dtype=dtype)
+    torch.cat([part.to(dtype) for part in parts], out=padded[:rows])
+    padded[rows:].zero_()
+    return padded
 
 
 def trimmed(x: Tensor, rows: int) -> Tensor:
-    """The first rows (rows, X); without padding it is x itself, as a view for each step of a batch
-    takes time.
+    """Return the first rows of x, (rows, X).
+
+    Without padding this is x itself, as a view for each step of a batch takes time.
     """
-    return x if len(x) == rows else x[:rows]
+    if len(x) == rows:
+        return x
+    return x[:rows]
 
 
 def product(x: Tensor, weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
-    """x W, (rows, Y), of a `factor`, in another type if need be."""
+    """Return x W, (rows, Y), of a `factor` x, in the type `dtype`."""
     return trimmed(x @ weight, rows).to(dtype)
 
 
@@ -148,16 +163,20 @@ def product(x: Tensor, weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
 def lstm_cell_plain(
     before: Tensor, x: Tensor, h: Tensor, c: Tensor, wx: Tensor, wh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The definition that `LSTMCell` computes; gates in torch's order."""
+    """Compute one step of an LSTM layer, the definition of `LSTMCell`; gates in torch's order."""
     i, f, g, o = (before + x @ wx.t() + h @ wh.t()).chunk(4, dim=1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
 class LSTMCell:
-    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share: `wx` (4H, X)
-    of the layer's input, `wh` (4H, H) of its own last output. With `bf16`, products are taken in
-    bfloat16.
+    """One step of an LSTM layer, (h, c) from (h, c), whose weights many steps share.
+
+    Args:
+        wx: (4H, X) the weight of the layer's input.
+        wh: (4H, H) the weight of its own last output.
+        bf16: whether products are taken in bfloat16.
     """
 
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool = False) -> None:
@@ -165,8 +184,12 @@ class LSTMCell:
         self.anchor = Anchor.apply(self.tape, wx, wh)
 
     def __call__(self, before: Tensor, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """New h and c, (n, H) each, from the last ones, x (n, X), and all else of the gates, (n,
-        4H) or (4H,).
+        """Return new h and c, (n, H) each.
+
+        Args:
+            before: (n, 4H) or (4H,) what else is added to the gates, with the biases.
+            x: (n, X) the layer's input.
+            h, c: (n, H) the last ones.
         """
         cell = _FusedCell if h.is_cuda else _Cell
         state: tuple[Tensor, Tensor] = cell.apply(self.anchor, self.tape, before, x, h, c)
@@ -175,15 +198,22 @@ class LSTMCell:
 
 class _CellTape(Tape):
     def __init__(self, wx: Tensor, wh: Tensor, bf16: bool) -> None:
-        self.wx, self.wh = (wx.bfloat16(), wh.bfloat16()) if bf16 else (wx, wh)
-        self.bf16, self.dtype = bf16, wx.dtype
-        self.notes: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.wx = wx
+        self.wh = wh
+        if bf16:
+            self.wx = wx.bfloat16()
+            self.wh = wh.bfloat16()
+
+        self.bf16 = bf16
+        self.dtype = wx.dtype
+        self.notes: list[tuple[Tensor, Tensor, Tensor]] = []  # of each step dgates, x and h
 
     @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
         dgates, x, h = (stacked(parts, self.bf16) for parts in zip(*self.notes, strict=True))
         self.notes = []
         dgates = dgates.t()
+
         return (dgates @ x).to(self.dtype), (dgates @ h).to(self.dtype)
 
 
@@ -194,25 +224,29 @@ class _Cell(Function):
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
         rows, hidden = h.shape
-        inputs = factor(x, tape.bf16), factor(h, tape.bf16)
-        if inputs[1] is h:
+        x_factor = factor(x, tape.bf16)
+        h_factor = factor(h, tape.bf16)
+        if h_factor is h:
             gates = torch.addmm(before, x, tape.wx.t()).addmm_(h, tape.wh.t())
         else:
-            gates = before + torch.addmm(inputs[0] @ tape.wx.t(), inputs[1], tape.wh.t())[:rows]
-        parts = gates.view(rows, 4, hidden)
-        parts[:, 2].mul_(2)  # one sigmoid serves all gates: tanh(g) = 2 sigmoid(2g) - 1
+            gates = before + torch.addmm(x_factor @ tape.wx.t(), h_factor, tape.wh.t())[:rows]
+
+        # One sigmoid serves all gates: tanh(g) = 2 sigmoid(2g) - 1.
+        by_gate = gates.view(rows, 4, hidden)
+        by_gate[:, 2].mul_(2)
         gates.sigmoid_()
-        i, f, g, o = parts.unbind(1)
-        new = (f * c).addcmul_(i, g, value=2).sub_(i)
-        squashed = torch.mul(new, 2).sigmoid_()
-        output = (o * squashed).mul_(2).sub_(o)
-        ctx.tape, ctx.inputs, ctx.shared_before = (
-            tape,
-            [trimmed(part, rows) for part in inputs],
-            before.dim() == 1,
-        )
-        ctx.save_for_backward(parts, squashed, c)
-        return output, new
+
+        # c' = f c + i (2 g - 1), h' = o (2 squashed - 1) with squashed = sigmoid(2 c')
+        i, f, g, o = by_gate.unbind(1)
+        new_c = (f * c).addcmul_(i, g, value=2).sub_(i)
+        squashed = torch.mul(new_c, 2).sigmoid_()
+        new_h = (o * squashed).mul_(2).sub_(o)
+
+        ctx.tape = tape
+        ctx.inputs = trimmed(x_factor, rows), trimmed(h_factor, rows)
+        ctx.shared_before = before.dim() == 1
+        ctx.save_for_backward(by_gate, squashed, c)
+        return new_h, new_c
 
     @staticmethod
     @once_differentiable
@@ -222,8 +256,11 @@ class _Cell(Function):
         gates, squashed, c = ctx.saved_tensors
         tape = ctx.tape
         i, f, g, o = gates.unbind(1)
+
+        # The gradient of the new c, by itself and by the new h.
         slope = torch.addcmul(squashed, squashed, squashed, value=-1)
         dc = torch.addcmul(dnew, slope.mul_(o), dh, value=4)
+
         # The slope of each gate's sigmoid, times what the gate is multiplied with.
         dgates = torch.addcmul(gates, gates, gates, value=-1)
         di, df, dg, do = dgates.unbind(1)
@@ -231,38 +268,50 @@ class _Cell(Function):
         df.mul_(c).mul_(dc)
         dg.mul_(i).mul_(dc).mul_(4)
         do.mul_((2 * squashed).sub_(1)).mul_(dh)
+
         flat = dgates.flatten(1)
-        errors, rows = factor(flat, tape.bf16), len(flat)
+        rows = len(flat)
+        errors = factor(flat, tape.bf16)
         tape.notes.append((trimmed(errors, rows), *ctx.inputs))
-        before = flat.sum(0) if ctx.shared_before else flat
-        dx, dh_before = (product(errors, weight, rows, flat.dtype) for weight in (tape.wx, tape.wh))
-        return None, None, before, dx, dh_before, dc.mul_(f)
+
+        dbefore = flat.sum(0) if ctx.shared_before else flat
+        dx = product(errors, tape.wx, rows, flat.dtype)
+        dh_before = product(errors, tape.wh, rows, flat.dtype)
+        return None, None, dbefore, dx, dh_before, dc.mul_(f)
 
 
 class _FusedCell(Function):
-    """The same on CUDA, in float32: torch's kernel takes all gates in one launch, and launches take
-    the time there.
+    """An LSTM cell on CUDA, in float32, where launches take the time.
+
+    Torch's kernel takes all gates in one launch.
     """
 
     @staticmethod
     def forward(
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
-        of_input, of_state = torch.addmm(before, x, tape.wx.t()), h @ tape.wh.t()
-        output, new, gates = aten._thnn_fused_lstm_cell(of_input, of_state, c)
-        ctx.tape, ctx.inputs, ctx.shared_before = tape, (x, h), before.dim() == 1
-        ctx.save_for_backward(gates, c, new)
-        return output, new
+        of_input = torch.addmm(before, x, tape.wx.t())
+        of_state = h @ tape.wh.t()
+        new_h, new_c, gates = aten._thnn_fused_lstm_cell(of_input, of_state, c)
+
+        ctx.tape = tape
+        ctx.inputs = x, h
+        ctx.shared_before = before.dim() == 1
+        ctx.save_for_backward(gates, c, new_c)
+        return new_h, new_c
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        gates, c, new = ctx.saved_tensors
-        tape, (dh, dnew) = ctx.tape, (part.contiguous() for part in grads)
-        dgates, dc, _ = aten._thnn_fused_lstm_cell_backward_impl(dh, dnew, c, new, gates, False)
+        gates, c, new_c = ctx.saved_tensors
+        tape = ctx.tape
+        dh, dnew = (part.contiguous() for part in grads)
+
+        dgates, dc, _ = aten._thnn_fused_lstm_cell_backward_impl(dh, dnew, c, new_c, gates, False)
         tape.notes.append((dgates, *ctx.inputs))
-        before = dgates.sum(0) if ctx.shared_before else dgates
-        return None, None, before, dgates @ tape.wx, dgates @ tape.wh, dc
+
+        dbefore = dgates.sum(0) if ctx.shared_before else dgates
+        return None, None, dbefore, dgates @ tape.wx, dgates @ tape.wh, dc
 
 
 # The additive score.
@@ -275,10 +324,11 @@ def additive_plain(
     covered: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """v . tanh(k_a + q + c_a w), the definition that `additive` computes."""
+    """Return v . tanh(k_a + q + c_a w), the definition of `additive`."""
     hidden = keys + query[:, None]
     if covered is not None and weight is not None:
         hidden = hidden + covered[:, :, None] * weight
+
     return torch.tanh(hidden) @ vector
 
 
@@ -289,14 +339,17 @@ def additive(
     covered: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The scores (n, m) of keys (n, m, U) for queries (n, U), with the vector v (U,), and, where it
-    counts, what was covered (n, m) before, by its weight (U,).
+    """Return the scores v . tanh(k_a + q + c_a w), (n, m).
 
     The hidden layer, which is m times as large as all else of a step, is computed once more in the
-        backward pass: of many steps over long sources it would fill gigabytes.
+    backward pass: of many steps over long sources it would fill gigabytes.
+
+    Args:
+        keys: (n, m, U) k; query: (n, U) q; vector: (U,) v.
+        covered: (n, m) what was attended before, c, if it counts; weight: (U,) w, with it.
     """
-    found: Tensor = _Additive.apply(keys, query, vector, covered, weight)
-    return found
+    scores: Tensor = _Additive.apply(keys, query, vector, covered, weight)
+    return scores
 
 
 class _Additive(Function):
@@ -317,18 +370,24 @@ class _Additive(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         keys, query, vector, covered, weight = ctx.saved_tensors
         hidden = _hidden(keys, query, covered, weight)
+
         dvector = grads[0].flatten() @ hidden.flatten(0, 1)
+        # The slope of tanh is 1 - hidden^2.
         dkeys = hidden.mul_(hidden).neg_().add_(1).mul_(vector).mul_(grads[0][:, :, None])
         dcovered = dweight = None
         if covered is not None and weight is not None:
-            dcovered, dweight = dkeys @ weight, covered.flatten() @ dkeys.flatten(0, 1)
+            dcovered = dkeys @ weight
+            dweight = covered.flatten() @ dkeys.flatten(0, 1)
+
         return dkeys, dkeys.sum(1), dvector, dcovered, dweight
 
 
 def _hidden(keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor | None) -> Tensor:
+    """Return the hidden layer of the additive score, (n, m, U)."""
     hidden = keys + query[:, None]
     if covered is not None and weight is not None:
         hidden.addcmul_(covered[:, :, None], weight)
+
     return tanh_(hidden)
 
 
@@ -336,32 +395,46 @@ def _hidden(keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor 
 
 
 class SharedLinear:
-    """x W^T + b, the plain linear layer, whose gradients all steps give at once."""
+    """x W^T + b, the plain linear layer; its gradients are taken for all steps at once."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool = False) -> None:
-        self.tape = _LinearTape(weight.detach(), None if bias is None else bias.detach(), bf16)
+        detached_bias = bias
+        if bias is not None:
+            detached_bias = bias.detach()
+
+        self.tape = _LinearTape(weight.detach(), detached_bias, bf16)
         self.anchor = Anchor.apply(self.tape, weight, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(n, X) to (n, Y)."""
-        found: Tensor = _Linear.apply(self.anchor, self.tape, x)
-        return found
+        """Return y = x W^T + b, (n, Y), of x (n, X)."""
+        y: Tensor = _Linear.apply(self.anchor, self.tape, x)
+        return y
 
 
 class _LinearTape(Tape):
     def __init__(self, weight: Tensor, bias: Tensor | None, bf16: bool) -> None:
-        self.weight, self.bias, self.bf16 = weight.bfloat16() if bf16 else weight, bias, bf16
-        self.notes: list[tuple[Tensor, Tensor]] = []
+        self.weight = weight
+        if bf16:
+            self.weight = weight.bfloat16()
+
+        self.bias = bias
+        self.bf16 = bf16
+        self.notes: list[tuple[Tensor, Tensor]] = []  # of each step dy and x
 
     @large_products
     def gradients(self) -> tuple[Tensor | None, ...]:
         dy, x = zip(*self.notes, strict=True)
         self.notes = []
+
         errors = stacked(dy, self.bf16)
         dweight = (errors.t() @ stacked(x, self.bf16)).to(dy[0].dtype)
         if self.bias is None:
             return dweight, None
-        return dweight, (torch.cat(dy) if self.bf16 else errors).sum(0)
+
+        # The sum is not taken in bfloat16.
+        if self.bf16:
+            errors = torch.cat(dy)
+        return dweight, errors.sum(0)
 
 
 class _Linear(Function):
@@ -370,126 +443,146 @@ class _Linear(Function):
     def forward(ctx: Any, anchor: Tensor, tape: _LinearTape, x: Tensor) -> Tensor:
         ctx.tape = tape
         ctx.save_for_backward(x)
-        rough = factor(x, tape.bf16)
-        if tape.bias is not None and rough is x:
+
+        x_factor = factor(x, tape.bf16)
+        if tape.bias is not None and x_factor is x:
             return torch.addmm(tape.bias, x, tape.weight.t())
         if tape.bias is None:
-            return product(rough, tape.weight.t(), len(x), x.dtype)
-        return tape.bias + trimmed(rough @ tape.weight.t(), len(x))
+            return product(x_factor, tape.weight.t(), len(x), x.dtype)
+        return tape.bias + trimmed(x_factor @ tape.weight.t(), len(x))
 
     @staticmethod
     @once_differentiable
     @large_products
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        tape, dy = ctx.tape, grads[0]
+        tape = ctx.tape
+        dy = grads[0]
         tape.notes.append((dy, x))
-        return None, None, product(factor(dy, tape.bf16), tape.weight, len(x), x.dtype)
+
+        dx = product(factor(dy, tape.bf16), tape.weight, len(x), x.dtype)
+        return None, None, dx
 
 
 class SearchLinear:
     """x W^T + b for search, where nothing asks for a gradient.
 
-    With `bf16`, of a weight that is converted once, and transposed as oneDNN wants it: it would do
-    that at every call, which takes as long as the product.
+    With `bf16`, the weight is converted once, and transposed as oneDNN wants it. Otherwise oneDNN
+    would do that at every call, which takes as long as the product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.weight, self.bias = weight.detach().t(), bias.detach()
-        self.rough = self.weight.bfloat16().contiguous() if bf16 else None
-        self.held: Tensor | None = None
+        self.weight = weight.detach().t()
+        self.bias = bias.detach()
+        self.bf16_weight: Tensor | None = None
+        if bf16:
+            self.bf16_weight = self.weight.bfloat16().contiguous()
+
+        # The last product in bfloat16, overwritten: fresh memory costs as much as a product.
+        self.buffer: Tensor | None = None
 
     @large_products
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """(n, X) to (n, Y), which `out` may have a place for."""
-        if self.rough is None:
+        """Return x W^T + b, (n, Y), of x (n, X), in `out` if it is given."""
+        if self.bf16_weight is None:
             return torch.addmm(self.bias, x, self.weight, out=out)
-        factors = factor(x, bf16=True)
-        if self.held is None or len(self.held) < len(factors):
-            # fresh memory costs as much as a product
-            self.held = factors.new_empty(len(factors), self.rough.shape[1])
-        found = torch.mm(factors, self.rough, out=self.held[: len(factors)])[: len(x)]
-        return (found.to(x.dtype) if out is None else out.copy_(found)).add_(self.bias)
+
+        x_factor = factor(x, bf16=True)
+        if self.buffer is None or len(self.buffer) < len(x_factor):
+            self.buffer = x_factor.new_empty(len(x_factor), self.bf16_weight.shape[1])
+        y = torch.mm(x_factor, self.bf16_weight, out=self.buffer[: len(x_factor)])[: len(x)]
+
+        if out is not None:
+            return out.copy_(y).add_(self.bias)
+        return y.to(x.dtype).add_(self.bias)
 
 
 # A matrix for each sentence, which attention reads from either side.
 
 
 def scores_plain(matrix: Tensor, x: Tensor) -> Tensor:
-    """matrix . x: (n, m, D) and (n, D) to (n, m)."""
+    """Return matrix . x, (n, m), of a matrix (n, m, D) and x (n, D)."""
     return torch.einsum("nmd,nd->nm", matrix, x)
 
 
 def read_plain(matrix: Tensor, weights: Tensor) -> Tensor:
-    """sum_a weights(a) matrix(a): (n, m, D) and (n, m) to (n, D)."""
+    """Return sum_a weights(a) matrix(a), (n, D), of a matrix (n, m, D) and weights (n, m)."""
     return torch.einsum("nmd,nm->nd", matrix, weights)
 
 
 class SourceMatrix:
     """A matrix of m rows for each sentence, (B, m, D), which many steps multiply.
 
-    Steps have n rows: in training those of the first n sentences, in decoding the `beam` hypotheses
-    of each sentence, one after another, which share its matrix.
+    Steps have n rows: in training the first n sentences, in decoding the `beam` hypotheses of each
+    sentence, one after another, which share its matrix.
     """
 
     def __init__(self, matrix: Tensor, beam: int = 1) -> None:
-        self.matrix, self.beam = matrix, beam
+        self.matrix = matrix
+        self.beam = beam
         self.tape = _MatrixTape(matrix.detach())
         self.anchor = Anchor.apply(self.tape, matrix)
 
     def scores(self, x: Tensor) -> Tensor:
-        """matrix . x for x (n, D): (n, m)."""
+        """Return matrix . x, (n, m), of x (n, D)."""
         if self.beam > 1:
             return (self._beams(x) @ self.matrix.transpose(1, 2)).flatten(0, 1)
-        found: Tensor = _Scores.apply(self.anchor, self.tape, x)
-        return found
+
+        scores: Tensor = _Scores.apply(self.anchor, self.tape, x)
+        return scores
 
     def read(self, weights: Tensor) -> Tensor:
-        """sum_a weights(a) matrix(a) for weights (n, m): (n, D)."""
+        """Return sum_a weights(a) matrix(a), (n, D), of weights (n, m)."""
         if self.beam > 1:
             return (self._beams(weights) @ self.matrix).flatten(0, 1)
-        found: Tensor = _Read.apply(self.anchor, self.tape, weights)
-        return found
+
+        context: Tensor = _Read.apply(self.anchor, self.tape, weights)
+        return context
 
     def select(self, rows: Tensor) -> SourceMatrix:
-        """Those of the given sentences."""
+        """Keep the matrices of some sentences."""
         return SourceMatrix(self.matrix.index_select(0, rows), self.beam)
 
     def _beams(self, x: Tensor) -> Tensor:
+        """View rows (n, X) as the hypotheses of each sentence, (B, beam, X)."""
         return x.view(-1, self.beam, x.shape[1])
 
 
 class _MatrixTape(Tape):
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
-        self.products: Tensor | None = (
-            None  # overwritten by each step: fresh memory would take most of its time
-        )
-        self.notes: list[tuple[Tensor, Tensor]] = []
+        # Overwritten by each step: fresh memory would take most of its time.
+        self.products: Tensor | None = None
+        self.notes: list[tuple[Tensor, Tensor]] = []  # of each step, factors (n, m) and (n, D)
 
     def times(self, x: Tensor) -> Tensor:
-        """matrix .
+        """Return matrix . x, (n, m), of x (n, D).
 
-        x, (n, m). On a CPU this is several times faster than a batched product of a matrix and a
-        vector.
+        On a CPU this is several times faster than a batched product of a matrix and a vector.
         """
-        self.products = torch.empty_like(self.matrix) if self.products is None else self.products
-        return torch.mul(self.matrix[: len(x)], x[:, None], out=self.products[: len(x)]).sum(2)
+        if self.products is None:
+            self.products = torch.empty_like(self.matrix)
+
+        rows = len(x)
+        products = torch.mul(self.matrix[:rows], x[:, None], out=self.products[:rows])
+        return products.sum(2)
 
     def gradients(self) -> tuple[Tensor | None, ...]:
         left, right = (_padded(parts, len(self.matrix)) for parts in zip(*self.notes, strict=True))
         self.notes = []
+
         return (torch.bmm(left.permute(1, 2, 0), right.transpose(0, 1)),)
 
 
 def _padded(parts: tuple[Tensor, ...], rows: int) -> Tensor:
-    """Steps of at most so many rows, with zeros where a step has fewer: (T, rows, ...)."""
+    """Stack steps of at most `rows` rows, with zeros where a step has fewer: (T, rows, ...)."""
     if all(len(part) == rows for part in parts):
         return torch.stack(parts)
-    whole = parts[0].new_zeros(len(parts), rows, *parts[0].shape[1:])
-    for place, part in zip(whole, parts, strict=True):
-        place[: len(part)] = part
-    return whole
+
+    padded = parts[0].new_zeros(len(parts), rows, *parts[0].shape[1:])
+    for step, part in zip(padded, parts, strict=True):
+        step[: len(part)] = part
+    return padded
 
 
 class _Scores(Function):
@@ -503,8 +596,12 @@ class _Scores(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        ctx.tape.notes.append((grads[0], x))
-        return None, None, torch.bmm(grads[0][:, None], ctx.tape.matrix[: len(x)]).squeeze(1)
+        matrix = ctx.tape.matrix
+        dscores = grads[0]
+        ctx.tape.notes.append((dscores, x))
+
+        dx = torch.bmm(dscores[:, None], matrix[: len(x)]).squeeze(1)
+        return None, None, dx
 
 
 class _Read(Function):
@@ -518,8 +615,12 @@ class _Read(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (weights,) = ctx.saved_tensors
-        ctx.tape.notes.append((weights, grads[0]))
-        matrix, grad = ctx.tape.matrix, grads[0]
+        matrix = ctx.tape.matrix
+        dcontext = grads[0]
+        ctx.tape.notes.append((weights, dcontext))
+
         if matrix.is_cuda:  # one launch in place of two
-            return None, None, torch.bmm(matrix[: len(grad)], grad[:, :, None]).squeeze(2)
-        return None, None, ctx.tape.times(grad)
+            dweights = torch.bmm(matrix[: len(dcontext)], dcontext[:, :, None]).squeeze(2)
+        else:
+            dweights = ctx.tape.times(dcontext)
+        return None, None, dweights

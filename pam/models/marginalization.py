@@ -25,23 +25,26 @@ class Marginalization(Component):
 
     gives_positions = False  # whether it computes p(y | s, h_a) of every position
     needs_context = False  # whether it reads the context of the prior
-    needs_inference = (
-        False  # whether its objective is a bound, by alignments that an inference network gives
-    )
+    # whether its objective is a bound, by alignments that an inference network gives
+    needs_inference = False
 
     @abstractmethod
     def output(
         self, memory: Memory, attention: Attention, context: Tensor | None
     ) -> TokenDistribution:
-        """The distribution of a step's symbols; `context` is the prior's, by `Memory.viewed`, if it
-        is read.
+        """Return the distribution of a step's symbols.
+
+        `context` is the context of the prior, by `Memory.viewed`, if it is read.
         """
 
     def objective(
         self, output: TokenDistribution, symbols: Tensor, log_q: Tensor | None, estimator: Estimator
     ) -> Tensor:
-        """What training maximizes of symbols (N,), (N,), before costs: their log p, unless it is a
-        bound by `log_q` (N, m); None: q is the prior, or there is none."""
+        """Return what training maximizes of symbols (N,), before costs: (N,).
+
+        It is their log p, or a bound of it by `log_q` (N, m); None: q is the prior, or there is
+        none.
+        """
         return output.log_prob(symbols)
 
 
@@ -51,12 +54,14 @@ class Input(Marginalization):
     needs_context = True
 
     def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> SingleContext:
-        return SingleContext(OutputRows(memory.readout, attention, memory.readout_shift), context)
+        rows = OutputRows(memory.readout, attention, memory.readout_shift)
+        return SingleContext(rows, context)
 
 
 class NoAttention(Input):
-    """p(y_t) = p(y_t | s_t), with the encoder's last state passed on as the decoder's first one
-    (Sutskever et al. 2014).
+    """p(y_t) = p(y_t | s_t): no attention (Sutskever et al. 2014).
+
+    The encoder's last state is passed on as the decoder's first one.
     """
 
     needs_context = False
@@ -65,23 +70,23 @@ class NoAttention(Input):
 class Output(Marginalization):
     """p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a) (equations 3 and 11).
 
-    With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, they are
-    the fewest of which the prior is at least `mass`: a nucleus; with both, at most K of them. The
-    sum is not renormalized, so that the likelihood is a lower bound of the exact one. As p(y | s,
-    h_a) is at most 1, a whole nucleus takes at most 1 - mass from p(y_t).
+    With `top_k`, only the K most probable positions are summed (equation 7). With `mass`, it is a
+    nucleus: the fewest positions whose prior is at least `mass`. With both, it is at most K of the
+    nucleus. The sum is not renormalized, so that the likelihood is a lower bound of the exact one.
+    As p(y | s, h_a) is at most 1, a whole nucleus takes at most 1 - mass from p(y_t).
 
-    In training, where positions know too little yet to be told apart, such a bound pays for nothing
-    but less spread: attention ends on one position. So what is trained with a `mass` is the sum
-    renormalized, log p
-    - log sum prior; it has no gradient where all positions explain y_t alike, and is at most -log
-    mass above the bound of a whole nucleus.
+    Early in training positions explain y_t alike, and such a bound rewards nothing but less spread:
+    attention ends on one position. So with a `mass` the renormalized sum is trained, log p - log
+    sum prior. It has no gradient where all positions explain y_t alike, and is at most -log mass
+    above the bound of a whole nucleus.
     """
 
     gives_positions = True
 
     def __init__(self, options: options.Output | options.Bound, sizes: Sizes) -> None:
         super().__init__()
-        self.top_k, self.mass = options.top_k, options.mass
+        self.top_k = options.top_k
+        self.mass = options.mass
         self.renormalized = options.mass is not None and (
             options.mass < 1 or options.top_k is not None
         )
@@ -90,7 +95,8 @@ class Output(Marginalization):
         self, memory: Memory, attention: Attention, context: Tensor | None
     ) -> AttentionMixture:
         cut = Cut(self.top_k, self.mass, self.renormalized and self.training)
-        return AttentionMixture(OutputRows(memory.readout, attention, memory.readout_shift), cut)
+        rows = OutputRows(memory.readout, attention, memory.readout_shift)
+        return AttentionMixture(rows, cut)
 
 
 class Bound(Output):
@@ -105,11 +111,12 @@ class Bound(Output):
     the expectation; the divergence is always enumerated. Without the target there is no q: the
     likelihood sums the prior out, as `output` does.
 
-    `q_top_k` positions are enumerated by the bound: q restricted to its K most probable ones and
-    renormalized, which is a distribution too, so that the bound stays one. That is cheaper, but the
-    others get no
-    gradient: it is for a q that knows where to look. With a `weight` below 1 the objective is no
-    bound; the whole divergence can hold q to a prior that has found nothing yet.
+    With `q_top_k`, the bound enumerates the K most probable positions of q. Restricted to them and
+    renormalized q is a distribution too, so that the bound stays one. That is cheaper, but other
+    positions get no gradient: it is for a q that knows where to look.
+
+    With a `weight` below 1 the objective is no bound. A whole divergence can hold q to a prior that
+    has learned nothing yet.
     """
 
     needs_inference = True
@@ -125,13 +132,17 @@ class Bound(Output):
     ) -> Tensor:
         log_prior = output.attention.log_prior.clamp_min(ZERO)
         log_q = log_prior if log_q is None else self.restrict(log_q)
+
+        # KL(q_t || prior_t)
         divergence = (log_q.exp() * (log_q - log_prior)).sum(1)
+
         expected: Tensor = estimator(output, symbols, log_q)
         return expected - self.weight * divergence
 
     def restrict(self, log_q: Tensor) -> Tensor:
-        """q (n, m) over its K most probable positions, renormalized: log probabilities (n, m)."""
+        """Restrict q to its K most probable positions: log probabilities (n, m), renormalized."""
         if self.q_top_k is None:
             return log_q
+
         chosen = log_q.masked_fill(~is_most_probable(log_q, self.q_top_k), ZERO)
         return torch.log_softmax(chosen, dim=1)

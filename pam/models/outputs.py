@@ -1,8 +1,15 @@
 """p(y_t | y_<t, x): the distribution of the next symbol, the same in training, search and analysis.
 
-A row is a hypothesis of a step or, where targets are given, a token of a batch: time joins rows
-(`TokenDistribution.cat`), so that what no later step waits for is computed once for all tokens.
-Nothing is computed before it is asked for.
+`TokenDistribution` is what a step says of its symbol. Bayes' rule (equations 12 and 13 of Shankar &
+Sarawagi 2019) is asked for by `TokenDistribution.posterior`. There are three kinds:
+
+    SingleContext       p(y_t) = p(y_t | s_t, c_t)                        (equation 8)
+    AttentionMixture    p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a)       (equation 11)
+    CopyMixture         either of them, and what is copied: see `copying`
+
+A distribution has n rows. A row is a hypothesis of a step or, where targets are given, a token of a
+batch: `TokenDistribution.cat` joins the rows of all steps, so that what no later step waits for is
+computed once for all tokens. Nothing is computed before it is asked for.
 
 Shapes: n rows, m source positions, D units of an encoder state, H of a decoder state, R of the
 readout, V target symbols; k contexts that a row's symbol may come from: one, or one per position.
@@ -21,16 +28,16 @@ from torch import Tensor
 
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import Mixture, PositionLikelihood, mixture_log_likelihood
-from pam.models.packing import PackedTargets, joined, rows_of, taken
+from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
 from pam.models.posterior import Posterior, bayes
 from pam.models.search_layer import SearchedMixture, SearchLayer
 
-# What rows are made from.
+# The distribution of the next symbol.
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """What a step attends to, before its symbol is chosen."""
+    """The attention of a step before its symbol is chosen."""
 
     query: Tensor  # (n, H) s_t
     log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
@@ -45,9 +52,9 @@ class Attention:
             query=rows_of(self.query, rows),
             log_prior=rows_of(self.log_prior, rows),
             prior=rows_of(self.prior, rows),
-            shift=taken(self.shift, rows),
-            cost=taken(self.cost, rows),
-            gumbel=taken(self.gumbel, rows),
+            shift=optional_rows(self.shift, rows),
+            cost=optional_rows(self.cost, rows),
+            gumbel=optional_rows(self.gumbel, rows),
         )
 
     @classmethod
@@ -57,123 +64,14 @@ class Attention:
             query=torch.cat([step.query for step in steps]),
             log_prior=torch.cat([step.log_prior for step in steps]),
             prior=torch.cat([step.prior for step in steps]),
-            shift=joined([step.shift for step in steps]),
-            cost=joined([step.cost for step in steps]),
-            gumbel=joined([step.gumbel for step in steps]),
+            shift=cat_optional([step.shift for step in steps]),
+            cost=cat_optional([step.cost for step in steps]),
+            gumbel=cat_optional([step.gumbel for step in steps]),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class SourceReadout:
-    """The output layer over a batch of sources, with the kernels that compute it for given symbols.
-
-    p(y | x) = softmax(W_o tanh(x) + b_o), of which x is a sum of W_s s + b and W_x c.
-    """
-
-    weight: Tensor  # (V, R) W_o
-    bias: Tensor  # (V,) b_o
-    project: Callable[[Tensor], Tensor]  # a query s (n, H) to W_s s + b (n, R)
-    of_context: Callable[[Tensor], Tensor] | None = None  # c to W_x c; None: contexts come as W_x c
-    views: Tensor | None = None  # (B, m, R) W_x h_a, where positions have outputs of their own
-    beam: int = 1  # rows of each sentence in a step
-    bf16: bool = False  # whether large products are taken in bfloat16
-    static: bool = False  # whether nothing may wait for a value; see `Mixture`
-    search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
-
-    @cached_property
-    def likelihood(self) -> PositionLikelihood | None:
-        """The kernel of p(y_t | s_t, h_a) for steps that feed it back; None: a step of a search has
-        computed it for all symbols."""
-        if self.search_layer is not None:
-            return None
-        assert self.views is not None
-        return PositionLikelihood(self.views, self.weight, self.bias, self.bf16, self.static)
-
-    @cached_property
-    def layer(self) -> SearchLayer:
-        """The kernel of p(y | s_t, x) for all symbols, without gradients."""
-        return self.search_layer or SearchLayer(self.weight, self.bias, self.beam)
-
-    def select(self, sentences: Tensor) -> SourceReadout:
-        """Keep some sentences."""
-        return replace(self, views=taken(self.views, sentences))
-
-
-@dataclass(frozen=True, eq=False)
-class OutputRows:
-    """What a distribution of each kind is made from."""
-
-    readout: SourceReadout
-    attention: Attention
-    shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s
-    packed: PackedTargets | None = None  # the tokens that rows are; None: they are those of a step
-
-    @cached_property
-    def projected(self) -> Tensor:
-        """(n, R) W_s s + b, with what a latent vector of the sentence adds."""
-        projected = self.readout.project(self.attention.query)
-        return projected if self.shift is None else projected + self.shift
-
-    @property
-    def sentences(self) -> Tensor:
-        """(n,) the sentence of each row."""
-        if self.packed is not None:
-            return self.packed.sentences
-        query = self.attention.query
-        return torch.arange(len(query), device=query.device) // self.readout.beam
-
-    def mixture(
-        self,
-        hidden: Tensor,
-        symbols: Tensor,
-        weights: Tensor,
-        kept: Tensor,
-        views: Tensor | None = None,
-        summed: bool = True,
-        gate: Tensor | None = None,
-        rest: Tensor | None = None,
-        top_k: int | None = None,
-    ) -> Tensor:
-        """log (sum_k exp(weights(k)) p(y | k) + exp(rest)), (n,), over contexts `kept` (n, k), of
-        which a row has at most `top_k`; not `summed`, the expectation sum_k weights(k) log
-        (exp(gate(k)) p(y | k) + exp(rest(k)))."""
-        mixture = Mixture(
-            symbols=symbols,
-            kept=kept,
-            sentences=self.sentences,
-            summed=summed,
-            bf16=self.readout.bf16,
-            static=self.readout.static,
-            top_k=top_k,
-        )
-        return mixture_log_likelihood(
-            views=views,
-            query=hidden,
-            weights=weights,
-            weight=self.readout.weight,
-            bias=self.readout.bias,
-            given=mixture,
-            gate=gate,
-            rest=rest,
-        )
-
-    def select(self, rows: Tensor) -> OutputRows:
-        """Keep some hypotheses, each in the place of one of the same sentence."""
-        return OutputRows(self.readout, self.attention.select(rows), taken(self.shift, rows))
-
-    @classmethod
-    def cat(cls, steps: Sequence[OutputRows], packed: PackedTargets) -> OutputRows:
-        """Join the rows of all steps."""
-        attention = Attention.cat([step.attention for step in steps])
-        shift = joined([step.shift for step in steps])
-        return cls(steps[0].readout, attention, shift, packed)
-
-
-# The distribution.
 
 
 class Origin(NamedTuple):
-    """Whether n rows generate or copy."""
+    """Probabilities that n rows generate or copy."""
 
     p_gen: Tensor  # (n,) probability that a symbol is generated, whichever it is
     copied: Tensor  # (n,) log p(y_t, and it is copied)
@@ -188,70 +86,218 @@ class TokenDistribution(ABC):
 
     @abstractmethod
     def log_probs(self) -> Tensor:
-        """log p of every symbol, (n, V), of which no gradient is kept. Whoever asks may overwrite
-        it, and the next call, of any step, does."""
+        """Return log p of every symbol, (n, V), without a gradient.
+
+        The caller may overwrite it, and the next call, of any step, does.
+        """
 
     def log_prob(self, symbols: Tensor) -> Tensor:
-        """log p(y_t | y_<t, x) of symbols (n,): (n,). It is there already where the posterior has
-        been asked for."""
+        """Return log p(y_t | y_<t, x) of symbols (n,): (n,).
+
+        It costs nothing after `posterior(symbols)`, whose evidence it is.
+        """
         if self._evidence is not None and self._evidence[0] is symbols:
             return self._evidence[1]
         return self._log_prob(symbols)
 
     def _log_prob(self, symbols: Tensor) -> Tensor:
+        """Compute `log_prob`."""
         return self.log_probs().gather(1, symbols[:, None]).squeeze(1)
 
     def posterior(self, symbols: Tensor) -> Posterior:
-        """The alignment (n, m) given that symbols (n,) were written, by Bayes' rule."""
+        """Return the alignment postr_t (n, m) given that symbols (n,) were written.
+
+        It is Bayes' rule over the joint of position and symbol (equations 12 and 13):
+
+            postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a').
+        """
         posterior = bayes(self.log_joint(symbols), self.truncated())
         self._evidence = symbols, posterior.evidence
         return posterior
 
     def log_joint(self, symbols: Tensor) -> Tensor:
-        """log p(a, y_t | y_<t, x) of symbols (n,): (n, m)."""
+        """Return log p(a, y_t | y_<t, x) of symbols (n,): (n, m)."""
         raise NotImplementedError("positions have no likelihood of their own")
 
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """sum_a weights(a) log p(y_t | s_t, h_a) of probabilities (n, m), symbols (n,): (n,)."""
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m)."""
         raise NotImplementedError("positions have no likelihood of their own")
 
     def at(self, weights: Tensor) -> TokenDistribution:
-        """p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
+        """Return p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
         raise NotImplementedError("positions have no likelihood of their own")
 
     def exact(self) -> TokenDistribution:
-        """The same over all positions, where some are left out."""
+        """Return the same distribution over all positions, where some are left out."""
         return self
 
     def positions(self) -> Tensor | None:
-        """How many positions are summed over, (n,); None: there is a single context."""
+        """Count the positions that are summed over, (n,); None: there is a single context."""
         return None
 
     def truncated(self) -> Tensor | None:
-        """Which sums are cut to K positions of more, (n,); None: none is."""
+        """Return whether each sum is cut to K positions of more, (n,); None: no sum is."""
         return None
 
     def origin(self, symbols: Tensor) -> Origin | None:
-        """How symbols (n,) come to be written, where some can be copied; else None."""
+        """Return how symbols (n,) come to be written, where some can be copied; else None."""
         return None
 
     @abstractmethod
     def select(self, rows: Tensor) -> TokenDistribution:
-        """Keep the hypotheses that stay, each in the place of one of the same sentence."""
+        """Keep some hypotheses, each in the place of one of the same sentence."""
 
     @staticmethod
     def cat(steps: Sequence[TokenDistribution], packed: PackedTargets) -> TokenDistribution:
-        """Join the steps of given targets: the distribution of all of their tokens. What posteriors
-        were computed at each step is kept, for `packed.symbols`."""
+        """Join the steps of given targets into the distribution of all of their tokens.
+
+        The evidence of posteriors that steps have computed is kept, for `packed.symbols`.
+        """
         tokens = steps[0]._cat(steps, packed)
+
         evidence = [step._evidence[1] for step in steps if step._evidence is not None]
         if evidence:
             tokens._evidence = packed.symbols, torch.cat(evidence)
+
         return tokens
 
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
+        """Join the rows of steps of one kind."""
         raise NotImplementedError("no targets are given to it")
+
+
+# The output layer, over a batch of sources and at the rows of a step.
+
+
+@dataclass(frozen=True, eq=False)
+class SourceReadout:
+    """The output layer over a batch of sources, with the kernels that compute it for given symbols.
+
+    p(y | x) = softmax(W_o tanh(x) + b_o), where x is a sum of W_s s + b and W_x c.
+    """
+
+    weight: Tensor  # (V, R) W_o
+    bias: Tensor  # (V,) b_o
+    project: Callable[[Tensor], Tensor]  # a query s (n, H) to W_s s + b (n, R)
+    of_context: Callable[[Tensor], Tensor] | None = None  # c to W_x c; None: contexts come as W_x c
+    views: Tensor | None = None  # (B, m, R) W_x h_a, where positions have outputs of their own
+    beam: int = 1  # rows of each sentence in a step
+    bf16: bool = False  # whether large products are taken in bfloat16
+    static: bool = False  # whether nothing may wait for a value; see `Mixture`
+    search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
+
+    @cached_property
+    def likelihood(self) -> PositionLikelihood | None:
+        """The kernel of p(y_t | s_t, h_a) for steps that feed it back.
+
+        None in a search, whose steps have computed it for all symbols.
+        """
+        if self.search_layer is not None:
+            return None
+
+        assert self.views is not None
+        return PositionLikelihood(
+            views=self.views,
+            weight=self.weight,
+            bias=self.bias,
+            bf16=self.bf16,
+            static=self.static,
+        )
+
+    @cached_property
+    def layer(self) -> SearchLayer:
+        """The kernel of p(y | s_t, x) for all symbols, without gradients."""
+        return self.search_layer or SearchLayer(self.weight, self.bias, self.beam)
+
+    def select(self, sentences: Tensor) -> SourceReadout:
+        """Keep some sentences."""
+        return replace(self, views=optional_rows(self.views, sentences))
+
+
+@dataclass(frozen=True, eq=False)
+class OutputRows:
+    """The output layer at n rows: hypotheses of a step, or tokens of given targets."""
+
+    readout: SourceReadout
+    attention: Attention
+    shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s
+    packed: PackedTargets | None = None  # the tokens that rows are; None: they are those of a step
+
+    @cached_property
+    def projected(self) -> Tensor:
+        """W_s s + b, (n, R), with what a latent vector of the sentence adds."""
+        projected = self.readout.project(self.attention.query)
+        if self.shift is None:
+            return projected
+
+        return projected + self.shift
+
+    @property
+    def sentences(self) -> Tensor:
+        """The sentence of each row, (n,)."""
+        if self.packed is not None:
+            return self.packed.sentences
+
+        query = self.attention.query
+        return torch.arange(len(query), device=query.device) // self.readout.beam
+
+    def mixture(
+        self,
+        hidden: Tensor,
+        symbols: Tensor,
+        weights: Tensor,
+        kept: Tensor,
+        views: Tensor | None = None,
+        summed: bool = True,
+        log_gate: Tensor | None = None,
+        log_copied: Tensor | None = None,
+        top_k: int | None = None,
+    ) -> Tensor:
+        """Return log (sum_k exp(weights(k)) p(y | k) + exp(log_copied)) of symbols (n,): (n,).
+
+        The sum is over contexts `kept` (n, k), of which a row has at most `top_k`. If not `summed`,
+        it is the expectation sum_k weights(k) log (exp(log_gate(k)) p(y | k) + exp(log_copied(k))).
+        """
+        mixture = Mixture(
+            symbols=symbols,
+            kept=kept,
+            sentences=self.sentences,
+            summed=summed,
+            bf16=self.readout.bf16,
+            static=self.readout.static,
+            top_k=top_k,
+        )
+
+        return mixture_log_likelihood(
+            views=views,
+            query=hidden,
+            weights=weights,
+            weight=self.readout.weight,
+            bias=self.readout.bias,
+            mixture=mixture,
+            log_gate=log_gate,
+            log_copied=log_copied,
+        )
+
+    def select(self, rows: Tensor) -> OutputRows:
+        """Keep some hypotheses, each in the place of one of the same sentence."""
+        return OutputRows(
+            self.readout, self.attention.select(rows), optional_rows(self.shift, rows)
+        )
+
+    @classmethod
+    def cat(cls, steps: Sequence[OutputRows], packed: PackedTargets) -> OutputRows:
+        """Join the rows of all steps."""
+        return cls(
+            readout=steps[0].readout,
+            attention=Attention.cat([step.attention for step in steps]),
+            shift=cat_optional([step.shift for step in steps]),
+            packed=packed,
+        )
+
+
+# The kinds of distributions.
 
 
 class ContextDistribution(TokenDistribution):
@@ -265,25 +311,33 @@ class ContextDistribution(TokenDistribution):
 
     @property
     def prior_shift(self) -> Tensor | None:
-        """(n, D) what a latent adds to the context that the prior gives, where there is one."""
+        """The shift of the prior's context by a latent, (n, D), or None."""
         return None
 
     @abstractmethod
     def of_contexts(self, values: Tensor) -> Tensor:
-        """The mean in each context of values (n, m) that positions have: (n, k)."""
+        """Return the mean in each context, (n, k), of values (n, m) that positions have."""
 
     @abstractmethod
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
-        """log p(k), (n, k), `ZERO` where a context is left out. If symbols are generated with
-        probability exp(log_gate), (n, k), a sum that is renormalized is so for those."""
+        """Return log p(k), (n, k), `ZERO` where a context is left out.
+
+        If symbols are generated with probability exp(log_gate), (n, k), a sum that is renormalized
+        is renormalized for generated symbols.
+        """
 
     @abstractmethod
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
-        """log (sum_k exp(log_weights(k)) p(y | s_t, c_k) + exp(rest)) of symbols (n,): (n,)."""
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
+        """Return log (sum_k exp(log_weights(k)) p(y | s_t, c_k) + exp(log_copied)), (n,).
+
+        `log_copied` (n,) is the log probability that the symbols (n,) are copied; None: it is zero.
+        """
 
     @abstractmethod
     def probs(self, log_gate: Tensor) -> Tensor:
-        """sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k) of all symbols, (n, V), without gradients."""
+        """Return sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k), (n, V), without gradients."""
 
     def _log_prob(self, symbols: Tensor) -> Tensor:
         return self.mixture(symbols, self.log_weights())
@@ -305,12 +359,18 @@ class SingleContext(ContextDistribution):
 
     @cached_property
     def hidden(self) -> Tensor:
-        """(n, R) W_x c_t + W_s s_t + b."""
+        """W_x c_t + W_s s_t + b, (n, R)."""
         hidden = self.rows.projected
         if self.context is None:
             return hidden
+
+        # Search has multiplied contexts with W_x already.
+        projected_context = self.context
         of_context = self.rows.readout.of_context
-        return hidden + (self.context if of_context is None else of_context(self.context))
+        if of_context is not None:
+            projected_context = of_context(self.context)
+
+        return hidden + projected_context
 
     def log_probs(self) -> Tensor:
         return self.rows.readout.layer.log_probs(torch.tanh(self.hidden))
@@ -320,28 +380,43 @@ class SingleContext(ContextDistribution):
 
     @property
     def prior_shift(self) -> Tensor | None:
-        return self.attention.shift if self.alignment is None else None
+        if self.alignment is not None:
+            return None
+
+        return self.attention.shift
 
     def of_contexts(self, values: Tensor) -> Tensor:
-        alignment = self.attention.prior if self.alignment is None else self.alignment
+        alignment = self.alignment
+        if alignment is None:
+            alignment = self.attention.prior
+
         return (alignment * values).sum(1, keepdim=True)
 
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
         return self.hidden.new_zeros(len(self.hidden), 1)
 
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
-        kept = torch.ones_like(log_weights, dtype=torch.bool)
-        return self.rows.mixture(self.hidden, symbols, log_weights, kept, rest=rest)
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
+        return self.rows.mixture(
+            hidden=self.hidden,
+            symbols=symbols,
+            weights=log_weights,
+            kept=torch.ones_like(log_weights, dtype=torch.bool),
+            log_copied=log_copied,
+        )
 
     def select(self, rows: Tensor) -> SingleContext:
         return SingleContext(
-            self.rows.select(rows), taken(self.context, rows), taken(self.alignment, rows)
+            rows=self.rows.select(rows),
+            context=optional_rows(self.context, rows),
+            alignment=optional_rows(self.alignment, rows),
         )
 
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
         rows = OutputRows.cat([step.rows for step in steps], packed)
-        return cls(rows, joined([step.context for step in steps]))
+        return cls(rows, cat_optional([step.context for step in steps]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,28 +424,33 @@ class Summed:
     """The positions that a mixture is summed over."""
 
     kept: Tensor  # (n, m) whether a position counts
-    truncated: Tensor | None = None  # (n,) which sums are cut to K positions of more, or None
+    truncated: Tensor | None = None  # (n,) whether a sum is cut to K positions of more; None: none
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Which positions a mixture is summed over: all; the K most probable ones (equation 7); the
-    fewest of which the prior is at least `mass`, a nucleus; or at most K of the nucleus."""
+    """A choice of positions that a mixture is summed over.
+
+    It is all of them; the K most probable ones (equation 7); a nucleus, the fewest whose prior is
+    at least `mass`; or at most K of the nucleus.
+    """
 
     top_k: int | None = None
     mass: float | None = None
     renormalized: bool = False  # whether those that are kept get the weight of all
 
     def positions(self, log_prior: Tensor) -> Summed:
-        """The positions of priors (n, m), none of which is impossible."""
+        """Choose the positions of priors (n, m), none of which is impossible."""
         nucleus = is_possible(log_prior)
         if self.mass is not None and self.mass < 1:
             nucleus = nucleus & is_nucleus(log_prior.exp(), self.mass)
+
         if self.top_k is None:
             return Summed(nucleus)
 
-        kept = nucleus & is_most_probable(log_prior.masked_fill(~nucleus, -torch.inf), self.top_k)
-        return Summed(kept, (kept != nucleus).any(1))
+        log_nucleus = log_prior.masked_fill(~nucleus, -torch.inf)
+        kept = nucleus & is_most_probable(log_nucleus, self.top_k)
+        return Summed(kept, truncated=(kept != nucleus).any(1))
 
 
 ALL_POSITIONS = Cut()
@@ -383,7 +463,7 @@ class AttentionMixture(ContextDistribution):
     rows: OutputRows
     cut: Cut = ALL_POSITIONS
     selected: Summed | None = None  # the positions, where they are known already
-    # What search knows of every symbol at every position, and the row of each row in it.
+    # a search's distribution of every symbol at every position, and the row of each row in it
     searched: tuple[SearchedMixture, Tensor] | None = None
     gives_positions = True
 
@@ -409,35 +489,55 @@ class AttentionMixture(ContextDistribution):
         if not self.cut.renormalized:
             return log_weights
 
-        gate = 0.0 if log_gate is None else log_gate
-        of_kept = torch.logsumexp(log_weights + gate, dim=1, keepdim=True)
-        of_all = torch.logsumexp(log_prior + gate, dim=1, keepdim=True)
-        return log_weights + of_all - of_kept
+        # The kept positions generate as much as all positions do.
+        gate: Tensor | float = 0.0
+        if log_gate is not None:
+            gate = log_gate
 
-    def mixture(self, symbols: Tensor, log_weights: Tensor, rest: Tensor | None = None) -> Tensor:
+        log_kept_mass = torch.logsumexp(log_weights + gate, dim=1, keepdim=True)
+        log_total_mass = torch.logsumexp(log_prior + gate, dim=1, keepdim=True)
+        return log_weights + log_total_mass - log_kept_mass
+
+    def mixture(
+        self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
+    ) -> Tensor:
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,
             weights=log_weights,
             kept=self.summed.kept,
             views=self.rows.readout.views,
-            rest=rest,
+            log_copied=log_copied,
             top_k=self.cut.top_k,
         )
 
     def log_joint(self, symbols: Tensor) -> Tensor:
+        """Return log prior_t(a) + log p(y_t | s_t, h_a) of symbols (n,): (n, m)."""
         return self.log_weights() + self.position_log_prob(symbols)
 
     def position_log_prob(self, symbols: Tensor) -> Tensor:
-        """log p(y_t | s_t, h_a) of symbols (n,), (n, m), without meaning at positions left out."""
+        """Return log p(y_t | s_t, h_a) of symbols (n,): (n, m).
+
+        It has no meaning at positions that are left out.
+        """
         if self.rows.packed is not None:
             raise NotImplementedError("it is asked of steps, which feed it back")
+
+        # Given targets: only the symbols asked for are computed.
         likelihood = self.rows.readout.likelihood
         if likelihood is not None:
-            return likelihood(self.rows.projected, symbols, self.summed.kept, self.cut.top_k)
+            return likelihood(
+                query=self.rows.projected,
+                symbols=symbols,
+                kept=self.summed.kept,
+                top_k=self.cut.top_k,
+            )
+
+        # Search: the step has computed all symbols, to choose one.
         if self.searched is None:
             self._search(self.log_weights())
         assert self.searched is not None
+
         mixture, rows = self.searched
         return mixture.log_likelihood(rows, symbols)
 
@@ -448,19 +548,24 @@ class AttentionMixture(ContextDistribution):
         return self._search(self.log_weights(log_gate) + log_gate).sums
 
     def _search(self, log_weights: Tensor) -> SearchedMixture:
-        """Sum the distributions of all positions with log weights (n, m), and note what search will
-        ask of the symbols that it chooses."""
-        rows = self.rows
-        assert rows.readout.views is not None
+        """Sum the distributions of all positions with log weights (n, m).
+
+        The result is kept: search will ask it about the symbols that it chooses.
+        """
+        readout = self.rows.readout
+        assert readout.views is not None
+
         mixture = SearchedMixture(
-            views=rows.readout.views,
-            query=rows.projected,
+            views=readout.views,
+            query=self.rows.projected,
             weights=log_weights.exp(),
             kept=self.summed.kept,
-            sentences=rows.sentences,
-            layer=rows.readout.layer,
+            sentences=self.rows.sentences,
+            layer=readout.layer,
         )
-        self.searched = mixture, torch.arange(len(log_weights), device=log_weights.device)
+
+        row_index = torch.arange(len(log_weights), device=log_weights.device)
+        self.searched = mixture, row_index
         return mixture
 
     def expected_log_prob(
@@ -468,39 +573,54 @@ class AttentionMixture(ContextDistribution):
         weights: Tensor,
         symbols: Tensor,
         log_gate: Tensor | None = None,
-        rest: Tensor | None = None,
+        log_copied: Tensor | None = None,
     ) -> Tensor:
-        """sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight; in place of
-        p(y_t | s_t, h_a) of exp(log_gate(a)) p(y_t | s_t, h_a) + exp(rest(a)), if these (n, m) are
-        given.
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), over positions with any weight.
+
+        If `log_gate` and `log_copied` (n, m) are given, the place of p(y_t | s_t, h_a) is taken by
+        exp(log_gate(a)) p(y_t | s_t, h_a) + exp(log_copied(a)).
         """
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,
             weights=weights,
-            kept=~(weights <= 0),  # what is no number counts, so that whoever sums it sees it
+            kept=~(weights <= 0),  # NaN counts, so that it shows in the sum
             views=self.rows.readout.views,
             summed=False,
-            gate=log_gate,
-            rest=rest,
+            log_gate=log_gate,
+            log_copied=log_copied,
         )
 
     def of_contexts(self, values: Tensor) -> Tensor:
         return values
 
     def at(self, weights: Tensor) -> SingleContext:
-        packed, views = self.rows.packed, self.rows.readout.views
+        packed = self.rows.packed
+        views = self.rows.readout.views
         assert packed is not None and views is not None
+
         by_sentence = packed.pad(weights).transpose(0, 1)
-        context = packed.pack(torch.bmm(by_sentence, views).transpose(0, 1))
-        return SingleContext(self.rows, context, weights)
+        contexts = torch.bmm(by_sentence, views)
+        return SingleContext(self.rows, packed.pack(contexts.transpose(0, 1)), weights)
 
     def select(self, rows: Tensor) -> AttentionMixture:
-        summed, searched = self.summed, self.searched
-        selected = Summed(rows_of(summed.kept, rows), taken(summed.truncated, rows))
-        if searched is not None:
-            searched = searched[0], rows_of(searched[1], rows)
-        return AttentionMixture(self.rows.select(rows), self.cut, selected, searched)
+        selected = Summed(
+            kept=rows_of(self.summed.kept, rows),
+            truncated=optional_rows(self.summed.truncated, rows),
+        )
+
+        # The sums of a search stay as they are; only the rows that are read from them change.
+        searched = None
+        if self.searched is not None:
+            mixture, mixture_rows = self.searched
+            searched = mixture, rows_of(mixture_rows, rows)
+
+        return AttentionMixture(
+            rows=self.rows.select(rows),
+            cut=self.cut,
+            selected=selected,
+            searched=searched,
+        )
 
     @classmethod
     def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:

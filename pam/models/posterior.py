@@ -1,4 +1,4 @@
-"""Bayes' rule: the alignment once the symbol is seen."""
+"""Bayes' rule: the alignment once the symbol is seen (equations 12 and 13)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What source positions make of a symbol that was written."""
+    """The posterior over source positions, given the symbol that was written."""
 
     alignment: Tensor  # (n, m) postr_t
     evidence: Tensor  # (n,) log p(y_t | y_<t, x)
-    truncated: Tensor | None = None  # (n,) which sums are cut to K positions, or None: none is
+    truncated: Tensor | None = None  # (n,) whether a sum is cut to K positions; None: none is
 
 
 def bayes(joint: Tensor, truncated: Tensor | None = None) -> Posterior:
-    """Normalize the joint probability of position and symbol (Shankar & Sarawagi 2019, equations 12
-    and 13),
+    """Normalize the joint probability of position and symbol.
+
+    Equations 12 and 13 of Shankar & Sarawagi (2019):
 
         postr_t(a) = p(a, y_t | y_<t, x) / sum_a' p(a', y_t | y_<t, x),
 
@@ -28,8 +29,9 @@ def bayes(joint: Tensor, truncated: Tensor | None = None) -> Posterior:
 
     Args:
         joint: (n, m) log p(a, y_t | y_<t, x), about `ZERO` at positions that are not summed over.
-        truncated: (n,) which sums are cut to K positions, or None.
+        truncated: (n,) whether a sum is cut to K positions, or None.
     """
     evidence = torch.logsumexp(joint, dim=1)
     alignment = (joint - evidence[:, None]).exp()
+
     return Posterior(alignment, evidence, truncated)

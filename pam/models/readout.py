@@ -18,17 +18,24 @@ class Readout(nn.Module):
 
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
         super().__init__()
-        self.of_values = nn.Linear(sizes.values, sizes.query, bias=False)
-        self.of_query = nn.Linear(sizes.query, sizes.query)
-        self.output = nn.Linear(sizes.query, vocabulary)
+
+        self.of_values = nn.Linear(sizes.values, sizes.query, bias=False)  # W_x
+        self.of_query = nn.Linear(sizes.query, sizes.query)  # W_s, b
+        self.output = nn.Linear(sizes.query, vocabulary)  # W_o, b_o
 
     def for_targets(self, views: Tensor | None, bf16: bool, static: bool = False) -> SourceReadout:
-        """Read a batch whose targets are given; its positions have the `views` W_x h_a (B, m, R),
-        where they have outputs of their own, and contexts are read else. `static`: nothing may wait
-        for a value."""
+        """Make the output layer of a batch whose targets are given.
+
+        Args:
+            views: (B, m, R) W_x h_a, where positions have outputs of their own; None: contexts are
+                read.
+            bf16: whether large products are taken in bfloat16.
+            static: whether nothing may wait for a value.
+        """
         of_context = None
         if views is None:
             of_context = SharedLinear(self.of_values.weight, None, bf16)
+
         return SourceReadout(
             weight=self.output.weight,
             bias=self.output.bias,
@@ -40,14 +47,17 @@ class Readout(nn.Module):
         )
 
     def for_search(self, views: Tensor | None, beam: int, bf16: bool) -> SourceReadout:
-        """Read a batch in a search with so many hypotheses, which asks for no gradient; contexts
-        come multiplied with W_x.
+        """Make the output layer of a batch in a search with `beam` hypotheses, without gradients.
+
+        Contexts come multiplied with W_x.
         """
+        search_layer = SearchLayer(self.output.weight, self.output.bias, beam, bf16)
+
         return SourceReadout(
             weight=self.output.weight,
             bias=self.output.bias,
             project=SearchLinear(self.of_query.weight, self.of_query.bias),
             views=views,
             beam=beam,
-            search_layer=SearchLayer(self.output.weight, self.output.bias, beam, bf16),
+            search_layer=search_layer,
         )

@@ -16,34 +16,37 @@ COLUMN = 8  # numbers of which the largest is found first, where many are looked
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row of (n, N), in falling order, and their places: (n, count)
-    each.
+    """Return the `count` largest of each row of (n, N), in falling order, and their indices.
 
-    What `topk` finds, of which it takes three times as long over many: the largest are in the
-    columns, `COLUMN` numbers each, that have the largest maxima.
+    (n, count) each. This is what `topk` computes, but over many numbers it takes three times as
+    long: the largest are in the columns, `COLUMN` numbers each, that have the largest maxima.
     """
     columns = values.shape[1] // COLUMN
     if columns < COLUMN * count:
         return values.topk(count, dim=1)
-    whole = columns * COLUMN
-    table = values[:, :whole].unflatten(1, (COLUMN, columns))
-    best = table.amax(1).topk(count, dim=1).indices
-    rest = torch.arange(whole, values.shape[1], device=values.device).expand(len(values), -1)
-    # (n, COLUMN, count)
-    within = columns * torch.arange(COLUMN, device=values.device)[:, None] + best[:, None]
-    places = torch.cat([within.flatten(1), rest], 1)
-    found, order = values.gather(1, places).topk(count, dim=1)
-    return found, places.gather(1, order)
+
+    # Find the columns with the largest maxima.
+    covered = columns * COLUMN
+    table = values[:, :covered].unflatten(1, (COLUMN, columns))
+    best_columns = table.amax(1).topk(count, dim=1).indices
+
+    # Look through these columns, (n, COLUMN, count), and the numbers that are in no column.
+    column_starts = columns * torch.arange(COLUMN, device=values.device)[:, None]
+    in_columns = (column_starts + best_columns[:, None]).flatten(1)
+    uncovered = torch.arange(covered, values.shape[1], device=values.device)
+    candidates = torch.cat([in_columns, uncovered.expand(len(values), -1)], 1)
+
+    best, order = values.gather(1, candidates).topk(count, dim=1)
+    return best, candidates.gather(1, order)
 
 
 class SearchLayer(OutputLayer):
-    """softmax(W z + b) of z = tanh(x).
+    """softmax(W z + b) of z = tanh(x), for search.
 
     With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a
-    logit is 5. What of that enters a score is corrected: the logits of the likeliest symbols are
-    computed once more in
-        float32, and their share of the sum over all symbols with them. The rest of the sum has
-        little weight, and many errors that cancel out.
+    logit is 5. The part of this error that enters a score is corrected: the logits of the likeliest
+    symbols are computed once more in float32, and their share of the sum over all symbols with
+    them. The rest of the sum has little weight, and many errors that cancel out.
 
     Args:
         weight: (V, R); bias: (V,).
@@ -52,96 +55,111 @@ class SearchLayer(OutputLayer):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, beam: int = 1, bf16: bool = False) -> None:
-        weight, bias = weight.detach(), bias.detach()
+        weight = weight.detach()
+        bias = bias.detach()
         super().__init__(weight, bias)
-        self.linear, self.corrects = SearchLinear(weight, bias, bf16), bf16
+
+        self.linear = SearchLinear(weight, bias, bf16)
+        self.corrects = bf16
         self.best = min(max(BEST, beam), len(weight))
 
     @property
-    def most(self) -> int:
-        return max(LEAST, PIECE * (ON_CUDA if self.weight.is_cuda else 1) // self.bytes)
+    def piece_rows(self) -> int:
+        piece_bytes = PIECE
+        if self.weight.is_cuda:
+            piece_bytes = PIECE * ON_CUDA
+        return max(LEAST, piece_bytes // self.distribution_bytes)
 
     def logits(self, z: Tensor) -> Tensor:
-        """W z + b for z (n, R): (n, V), overwritten by the next call."""
+        """Return W z + b for z (n, R): (n, V), overwritten by the next call."""
         return self.linear(z, self._rows("logits", len(z)))
 
     @torch.no_grad()
     def log_probs(self, z: Tensor) -> Tensor:
-        """log softmax(W z + b) for z (n, R): (n, V), overwritten by the next call."""
+        """Return log softmax(W z + b) for z (n, R): (n, V), overwritten by the next call."""
         logits = self.logits(z)
         if not self.corrects:
             return torch.log_softmax(logits, dim=1, out=logits)
+
         top, symbols = largest(logits, self.best)
         log_probs = torch.log_softmax(logits, dim=1, out=logits)
+
+        # Correct the likeliest symbols, and with them the sum over all symbols.
         rough = log_probs.gather(1, symbols)
         norms = top[:, :1] - rough[:, :1]
         exact, rise = self.corrected(z[:, None], symbols, norms, rough[:, None].exp())
         return log_probs.sub_(rise).scatter_(1, symbols, exact.squeeze(1))
 
     def exact(self, z: Tensor, symbols: Tensor) -> Tensor:
-        """Logits of some symbols (n, K) at every position, in float32: z (n, m, R) to (n, m, K)."""
+        """Return the logits in float32 of some symbols (n, K) at every position.
+
+        z (n, m, R) to (n, m, K).
+        """
         weight = self.weight.index_select(0, symbols.flatten()).view(*symbols.shape, -1)
         return torch.baddbmm(self.bias[symbols][:, None], z, weight.transpose(1, 2))
 
     def corrected(
         self, z: Tensor, symbols: Tensor, norms: Tensor, rough: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """log p of the likeliest symbols (n, K) with their logits in float32, and what is to be
-        added to the norms.
+        """Correct log p of the likeliest symbols by their logits in float32.
 
         Args:
-            z: (n, m, R); norms: (n, m) log sum exp of logits in bfloat16; rough: (n, m, K) p by
-                them.
+            z: (n, m, R); symbols: (n, K).
+            norms: (n, m) log sum exp of logits in bfloat16; rough: (n, m, K) p by them.
 
-        Returns: (n, m, K) and (n, m).
+        Returns: log p, (n, m, K), and what is to be added to the norms, (n, m).
         """
         log_probs = self.exact(z, symbols) - norms[:, :, None]
         rise = torch.log1p((log_probs.exp() - rough).sum(2))
+
         return log_probs - rise[:, :, None], rise
 
 
 class Lines:
-    """The pairs of each row side by side, (n, k), where k is the most that a row has; of all m
-    positions few may count.
+    """The pairs of each row side by side, (n, k), where k is the most that a row has.
 
-    What a row's pairs share is then multiplied with all of them at once.
+    Of all m positions few may count. What the pairs of a row share is then multiplied with all of
+    them at once.
     """
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
-        if not pairs.whole:
-            counts = pairs.kept.sum(1)
-            self.most, first = int(counts.max()), counts.cumsum(0) - counts
-            numbers = torch.arange(len(pairs.rows), device=counts.device)
-            self.places = pairs.rows * self.most + numbers - first[pairs.rows]
+        if pairs.whole:
+            return
 
-    def of(self, values: Tensor, fill: float = 0.0) -> Tensor:
-        """Values (P, ...) of the pairs to (n, k, ...)."""
+        counts = pairs.kept.sum(1)
+        first = counts.cumsum(0) - counts  # the number of each row's first pair
+        self.width = int(counts.max())
+        numbers = torch.arange(len(pairs.rows), device=counts.device)
+        self.index = pairs.rows * self.width + numbers - first[pairs.rows]
+
+    def arrange(self, values: Tensor, fill: float = 0.0) -> Tensor:
+        """Put the values (P, ...) of the pairs into (n, k, ...)."""
         if self.pairs.whole:
             return self.pairs.spread(values)
-        lines = values.new_full((len(self.pairs.kept) * self.most, *values.shape[1:]), fill)
-        return lines.index_copy_(0, self.places, values).view(-1, self.most, *values.shape[1:])
 
-    def back(self, lines: Tensor) -> Tensor:
-        """Values (n, k) to all positions, (n, m), zeros elsewhere."""
-        return (
-            lines
-            if self.pairs.whole
-            else self.pairs.spread(lines.flatten().index_select(0, self.places))
-        )
+        trailing = values.shape[1:]
+        lines = values.new_full((len(self.pairs.kept) * self.width, *trailing), fill)
+        return lines.index_copy_(0, self.index, values).view(-1, self.width, *trailing)
+
+    def spread(self, lines: Tensor) -> Tensor:
+        """Put values (n, k) back to all positions, (n, m), zeros elsewhere."""
+        if self.pairs.whole:
+            return lines
+        return self.pairs.spread(lines.flatten().index_select(0, self.index))
 
 
 class SearchedMixture:
     """sum_a w(a) p(y | x_a) of every symbol, with x_a = W_x h_a + W_s s + b.
 
     Distributions of positions are made and summed a few rows at a time, as all of them together are
-    many times larger than any cache. Those that fit into a piece stay; of others the normalizers
-    do.
+    many times larger than any cache. They are kept if they fit into a piece; if not, their
+    normalizers are.
 
     Args:
         views: (B, m, R) W_x h_a; query: (n, R) W_s s + b; weights: (n, m) probabilities.
-        kept: (n, m) which positions count, at least one in each row; sentences: (n,) the sentence
-            of each row.
+        kept: (n, m) which positions count, at least one in each row.
+        sentences: (n,) the sentence of each row.
     """
 
     @torch.no_grad()
@@ -154,64 +172,78 @@ class SearchedMixture:
         sentences: Tensor,
         layer: SearchLayer,
     ) -> None:
-        self.views, self.query, self.kept, self.sentences, self.layer = (
-            views,
-            query,
-            kept,
-            sentences,
-            layer,
-        )
+        self.views = views
+        self.query = query
+        self.kept = kept
+        self.sentences = sentences
+        self.layer = layer
+
         self.sums = weights.new_empty(len(weights), layer.width)
         self.norms = torch.zeros_like(weights)
-        fits = not layer.corrects and kept.numel() <= layer.most
-        self.probs = layer.weight.new_empty(*kept.shape, layer.width) if fits else None
+        self.probs: Tensor | None = None
+        if not layer.corrects and kept.numel() <= layer.piece_rows:
+            self.probs = layer.weight.new_empty(*kept.shape, layer.width)
+
         for rows, pairs in pieces(kept, sentences, layer):
             z = pairs.hidden(views, query[rows])
             self._sum(rows, pairs, z, weights[rows] * pairs.kept)
 
     def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
-        """Sums the pairs (P, R) of some rows."""
+        """Sum the distributions of some rows, with z (P, R) and weights (n, m)."""
         logits = self.layer.logits(z)
-        top = logits.amax(1) if self.probs is None else None
-        probs = torch.softmax(logits, dim=1, out=logits)
         if self.probs is not None:
+            probs = torch.softmax(logits, dim=1, out=logits)
             self.probs[rows] = pairs.spread(probs)
-        elif top is not None:
+        else:
+            top = logits.amax(1)
+            probs = torch.softmax(logits, dim=1, out=logits)
             self.norms[rows] = pairs.spread(top - probs.amax(1).log())
+
         if pairs.whole:
             sums = torch.bmm(weights[:, None], probs.view(*weights.shape, -1)).squeeze(1)
         else:
             # One product sums the positions of each row: its weights are zero at those of others.
             block = probs.new_zeros(len(weights), len(probs))
-            block[pairs.rows, torch.arange(len(probs), device=probs.device)] = pairs.of(weights)
+            pair_numbers = torch.arange(len(probs), device=probs.device)
+            block[pairs.rows, pair_numbers] = pairs.pick(weights)
             sums = block @ probs
+
         if self.layer.corrects:
-            symbols = largest(sums, self.layer.best)[1]
-            of_pairs = symbols.index_select(
-                0, pairs.of_rows(torch.arange(len(sums), device=sums.device))
-            )
-            lines = Lines(pairs)
-            norms = lines.of(pairs.of(self.norms[rows]), torch.inf)
-            exact, rise = self.layer.corrected(
-                lines.of(z), symbols, norms, lines.of(probs.gather(1, of_pairs))
-            )
-            self.norms[rows] += lines.back(rise)
-            of_best = (lines.of(pairs.of(weights))[:, None] @ exact.exp()).squeeze(1)
-            sums.scatter_(1, symbols, of_best)
+            self._correct(rows, pairs, z, weights, probs, sums)
         self.sums[rows] = sums
 
+    def _correct(
+        self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor, probs: Tensor, sums: Tensor
+    ) -> None:
+        """Correct the sums (n, V) and the norms of some rows at the likeliest symbols."""
+        _, symbols = largest(sums, self.layer.best)
+        row_of_pair = pairs.expand_rows(torch.arange(len(sums), device=sums.device))
+        pair_symbols = symbols.index_select(0, row_of_pair)
+
+        lines = Lines(pairs)
+        norms = lines.arrange(pairs.pick(self.norms[rows]), torch.inf)
+        rough = lines.arrange(probs.gather(1, pair_symbols))
+        exact, rise = self.layer.corrected(lines.arrange(z), symbols, norms, rough)
+        self.norms[rows] += lines.spread(rise)
+
+        line_weights = lines.arrange(pairs.pick(weights))
+        corrected = (line_weights[:, None] @ exact.exp()).squeeze(1)
+        sums.scatter_(1, symbols, corrected)
+
     def log_probs(self) -> Tensor:
-        """Their logarithms, (n, V), written over them."""
+        """Return the logarithms of the sums, (n, V), written over them."""
         return self.sums.clamp_min_(torch.finfo(self.sums.dtype).tiny).log_()
 
     @torch.no_grad()
     def log_likelihood(self, rows: Tensor, symbols: Tensor) -> Tensor:
-        """log p(y | x_a) of one symbol (r,) each for some of the rows (r,): (r, m)."""
+        """Return log p(y | x_a), (r, m), of one symbol (r,) each for some of the rows (r,)."""
         if self.probs is not None:
             positions = torch.arange(self.kept.shape[1], device=rows.device)
             likely = self.probs[rows[:, None], positions, symbols[:, None]]
             return likely.clamp_min(torch.finfo(likely.dtype).tiny).log()
+
         pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
         lines = Lines(pairs)
-        z = lines.of(pairs.hidden(self.views, self.query[rows]))
-        return lines.back(self.layer.exact(z, symbols[:, None]).squeeze(2)) - self.norms[rows]
+        z = lines.arrange(pairs.hidden(self.views, self.query[rows]))
+        logits = self.layer.exact(z, symbols[:, None]).squeeze(2)
+        return lines.spread(logits) - self.norms[rows]

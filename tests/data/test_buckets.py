@@ -134,7 +134,7 @@ def epoch_of(pairs: Iterator[tuple[str, str]]) -> Epoch:
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_real_corpora_have_few_shapes_and_little_padding(name: str, corpora: Path) -> None:
-    """docs/speed.md has the numbers."""
+    """docs/history.md has the numbers."""
     epoch = epoch_of(CORPORA[name](corpora))
     most, share = LIMITS[name]
     assert epoch.shapes <= most
