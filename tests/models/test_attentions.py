@@ -20,7 +20,7 @@ from pam.models.couplings import Chain, smoothed
 from pam.models.distributions import Softmax
 from pam.models.interfaces import AttentionHistory, Noise, Sizes
 from pam.models.logspace import draw
-from pam.models.scores import Dot, places
+from pam.models.scores import Dot, position_features
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
 from tests.models.plain import one_sentence
@@ -160,7 +160,8 @@ def test_structural_features_are_those_of_cohn_et_al() -> None:
                     inner = inner + window.weight[:, 0, offset + 1] * seen[0, a + offset]
         torch.testing.assert_close(found[0, a], score.weight.weight[0] @ torch.tanh(inner))
     torch.testing.assert_close(
-        places(memory, AttentionHistory(2))[0, 1].exp(), torch.tensor([4, 3, 5.0]).double()
+        position_features(memory, AttentionHistory(2))[0, 1].exp(),
+        torch.tensor([4, 3, 5.0]).double(),
     )
 
 
