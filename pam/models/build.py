@@ -40,6 +40,7 @@ def build(
         # Architectures for symbols alone have no such parameter.
         model = make(components, network, source, target)
 
+    # Weight matrices and embeddings; biases keep torch's initialization.
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -61,6 +62,7 @@ def recurrent(
     values = network.encoder
     if network.encoder_reads == "both":
         values = 2 * network.encoder
+
     sizes = Sizes(
         query=network.decoder,
         values=values,
@@ -77,6 +79,7 @@ def recurrent(
     for component in options.PARTS:
         chosen = getattr(components, component)
         parts[component] = implementation(chosen)(chosen, sizes)
+
     encoder = Encoder(
         vocabulary=source,
         embedding=network.embedding,
@@ -86,6 +89,7 @@ def recurrent(
         reads=network.encoder_reads,
         vectors=vectors,
     )
+
     decoder = Decoder(
         vocabulary=target,
         embedding=network.embedding,
@@ -95,6 +99,7 @@ def recurrent(
         final=0 if network.decoder_start == "zeros" else values,
         rate=network.dropout,
     )
+
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 
 
@@ -102,6 +107,7 @@ def transformer(components: ModelConfig, network: Network, source: int, target: 
     """Make a Transformer of `network.embedding` units; arguments as in `build`."""
     chosen = components.architecture
     assert isinstance(chosen, options.TransformerOptions)
+
     shape = Shape(
         units=network.embedding,
         heads=chosen.heads,
@@ -110,6 +116,7 @@ def transformer(components: ModelConfig, network: Network, source: int, target: 
         decoder_layers=network.decoder_layers,
         dropout=network.dropout,
     )
+
     return Transformer(shape, source, target)
 
 
@@ -117,6 +124,7 @@ def agreement(components: ModelConfig, network: Network, source: int, target: in
     """Make two recurrent models of opposite directions; arguments as in `build`."""
     chosen = components.architecture
     assert isinstance(chosen, options.AgreementOptions)
+
     ahead = recurrent(components, network, source, target)
     back = recurrent(components, network, target, source)
     return Agreement(ahead, back, chosen.weight)

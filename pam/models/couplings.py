@@ -65,6 +65,7 @@ class RelativeCoupling(Coupling):
         memory: Memory,
         history: AttentionHistory,
     ) -> Tensor:
+        # The first step.
         if history.alignment is None:
             if self.starts_before:
                 distances = torch.arange(scores.shape[-1], device=scores.device) + 1
@@ -89,6 +90,7 @@ def coupled(
     Energies are (m, m), from the first index to the second; all else is (n, m), the result too. The
     cost is O(m^2) for each row.
     """
+    # log softmax_a(e(a) + k(a', a)), (n, a', a)
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
 
@@ -100,7 +102,7 @@ def coupled_softmax(scores: Tensor, mask: Tensor, energies: Tensor, previous: Te
     z = M u. So prior = u * M^T (previous / z). As z is at least the smallest entry of M, nothing is
     divided by zero.
     """
-    weights = energies.exp()
+    weights = energies.exp()  # M
     log_u = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=1)
     z = log_u.exp() @ weights.t()
 
@@ -141,6 +143,7 @@ class Proximity(RelativeCoupling):
 
     def energies(self, distances: Tensor) -> Tensor:
         delta = BOUND * torch.tanh(self.raw / BOUND)
+
         is_near = distances.abs() < self.width
         index = (distances + self.width - 1).clamp(0, 2 * self.width - 2)
         return torch.where(is_near, delta[index], 0.0)
@@ -237,6 +240,7 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
     Steps beyond a row's length, of `lengths` (B,), are left as they are. The cost is O(n m^2) for
     each row.
     """
+    # From the last step to the first.
     tiny = torch.finfo(filtered.dtype).tiny
     backwards = [filtered[:, -1]]
 

@@ -106,6 +106,7 @@ class Fusedmax(Sparsemax):
 
     def __init__(self, options: options.Fusedmax, sizes: Sizes) -> None:
         super().__init__()
+
         self.weight = options.weight
         if self.weight:
             self.waits = (
@@ -142,6 +143,7 @@ class Entmax(Distribution):
 
     def __init__(self, options: options.Entmax, sizes: Sizes) -> None:
         super().__init__()
+
         self.alpha = options.alpha
         self.logit: nn.Parameter | None = None
         if options.learned:

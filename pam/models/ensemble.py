@@ -58,6 +58,7 @@ class MeanDistribution(TokenDistribution):
         return mean_log([part.log_prob(symbols) for part in self.parts])
 
     def exact(self) -> MeanDistribution:
+        # A distribution that sums over all positions is its own exact one.
         exact_parts = tuple(part.exact() for part in self.parts)
         is_exact = all(exact is part for exact, part in zip(exact_parts, self.parts, strict=True))
         if is_exact:
@@ -65,6 +66,7 @@ class MeanDistribution(TokenDistribution):
         return MeanDistribution(exact_parts)
 
     def origin(self, symbols: Tensor) -> Origin | None:
+        # The mean has an origin if all members copy.
         origins = []
         for part in self.parts:
             origin = part.origin(symbols)
@@ -73,7 +75,8 @@ class MeanDistribution(TokenDistribution):
             origins.append(origin)
 
         p_gen = torch.stack([origin.p_gen for origin in origins]).mean(0)
-        return Origin(p_gen, mean_log([origin.copied for origin in origins]))
+        log_copied = mean_log([origin.copied for origin in origins])
+        return Origin(p_gen, log_copied)
 
     def select(self, rows: Tensor) -> MeanDistribution:
         return MeanDistribution(tuple(part.select(rows) for part in self.parts))
@@ -92,7 +95,8 @@ class Steps:
 
     @property
     def log_prior(self) -> Tensor:
-        return safe_log(torch.stack([part.log_prior.exp() for part in self.parts]).mean(0))
+        priors = [part.log_prior.exp() for part in self.parts]
+        return safe_log(torch.stack(priors).mean(0))
 
     @property
     def query(self) -> Tensor:

@@ -40,12 +40,14 @@ def check_parts(components: ModelConfig) -> None:
     if not components.architecture.has_components:
         # A key without effect is an error, as its author expects one.
         _check_unused(components, f"the architecture `{kind}`", PARTS)
+
     if components.targets == "actions" and kind != "recurrent":
         raise FitError(
             f"the architecture `{kind}` writes no actions: it has no pointer to move",
             "targets",
             hint="use `targets: symbols`",
         )
+
     if components.architecture.has_components:
         _check_bound(components)
         _check_feeding(components)
@@ -58,6 +60,7 @@ def check_vectors(components: ModelConfig, kind: str) -> None:
 
     A FitError says that it needs symbols.
     """
+    # What needs symbols, if anything does.
     reader = ""
     if components.architecture.kind in ("transformer", "agreement"):
         reader = f"the architecture `{components.architecture.kind}`"
@@ -165,12 +168,14 @@ def _check_pointer(components: ModelConfig) -> None:
 
     if not pointer_keys:
         return
+
     if len(pointer_keys) < 3:
         raise FitError(
             "a pointer is both coupling and input feeding, over actions",
             pointer_keys[0],
             hint="use `coupling: pointer`, `input_feeding: pointer`, `targets: actions` together",
         )
+
     if components.marginalization.kind != "input":
         raise FitError(
             "a pointer is one position, which leaves none to sum over",
@@ -198,6 +203,7 @@ def _check_copying(components: ModelConfig) -> None:
         raise FitError(
             "without attention there is nothing to copy from", "copying", hint="leave out `copying`"
         )
+
     if (
         components.targets == "actions"
         or components.reversed

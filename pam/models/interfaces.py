@@ -178,6 +178,7 @@ class Memory:
 
     def select(self, sentences: Tensor) -> Memory:
         """Keep the given sentences, with all of their hypotheses."""
+        # The rows of a sentence's hypotheses are next to each other.
         hypotheses = torch.arange(self.beam, device=sentences.device)
         rows = (sentences[:, None] * self.beam + hypotheses).flatten()
         selected = self._changed(
@@ -254,9 +255,12 @@ class Noise:
             beam: hypotheses of each sentence.
         """
         rows = beam * len(values)
+
         uniform = torch.rand(steps, rows, values.shape[1], dtype=values.dtype, device=values.device)
+        # Gumbel noise is -log(-log(u)); the bounds keep it finite.
         tiny = torch.finfo(values.dtype).tiny
         gumbel = -torch.log((-torch.log(uniform.clamp_min(tiny))).clamp_min(tiny))
+
         normal = torch.randn(steps, rows, values.shape[2], dtype=values.dtype, device=values.device)
         return cls(gumbel, normal)
 

@@ -173,6 +173,7 @@ class Model(nn.Module, ABC):
             previous = symbol
             entries["prior"] = step.log_prior.exp()
             entries["alignment"] = state.alignment
+            # Without likelihoods of positions, the alignment handed on stands for the posterior.
             entries.setdefault("posterior", state.alignment)
             for name, entry in entries.items():
                 columns[name].append(entry)

@@ -127,15 +127,18 @@ class Scheduled:
             for number in value.values:
                 self._check(number)
             return value
+
         self._check(value)
         return float(value)
 
     def _check(self, number: Any) -> None:
         """Refuse anything but a number within the bounds."""
+        # Python's booleans are integers.
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise PydanticCustomError(
                 "number", "input should be a number, or a schedule of numbers"
             )
+
         if not self.least <= number <= self.most:
             bounds = {"least": f"{self.least:g}", "most": f"{self.most:g}"}
             raise PydanticCustomError("bounds", "input should be from {least} to {most}", bounds)
@@ -154,6 +157,7 @@ class Scheduled:
             # The field `kind` has a default, but YAML has to name it.
             kind = schedule.model_json_schema()
             alternatives.append({**kind, "required": [*kind.get("required", []), "kind"]})
+
         return {"anyOf": alternatives}
 
 

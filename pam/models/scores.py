@@ -16,9 +16,10 @@ from pam.models.logspace import ZERO, tanh
 
 def scale_of(scale: bool, units: int) -> float:
     """Return the factor of a product over `units` numbers: 1 / sqrt(units) if `scale`, else 1."""
-    if scale:
-        return units**-0.5
-    return 1.0
+    if not scale:
+        return 1.0
+    factor: float = units**-0.5
+    return factor
 
 
 class General(Score):
@@ -74,6 +75,7 @@ class Mlp(Score):
         sizes: Sizes,
     ) -> None:
         super().__init__()
+
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
         self.of_values = nn.Linear(sizes.values, self.units, bias=False)
@@ -112,6 +114,8 @@ class Location(Score):
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         length = memory.mask.shape[1]
         scores: Tensor = self.weight(query)[:, :length]
+
+        # Positions past `longest` have no row of W.
         return F.pad(scores, (0, length - scores.shape[1]), value=ZERO)
 
 
@@ -128,10 +132,11 @@ class NoScore(Score):
 class Structural(Mlp):
     """e_t(a) = v^T tanh(W s_t + U h_a + P psi + M xi_1 + F xi_2) (Cohn et al. 2016, section 3).
 
-        psi  = [log(1 + t), log(1 + a), log(1 + m)], counted from 1      place
-        xi_1 = [alignment_{t-1}(a - k .. a + k)]                         Markov window
-        xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             local fertility
+        psi  = [log(1 + t), log(1 + a), log(1 + m)], counted from 1      `place`
+        xi_1 = [alignment_{t-1}(a - k .. a + k)]                         `markov`
+        xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             `fertility`
 
+    The options on the right turn the features on; those of windows are their half width k.
     Alignments outside the sentence and before the first step count as 0.
 
     Global fertility adds weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective. f_a is the
@@ -161,11 +166,14 @@ class Structural(Mlp):
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         hidden = memory.keys + self.of_query(query)[:, None]
 
+        # P psi
         if self.of_place is not None:
             features = position_features(memory, history)
             hidden = hidden + self.of_place(features.to(hidden.dtype))
+        # M xi_1
         if self.of_previous is not None and history.alignment is not None:
             hidden = hidden + self.of_previous(history.alignment[:, None]).transpose(1, 2)
+        # F xi_2
         if self.of_sum is not None and history.summed is not None:
             hidden = hidden + self.of_sum(history.summed[:, None]).transpose(1, 2)
 
@@ -179,9 +187,10 @@ class Structural(Mlp):
         fertility = alignment.sum(0)
         mean, log_variance = self.gaussian(memory.values).unbind(2)
         if self.least:
-            # log(exp(log_variance) + least)
+            # The log of exp(log_variance) + least.
             log_least = math.log(self.least)
             log_variance = F.softplus(log_variance - log_least) + log_least
+
         square = (fertility - F.softplus(mean)) ** 2 * torch.exp(-log_variance)
         log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
 
@@ -206,6 +215,7 @@ class Coverage(Mlp):
 
     def __init__(self, options: options.Coverage, sizes: Sizes) -> None:
         super().__init__(options, sizes)
+
         self.follow("active", options.active)
         self.follow("penalty", options.weight)
         self.of_sum = nn.Linear(1, self.units)
@@ -226,7 +236,8 @@ class Coverage(Mlp):
         )
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
-        coverage = alignment.cumsum(0) - alignment  # before each step
+        # Coverage before each step.
+        coverage = alignment.cumsum(0) - alignment
         return self.active * self.penalty * torch.minimum(prior, coverage).sum((0, 2))
 
 

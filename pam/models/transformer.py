@@ -114,6 +114,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
+
         self.own = nn.MultiheadAttention(
             shape.units, shape.heads, dropout=shape.dropout, batch_first=True
         )
@@ -143,16 +144,19 @@ class DecoderLayer(nn.Module):
         Returns: the states (B, n, d); `seen` (B, t + n, d) for later symbols; and the alignment
             (B, n, m), the mean of the heads' weights.
         """
+        # Attention to the symbols so far.
         normed = self.norms[0](states)
         seen = normed if seen is None else torch.cat([seen, normed], 1)
         from_prefix, _ = self.own(normed, seen, seen, attn_mask=causal, need_weights=False)
         states = states + self.dropout(from_prefix)
 
+        # Attention to the source.
         from_source, alignment = self.cross(
             self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
         )
         states = states + self.dropout(from_source)
 
+        # Feed-forward layer.
         states = states + self.dropout(self.between(self.norms[2](states)))
         return states, seen, alignment
 
@@ -166,6 +170,7 @@ class Transformer(Model):
 
     def __init__(self, shape: Shape, source: int, target: int) -> None:
         super().__init__()
+
         self.shape = shape
         self.source = nn.Embedding(source, shape.units)
         self.target = nn.Embedding(target, shape.units)
@@ -229,6 +234,7 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        # Each symbol is predicted from those before it.
         length = target.shape[1]
         previous = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
         causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)

@@ -37,6 +37,7 @@ class _Reader(nn.Module):
 
     def __init__(self, size: int, units: int, layers: int, rate: float) -> None:
         super().__init__()
+
         self.forwards = lstms(size, units, layers, 2 * units)
         self.backwards = lstms(size, units, layers, 2 * units)
         self.rate = rate
@@ -59,8 +60,10 @@ class BiLSTM(Inference):
         super().__init__()
         units = options.units or sizes.direction
         layers = options.layers or sizes.layers
+
         self.source = _Reader(sizes.embedding, units, layers, sizes.rate)
         self.target = _Reader(sizes.embedding, units, layers, sizes.rate)
+
         self.weight = nn.Linear(2 * units, 2 * units, bias=False)
         self.factor = scale_of(options.scale, 2 * units)
 
@@ -106,6 +109,7 @@ class Gumbel(Estimator):
 
     def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
         assert output.attention.gumbel is not None
+
         weights = relax(log_q, output.attention.gumbel, self.temperature).exp()
         return output.at(weights).log_prob(symbols)
 
@@ -134,6 +138,7 @@ class Reinforce(Estimator):
 
     def __init__(self, options: options.Reinforce, sizes: Sizes) -> None:
         super().__init__()
+
         self.baseline = options.baseline
         self.decay = options.decay
         self.follow("expected", options.expected)
@@ -144,9 +149,12 @@ class Reinforce(Estimator):
         assert output.attention.gumbel is not None
         weights = draw(log_q.detach(), output.attention.gumbel)
         is_drawn = torch.ones_like(log_q[:, 0])
+
+        # In training some symbols read the expected context in place of a drawn one.
         if self.training and not is_off(self.expected):
             is_drawn = (torch.rand_like(is_drawn) >= self.expected).to(is_drawn)
             weights = torch.where(is_drawn[:, None] > 0, weights, log_q.exp())
+
         log_prob = output.at(weights).log_prob(symbols)
 
         with torch.no_grad():
@@ -159,6 +167,7 @@ class Reinforce(Estimator):
         # The second term has the value zero, and the gradient of REINFORCE.
         log_q_drawn = (log_q * weights.detach()).sum(1) * is_drawn
         value = log_prob + reward * (log_q_drawn - log_q_drawn.detach())
+
         if self.training and not is_off(self.entropy):
             value = value - self.entropy * (log_q.exp() * log_q).sum(1)
         return value

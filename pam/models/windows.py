@@ -35,6 +35,7 @@ class Monotonic(Window):
             return scores, mask
 
         positions = torch.arange(mask.shape[1], device=mask.device)
+        # p_t = t, but at most the last position.
         last = mask.sum(1, keepdim=True) - 1
         centre = last.clamp_max(history.steps)
         return scores, mask & ((positions - centre).abs() <= self.width)
@@ -53,6 +54,7 @@ class Predictive(Window):
 
     def __init__(self, options: options.Predictive, sizes: Sizes) -> None:
         super().__init__()
+
         self.width = options.width
         self.hidden = nn.Linear(sizes.query, sizes.query, bias=False)
         self.weight = nn.Linear(sizes.query, 1, bias=False)
