@@ -97,7 +97,7 @@ WITH_ROWS = (
     "copied",
     "pointed",
 )
-"""Fields of `Memory`, besides `start`, that have a row for each row of a step."""
+"""Fields of `Memory`, besides `start`, that change with the rows of a step."""
 
 
 @dataclass(frozen=True)
