@@ -235,7 +235,6 @@ class AttentionHistory:
         return AttentionHistory(self.steps + 1, alignment, summed)
 
     def select(self, rows: Tensor | slice) -> AttentionHistory:
-        """Keep the given rows."""
         return AttentionHistory(self.steps, taken(self.alignment, rows), taken(self.summed, rows))
 
 

@@ -245,8 +245,9 @@ def _entries(output: TokenDistribution, symbol: Tensor) -> dict[str, Tensor]:
     log_prob = log_probs.gather(1, symbol[:, None]).squeeze(1)
     entries = {"log_probs": log_prob, "correct": log_probs.argmax(1) == symbol}
 
-    exact = output.exact()
-    entries["exact"] = log_prob if exact is output else exact.log_prob(symbol)
+    exact_output = output.exact()
+    entries["exact"] = log_prob if exact_output is output else exact_output.log_prob(symbol)
+
     if output.gives_positions:
         entries["posterior"] = output.posterior(symbol).alignment
 

@@ -74,11 +74,9 @@ def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     datasets = load_registries(["config/datasets.yaml"])
     with pytest.raises(UserError) as caught:
         load_plan(files=[mine]).check_datasets(datasets)
-
     assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
     assert f"model `{model}` of task `phrases` writes actions" in caught.value.message
     assert caught.value.hint == f"leave it out there: `without: [{model}]`"
-
     mine.write_text(text.replace("de-en}", f"de-en, without: [{model}]}}"), encoding="utf-8")
     load_plan(files=[mine]).check_datasets(datasets)
 
