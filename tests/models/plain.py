@@ -157,6 +157,8 @@ class Table(TokenDistribution):
             + projected(model, memory, attention.query)[:, None]
         )
         positions = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 2)
+
+        # The positions that are summed over, and whether `top_k` leaves some out of the nucleus.
         top_k = model.marginalization.top_k
         mass = model.marginalization.mass
         kept = _kept(attention.log_prior, mass, top_k)
@@ -164,9 +166,12 @@ class Table(TokenDistribution):
         if top_k is not None:
             truncated = kept.sum(1) < _kept(attention.log_prior, mass, None).sum(1)
 
+        # Without copying, all symbols are generated.
         gate = torch.ones_like(attention.prior)[:, :, None]
         if model.copying.copies:
             gate = p_gen(model, memory.values, attention.query, before)
+
+        # log p(k, y): prior of position k, times p(y | s_t, h_k) of generating y.
         log_weights = _log_weights(model, attention.log_prior, kept, gate.squeeze(2))[:, :, None]
         joint = log_weights + positions
 
@@ -476,6 +481,11 @@ def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     return readout(model, memory.values[0], query)
 
 
+def first_state(memory: Memory) -> tuple[Hidden, Tensor]:
+    """Return the decoder's first state, and the empty context (1, D) that it is fed."""
+    return memory.start, memory.values.new_zeros(1, memory.values.shape[2])
+
+
 def next_state(
     model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden
 ) -> tuple[Tensor, Hidden]:
@@ -515,6 +525,12 @@ def transition(model: Seq2Seq, position_scores: Tensor, previous: int) -> Tensor
     return distribution(model, position_scores + energies)
 
 
+def coupled_prior(model: Seq2Seq, position_scores: Tensor, previous: Tensor) -> Tensor:
+    """Compute sum_a' previous(a') distribution_a(e_t(a) + k(a, a')), (m,)."""
+    terms = [previous[a] * transition(model, position_scores, a) for a in range(len(previous))]
+    return torch.stack(terms).sum(0)
+
+
 def nearest(position_scores: Tensor, weight: float = 0.0) -> Tensor:
     """Find argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)| by enumeration.
 
@@ -540,6 +556,7 @@ def _stationary(
     position_scores: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]
 ) -> Tensor:
     """Find the stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
+    # Stretches of equal values, and whether they rise or fall towards the next one.
     ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(position_scores)]
     jumps = [0, *(sign for sign in signs if sign), 0]
     pulled = torch.stack(
@@ -548,6 +565,7 @@ def _stationary(
             for g, (start, end) in enumerate(pairwise(ends))
         ]
     )
+    # tau, with which the stretches that are not zero sum to one.
     kept = torch.tensor([not zero for zero in zeros], dtype=position_scores.dtype)
     sizes = torch.tensor(ends[1:]) - torch.tensor(ends[:-1])
     tau = ((kept * sizes * pulled).sum() - 1) / (kept * sizes).sum()

@@ -18,7 +18,14 @@ from pam.models.fitting import FitError, check_parts
 from pam.models.interfaces import Memory
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
-from tests.models.plain import next_state, position_log_probs, readout, scores, transition
+from tests.models.plain import (
+    coupled_prior,
+    first_state,
+    next_state,
+    position_log_probs,
+    readout,
+    scores,
+)
 from tests.models.test_teacher_forcing import assert_same, log_likelihood
 
 V = tiny.VOCABULARY
@@ -106,8 +113,7 @@ def test_soft_attention_mixes_generating_and_copying() -> None:
     made = model("soft")
     source, lengths, target = first_sentence()
     memory = made.encode(source, lengths)
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     previous = BOS
     expected = []
     gates = []
@@ -143,8 +149,7 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
     made = model(name)
     source, lengths, target = first_sentence()
     memory = made.encode(source, lengths)
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     posterior = None
     previous = BOS
     expected = []
@@ -157,10 +162,7 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
         position_scores = scores(made, memory, query)
         prior = torch.softmax(position_scores, 0)
         if posterior is not None and "-" in name.removesuffix("-joint"):
-            prior = sum(
-                (posterior[a] * transition(made, position_scores, a) for a in range(6)),
-                torch.zeros_like(position_scores),
-            )
+            prior = coupled_prior(made, position_scores, posterior)
 
         # Each position generates the symbol, copies it, or both.
         position_gates, generating, copying = ways_to_write(made, memory, query, previous, symbol)
@@ -191,6 +193,7 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
 def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(
     name: str, changed: dict[str, Any]
 ) -> None:
+    # Sums that are cut short are lower bounds, not distributions.
     changed = {
         part: kind
         for part, kind in changed.items()
@@ -279,6 +282,7 @@ def test_a_cut_sum_is_a_lower_bound_that_keeps_what_is_copied(name: str) -> None
         made.load_state_dict(whole.state_dict())
         values.append(made.log_likelihood(*first_sentence()))
 
+    # Each larger set of positions has a higher likelihood; all six are the exact sum.
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all()
     assert values[0].min() > -30 and not torch.allclose(values[0], values[1])
@@ -287,6 +291,7 @@ def test_a_cut_sum_is_a_lower_bound_that_keeps_what_is_copied(name: str) -> None
     exact.load_state_dict(whole.state_dict())
     torch.testing.assert_close(values[-1], exact.log_likelihood(*first_sentence()))
 
+    # `exact` sums over all positions, whatever the model itself sums over.
     cut = model(
         name, {"marginalization": {"kind": "output", "mass": 0.6}, "input_feeding": "prior"}
     )
@@ -388,6 +393,7 @@ def test_coverage_that_is_not_active_yet_changes_nothing() -> None:
 
     torch.testing.assert_close(before, made.log_likelihood(*first_sentence()))
 
+    # The factor of the coverage feature is 0, and so is its gradient.
     before.sum().backward()
     assert not made.score.of_sum.weight.grad.any() and made.score.of_sum.bias.grad.any()
 

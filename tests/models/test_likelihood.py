@@ -13,7 +13,9 @@ from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
 from tests.models import plain, tiny
 from tests.models.plain import (
+    coupled_prior,
     distribution,
+    first_state,
     next_state,
     one_sentence,
     position_log_probs,
@@ -21,6 +23,14 @@ from tests.models.plain import (
     scores,
     transition,
 )
+
+POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
+SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
+BEFORE = tuple(
+    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}})
+    for kind in ("monotone", "proximity")
+)
+"""Models whose first step is coupled to a position just before the source."""
 
 
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
@@ -31,8 +41,7 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     model = tiny.model(tiny.components("prior-joint"))
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     terms = []
     previous = BOS
 
@@ -52,16 +61,6 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     torch.testing.assert_close(log_likelihood.exp(), torch.as_tensor(total))
 
 
-SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
-
-
-BEFORE = tuple(
-    (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}})
-    for kind in ("monotone", "proximity")
-)
-POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
-
-
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
     ("name", "changed"),
@@ -77,8 +76,7 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     posterior = None
     previous = BOS
     expected = []
@@ -89,16 +87,9 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
         prior = distribution(model, position_scores)
 
         if posterior is None and (name, changed) in BEFORE:
-            # Coupled to a position just before the source.
             prior = transition(model, position_scores, -1)
         elif posterior is not None:
-            prior = sum(
-                (
-                    posterior[a] * transition(model, position_scores, a)
-                    for a in range(len(position_scores))
-                ),
-                torch.zeros_like(position_scores),
-            )
+            prior = coupled_prior(model, position_scores, posterior)
 
         joint = prior * position_log_probs(model, memory, query)[:, symbol].exp()
         expected.append(joint.sum().log())
@@ -123,8 +114,7 @@ def test_models_marginalized_at_the_input_read_the_mean_of_the_states(
     model = tiny.model(tiny.components(name), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     previous = BOS
     expected = []
     priors = []
@@ -215,6 +205,7 @@ def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(
         joint = kept * prior * table.of_each(symbol).exp()
 
         for row, length in enumerate(lengths.tolist()):
+            # Sums over at most three positions are exact.
             share = mix or (0.5 if length > 3 else 1.0)
             expected = share * joint[row] / joint[row].sum() + (1 - share) * prior[row]
             torch.testing.assert_close(alignment[row, t], expected)
@@ -233,6 +224,7 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
     batch = tiny.batch()
     values = []
 
+    # A sparse distribution has fewer positions to leave out.
     for top_k in (1, 2) if "distribution" in changed else (1, 2, 4):
         marginal = {"kind": kind, "top_k": top_k}
         cut = tiny.model(tiny.components(name, **changed, marginalization=marginal), layers=layers)
@@ -253,8 +245,12 @@ def test_a_coupling_of_zero_energy_equals_no_coupling(
 ) -> None:
     coupled = tiny.model(tiny.components(name))
     free = tiny.model(tiny.components("postr-joint"))
-    state = {k: v for k, v in coupled.state_dict().items() if not k.startswith("coupling")}
-    free.load_state_dict(state)
+    weights = {
+        name: weight
+        for name, weight in coupled.state_dict().items()
+        if not name.startswith("coupling")
+    }
+    free.load_state_dict(weights)
     monkeypatch.setattr(
         type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double()
     )
@@ -266,6 +262,7 @@ def test_a_coupling_of_zero_energy_equals_no_coupling(
 @pytest.mark.parametrize("name", tiny.NAMED)
 @pytest.mark.parametrize("changed", [{}, {"marginalization": {"kind": "output", "top_k": 2}}])
 def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict[str, Any]) -> None:
+    # Only joint models sum over positions at the output.
     if changed and "joint" not in name:
         changed = {}
     model = tiny.model(tiny.components(name, **changed), layers=2)
@@ -306,5 +303,6 @@ def test_a_proximity_energy_is_bounded_and_a_monotone_one_decays() -> None:
 
     assert proximity.energies(distances).tolist() == [0, 0, *[BOUND] * 5, 0, 0]
 
+    # delta is 1/2.
     monotone.raw.data.fill_(0.0)
     assert monotone.energies(distances).tolist() == [0] * 5 + [1, 0.5, 0.25, 0.125]
