@@ -138,6 +138,7 @@ def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
     scaled.score.weight.weight.data.mul_(5**0.5)
     assert_same(scaled, plain)
 
+    # The inference network scales its scores likewise.
     plain, scaled = both("variational", "variational", inference={"kind": "bilstm", "scale": False})
     scaled.inference.weight.weight.data.mul_(6**0.5)
     torch.testing.assert_close(scaled.objective(*tiny.batch()), plain.objective(*tiny.batch()))
@@ -190,6 +191,7 @@ def test_global_fertility_is_the_log_density_of_what_each_position_got(
     source, lengths, target = tiny.batch()
     target[1, 3:] = PAD
     aligned = model.teacher_force(source, lengths, target)
+    # The objective pays at the last symbol of each sentence.
     paid = model.objective(source, lengths, target) - model.log_likelihood(source, lengths, target)
     memory = model.encode(source, lengths)
 
@@ -392,6 +394,7 @@ def test_ved_pays_the_divergence_of_its_gaussian_once_a_sentence() -> None:
     target[1, 2:] = PAD
     torch.manual_seed(1)
     values = model.objective(source, lengths, target)
+    # The same draws.
     torch.manual_seed(1)
     likelihood = model.log_likelihood(source, lengths, target)
     _, final = model.encoder(source, lengths)
@@ -418,7 +421,10 @@ def test_positions_are_drawn_as_often_as_they_are_probable() -> None:
 def test_an_encoder_that_reads_backward_reads_the_reversed_source() -> None:
     backward = tiny.model(tiny.components("soft"), layers=2, encoder_reads="backward").encoder
     forward = tiny.model(tiny.components("soft"), layers=2, encoder_reads="forward").encoder
-    weights = {key.replace("backwards", "forwards"): v for key, v in backward.state_dict().items()}
+    weights = {
+        name.replace("backwards", "forwards"): weight
+        for name, weight in backward.state_dict().items()
+    }
     forward.load_state_dict(weights)
     source, lengths, _ = tiny.batch()
     turned = source.clone()

@@ -82,6 +82,7 @@ def test_whether_symbols_are_copied_is_by_the_mean_too() -> None:
         forced.p_gen, torch.stack([member_forced.p_gen for member_forced in of_members]).mean(0)
     )
 
+    # p(copied, y) of each member.
     joint = torch.stack(
         [member_forced.copied * member_forced.log_probs.exp() for member_forced in of_members]
     ).mean(0)

@@ -65,6 +65,7 @@ def test_reinforce_is_unbiased_in_value_and_gradient(name: str, baseline: str) -
     """Averaged over all draws, by their probabilities, it is the enumerated gradient."""
     estimator = {"kind": "reinforce", "baseline": baseline, "decay": 1.0}
     model, exact = exact_twin(name, estimator=estimator)
+    # Any constant will do as a baseline.
     if baseline == "moving":
         model.estimator.average.fill_(-1.7)
     sentence = one_sentence(target=1)
@@ -122,6 +123,7 @@ def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
         estimator = {"kind": "gumbel", "temperature": temperature}
         model, exact = exact_twin("variational-gumbel", estimator=estimator)
         for either in (model, exact):
+            # A larger weight of the context makes the bias visible.
             either.readout.of_values.weight.data.mul_(3)
         torch.manual_seed(0)
         value, gradients = gradient(model, many)

@@ -74,6 +74,7 @@ def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Batch]:
 
             targets.append([*target, EOS])
 
+        # Longest targets first.
         order = sorted(range(ROWS), key=lambda row: -len(targets[row]))
         yield (
             padded([sources[row] for row in order]),

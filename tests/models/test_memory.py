@@ -45,6 +45,7 @@ def peak_mb(name: str, length: int) -> float:
 def test_memory_does_not_grow_with_vocabulary_times_length(name: str) -> None:
     short = 20
     long = 60
+    # What all distributions of the additional steps would take, in float32.
     positions = 1 if name == "soft" else TOP_K
     piled_up_mb = ROWS * positions * VOCABULARY * (long - short) * 4 / 2**20
     assert peak_mb(name, long) - peak_mb(name, short) < 0.3 * piled_up_mb

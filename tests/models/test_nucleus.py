@@ -27,6 +27,7 @@ def summed(name: str, mass: float | None, top_k: int | None = None, **changed: A
     kind = "bound" if name == "variational" else "output"
     cut = {"kind": kind, "mass": mass, "top_k": top_k}
     model = tiny.model(tiny.components(name, marginalization=cut, **changed))
+    # Larger scores make priors uneven.
     for parameter in model.score.parameters():
         parameter.data.mul_(8.0)
     return model
@@ -104,6 +105,7 @@ def test_training_pays_for_no_concentration_of_attention() -> None:
     """
     model = summed("prior-joint", 0.6, input_feeding="none")
     pulls = []
+    # Without its view of the source, the output does not depend on the position.
     model.readout.of_values.weight.data.zero_()
     for training in (False, True):
         model.train(training).zero_grad()

@@ -80,6 +80,7 @@ def test_gradients_of_probabilities_equal_differences(projection: Projection) ->
     scores, mask = rows(12, 7, spread=3.0)
     scores = scores.view(3, 4, 7).requires_grad_()
     assert gradcheck(lambda leaf: projection.probabilities(leaf, mask.view(3, 4, 7)), scores)
+    # Logs are differentiable where probabilities are not too near zero.
     chosen = projection.project(scores.detach(), mask.view(3, 4, 7)) > 0.02
 
     assert (~chosen & mask.view(3, 4, 7)).any() and chosen.any()
@@ -149,7 +150,7 @@ def test_a_score_one_above_the_rest_has_all_probability() -> None:
     log_probs = Sparsemax(options.Sparsemax(), tiny.SIZES)(scores, mask)
 
     assert log_probs.tolist() == [[ZERO, ZERO, 0.0, ZERO]]
-    # A stretch of one costs twice the weight more.
+    # Fusedmax pays twice the weight for a stretch of one position, so it needs a larger lead.
     assert (fused(0.1)(scores, mask)[0] == 0).sum() == 0
     assert fused(0.1)(scores * 1.4, mask).tolist() == log_probs.tolist()
 

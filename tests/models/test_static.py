@@ -209,6 +209,7 @@ def test_a_static_step_waits_for_no_value(name: str) -> None:
         model.hold_schedules(torch.device("cpu"))
         model.progress(3, 10)
 
+        # Some parts have to wait, and say so.
         with model.static_steps(), NoCopies():
             if model.waiting_parts():
                 with pytest.raises(DataDependentOutputException):
@@ -238,6 +239,7 @@ def test_a_model_that_has_to_wait_says_which_part_does() -> None:
 
 def test_gradual_schedules_are_held_as_tensors_and_others_are_settings_of_a_step() -> None:
     model = tiny.model(components("acvi, several draws"))
+    # `single` jumps once, at the end of training; the weight changes at each step.
     before = model.latent.single
     model.hold_schedules(torch.device("cpu"))
     held = model.latent.weight

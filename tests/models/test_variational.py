@@ -16,7 +16,7 @@ from pam.models.outputs import TokenDistribution
 from pam.models.seq2seq import Seq2Seq
 from pam.models.variational import BiLSTM
 from tests.models import plain, tiny
-from tests.models.plain import next_state, one_sentence, position_log_probs
+from tests.models.plain import first_state, next_state, one_sentence, position_log_probs
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
@@ -50,8 +50,7 @@ def terms(model: Seq2Seq, sentence: Batch) -> tuple[Tensor, Tensor]:
     source, lengths, target = sentence
     memory = model.encode(source, lengths)
     score = model.score
-    hidden = memory.start
-    context = torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
+    hidden, context = first_state(memory)
     previous = BOS
     priors = []
     likelihoods = []
@@ -83,8 +82,8 @@ def test_the_objective_is_the_enumerated_bound(
 
     expected = []
     for q, p, y in zip(log_q[0].exp(), prior, likelihood, strict=True):
-        kept = q.sort(descending=True).indices[:q_top_k]
         # q over its best positions, normalized.
+        kept = q.sort(descending=True).indices[:q_top_k]
         q = q[kept] / q[kept].sum()
         divergence = sum(a * (a.log() - b) for a, b in zip(q, p[kept], strict=True))
         expected.append((q * y[kept]).sum() - weight * divergence)
@@ -120,6 +119,7 @@ def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: 
         joint = table.attention.prior * table.of_each(symbol).exp()
         posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
 
+    # With q in place of the network's, the bound is tight.
     model.inference = Known(torch.stack(posteriors, 1))
     torch.testing.assert_close(model.objective(*batch), model.log_likelihood(*batch))
 
@@ -138,15 +138,13 @@ def test_q_over_its_best_positions_sums_to_one() -> None:
 
 
 PAID = {
-    *(
-        "variational",
-        "variational-sample",
-        "variational-gumbel",
-        "hard",
-        "fertility",
-        "acvi",
-        "ved",
-    ),
+    "variational",
+    "variational-sample",
+    "variational-gumbel",
+    "hard",
+    "fertility",
+    "acvi",
+    "ved",
     "soft-pointer-coverage",
 }
 """Models whose objective is a bound, or has costs besides the likelihood."""
@@ -156,12 +154,9 @@ PAID = {
 def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
     model = tiny.model(tiny.components(name), dropout=0.3).train()
     results = []
-    for values in (
-        lambda *batch: model.objective(*batch),
-        lambda *batch: model.log_likelihood(*batch),
-    ):
+    for method in (model.objective, model.log_likelihood):
         torch.manual_seed(3)
-        results.append(values(*padded_batch()))
+        results.append(method(*padded_batch()))
 
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
@@ -211,7 +206,8 @@ def test_q_knows_the_whole_target_and_the_prior_does_not() -> None:
     model = variational()
     source, lengths, target = tiny.batch()
     changed = target.clone()
-    changed[:, -1] = target[:, -1] % 4 + 5  # another symbol
+    # Another last symbol.
+    changed[:, -1] = target[:, -1] % 4 + 5
     before, after = (tiny.infer(model, source, lengths, symbols) for symbols in (target, changed))
 
     assert before is not None and after is not None
@@ -246,6 +242,7 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
 
     torch.testing.assert_close(model.objective(*padded_batch()), likelihood)
 
+    # The inference network itself has dropout.
     first, second = (tiny.infer(model, *padded_batch()) for _ in range(2))
     assert first is not None and second is not None and (first != second).any()
 

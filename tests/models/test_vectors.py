@@ -15,16 +15,21 @@ from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
 MODELS = (
-    *("soft", "soft-mlp", "structured", "acvi", "ved", "variational", "variational-sample", "hard"),
-    *(
-        "prior-joint",
-        "postr-joint",
-        "prox-postr-joint",
-        "mono-postr-joint",
-        "fertility",
-        "local-p",
-        "none",
-    ),
+    "soft",
+    "soft-mlp",
+    "structured",
+    "acvi",
+    "ved",
+    "variational",
+    "variational-sample",
+    "hard",
+    "prior-joint",
+    "postr-joint",
+    "prox-postr-joint",
+    "mono-postr-joint",
+    "fertility",
+    "local-p",
+    "none",
 )
 
 

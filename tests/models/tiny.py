@@ -17,12 +17,32 @@ from tests.variants import model_named
 VOCABULARY = 9
 SIZES = Sizes(query=5, values=6, embedding=4, direction=3, layers=1, rate=0.0)
 NAMED = (
-    *("soft", "soft-concat", "sparse", "sparsemax", "acvi", "ved"),
-    *("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint"),
-    *("variational", "variational-sample", "variational-gumbel", "hard"),
-    *("hard-mono", "none", "soft-location", "soft-no-input-feeding"),
-    *("structural", "fertility", "local-m", "local-p", "structured"),
-    *("soft-pointer", "soft-pointer-coverage", "postr-joint-pointer"),
+    "soft",
+    "soft-concat",
+    "sparse",
+    "sparsemax",
+    "acvi",
+    "ved",
+    "prior-joint",
+    "postr-joint",
+    "prox-postr-joint",
+    "mono-postr-joint",
+    "variational",
+    "variational-sample",
+    "variational-gumbel",
+    "hard",
+    "hard-mono",
+    "none",
+    "soft-location",
+    "soft-no-input-feeding",
+    "structural",
+    "fertility",
+    "local-m",
+    "local-p",
+    "structured",
+    "soft-pointer",
+    "soft-pointer-coverage",
+    "postr-joint-pointer",
 )
 """Models and variants of `config`, one or more with each kind of component."""
 
