@@ -1,7 +1,7 @@
-"""Latent-attention sequence-to-sequence models, composed from independent components.
+"""Latent-attention sequence-to-sequence models, composed of independent components.
 
-A model is one answer to each of these questions: a file each, a class per answer. What YAML may
-write of them, and which class computes an answer, is declared in `options`:
+A model gives one answer to each of these questions. Each question has a file, and each answer a
+class. The names of the answers in YAML, and their classes, are declared in `options`:
 
 - `scores`: how well does source position a fit the decoder's query, e_t(a)?
 - `windows`: which positions does a step consider at all?
@@ -11,11 +11,13 @@ write of them, and which class computes an answer, is declared in `options`:
 - `marginalization`: where is the position summed out: at the decoder's input or at its output?
 - `input_feeding`: which alignment feeds the next decoder state?
 - `variational`: which alignments, given the whole target, is a bound trained by, and how is its
-  expectation computed: enumerated, or from a draw?
+  expectation computed: exactly, or from a draw?
+- `copying`: can symbols of the source be written as they are?
 
-`seq2seq.Seq2Seq` puts them together in the order of Figure 1 of Shankar & Sarawagi (2019), in log
-space. Training, search and analysis run its `step` and `update`, which meet in a distribution of
-the next symbol, `outputs.TokenDistribution`; `copying.CopyMixture` adds what is copied to it.
-Bayes' rule (equations 12 and 13) is `posterior.bayes`. Speed comes from `kernels`, `output_kernels`
-and `search_layer`.
+`interfaces` has the abstract class of each component. `seq2seq.Seq2Seq` puts the components
+together in the order of Figure 1 of Shankar & Sarawagi (2019), in log space. Training, search and
+analysis run its `step` and `update`. Each step gives a distribution of the next symbol,
+`outputs.TokenDistribution`; `copying.CopyMixture` adds copied symbols to it. Bayes' rule (equations
+12 and 13) is `posterior.bayes`. The speed comes from `kernels`, `output_kernels` and
+`search_layer`.
 """

@@ -23,15 +23,25 @@ from pam.models.transformer import Shape, Transformer
 def build(
     components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0
 ) -> Model:
-    """Makes a model with fresh weights, for so many source and target symbols, or for sources of
-    `vectors` of so many units; that its components fit together is checked when an experiment is
-    read
-    (`pam.models.fitting`).
+    """Make a model with fresh weights.
+
+    That the components fit together is checked when an experiment is read (`pam.models.fitting`).
+
+    Args:
+        components: the kinds of components, with their options.
+        network: the sizes of the network.
+        source: number of source symbols.
+        target: number of target symbols.
+        vectors: units of each vector where sources are vectors; 0: sources are symbols.
     """
-    architecture = implementation(components.architecture)
-    # What reads symbols alone need not know of vectors.
-    given = {"vectors": vectors} if vectors else {}
-    model: Model = architecture(components, network, source, target, **given)
+    make = implementation(components.architecture)
+    if vectors:
+        model: Model = make(components, network, source, target, vectors=vectors)
+    else:
+        # Architectures for symbols alone have no such parameter.
+        model = make(components, network, source, target)
+
+    # Weight matrices and embeddings; biases keep torch's initialization.
     if network.initial_range is not None:
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -40,29 +50,57 @@ def build(
 
 
 def implementation(chosen: options.Options) -> Callable[..., Any]:
-    """Import what makes a kind: from this package, or from a package of one's own."""
+    """Import the class or function that makes a kind, from this package or from a plugin."""
     module, _, name = chosen.implementation.partition(":")
-    made: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return made
+    make: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return make
 
 
 def recurrent(
     components: ModelConfig, network: Network, source: int, target: int, vectors: int = 0
 ) -> Seq2Seq:
-    """Encoder and decoder of LSTMs with attention."""
-    values = network.encoder * (2 if network.encoder_reads == "both" else 1)
-    encoding = network.embedding, network.encoder, network.encoder_layers, network.dropout
-    sizes = Sizes(network.decoder, values, *encoding, source, target)
+    """Make an encoder and a decoder of LSTMs with attention; arguments as in `build`."""
+    values = network.encoder
+    if network.encoder_reads == "both":
+        values = 2 * network.encoder
+
+    sizes = Sizes(
+        query=network.decoder,
+        values=values,
+        embedding=network.embedding,
+        direction=network.encoder,
+        layers=network.encoder_layers,
+        rate=network.dropout,
+        source=source,
+        target=target,
+    )
+
     parts = parts_of(components, sizes)
-    encoder = Encoder(source, *encoding, network.encoder_reads, vectors)
-    final = 0 if network.decoder_start == "zeros" else values
-    decoding = network.decoder, network.decoder_layers, final, network.dropout
-    decoder = Decoder(target, network.embedding, values, *decoding)
+    encoder = Encoder(
+        vocabulary=source,
+        embedding=network.embedding,
+        hidden=network.encoder,
+        layers=network.encoder_layers,
+        rate=network.dropout,
+        reads=network.encoder_reads,
+        vectors=vectors,
+    )
+
+    decoder = Decoder(
+        vocabulary=target,
+        embedding=network.embedding,
+        context=values,
+        hidden=network.decoder,
+        layers=network.decoder_layers,
+        final=0 if network.decoder_start == "zeros" else values,
+        rate=network.dropout,
+    )
+
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 
 
 def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
-    """Make every component of `options.PARTS`, in their order."""
+    """Make every component, in the order of `options.PARTS`: that of the draws of their weights."""
     parts: dict[str, Any] = {}
     for component in options.PARTS:
         chosen = getattr(components, component)
@@ -71,14 +109,15 @@ def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
 
 
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Attention in place of recurrences, of `network.embedding` units."""
+    """Make a Transformer of `network.embedding` units; arguments as in `build`."""
     return Transformer(shape_of(components, network), source, target)
 
 
 def shape_of(components: ModelConfig, network: Network) -> Shape:
-    """Sizes of a Transformer of `network.embedding` units."""
+    """Return the sizes of a Transformer of `network.embedding` units."""
     chosen = components.architecture
     assert isinstance(chosen, options.MultiHeadOptions)
+
     return Shape(
         units=network.embedding,
         heads=chosen.heads,
@@ -92,7 +131,10 @@ def shape_of(components: ModelConfig, network: Network) -> Shape:
 def aligned_transformer(
     components: ModelConfig, network: Network, source: int, target: int
 ) -> AlignedTransformer:
-    """A Transformer of `network.embedding` units, whose alignment head is made of components."""
+    """Make a Transformer of `network.embedding` units with an alignment head of components.
+
+    Arguments are as in `build`.
+    """
     shape = shape_of(components, network)
     sizes = Sizes(
         query=shape.units,
@@ -114,13 +156,15 @@ def aligned_transformer(
 
 
 def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """Both directions, alike but for their vocabularies."""
+    """Make two recurrent models of opposite directions; arguments as in `build`."""
     chosen = components.architecture
     assert isinstance(chosen, options.AgreementOptions)
+
     ahead = recurrent(components, network, source, target)
-    return Agreement(ahead, recurrent(components, network, target, source), chosen.weight)
+    back = recurrent(components, network, target, source)
+    return Agreement(ahead, back, chosen.weight)
 
 
 def parameters_of(model: nn.Module) -> int:
-    """Number of trained parameters."""
+    """Return the number of trained parameters."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -25,48 +25,54 @@ from pam.models.ensemble import Ensemble
 from pam.models.model import Model
 
 FORMAT = "pam-model-2"
-WEIGHTS, CONFIG = "weights.safetensors", "config.yaml"
-EXPORTED_WEIGHTS = "model.safetensors"  # in an exported model, where model hubs look for it
+WEIGHTS = "weights.safetensors"
+CONFIG = "config.yaml"
+EXPORTED_WEIGHTS = "model.safetensors"
+"""The weights of an exported model, under the name by which model hubs find them."""
 
 
 def digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
-    """SHA-256 over notes and over names, shapes, types and bytes of tensors."""
-    total = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
+    """Compute SHA-256 over notes and over names, shapes, types and bytes of tensors."""
+    sha256 = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
-        total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        sha256.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         content = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
-        total.update(content.numpy().data)
-    return total.hexdigest()
+        sha256.update(content.numpy().data)
+    return sha256.hexdigest()
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
-    """Writes tensors with notes and a digest, whole or not at all, the same bytes each time."""
+    """Write tensors with notes and a digest, whole or not at all, the same bytes each time."""
     copies = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # One metadata key: safetensors does not keep the order of several.
-    described = json.dumps({"notes": dict(notes), "digest": digest(copies, notes)}, sort_keys=True)
-    # Not `save_file`, which tells of a full disk in words that only a person can tell apart.
-    content = save(copies, {"pam": described})
+    metadata = json.dumps({"notes": dict(notes), "digest": digest(copies, notes)}, sort_keys=True)
+
+    # Not `save_file`: code cannot recognize a full disk from its error.
+    content = save(copies, {"pam": metadata})
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads what `save_tensors` wrote, with its notes; a UserError says if it is missing, no such
-    file, or damaged.
+    """Read the tensors and notes of a file that `save_tensors` wrote.
+
+    A UserError says that the file is missing, damaged, or of another kind.
     """
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the model first")
-    again = "delete it and train again, or copy it once more"
+
+    hint = "delete it and train again, or copy it once more"
     try:
         with safe_open(path, framework="pt") as file:
-            described = json.loads((file.metadata() or {}).get("pam", "{}"))
+            metadata = json.loads((file.metadata() or {}).get("pam", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            notes: dict[str, str] = dict(described.get("notes", {}))
-            intact = described.get("digest") == digest(tensors, notes)
+            notes: dict[str, str] = dict(metadata.get("notes", {}))
+            is_intact = metadata.get("digest") == digest(tensors, notes)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError("not a safetensors file, or cut short", file=path, hint=again) from error
-    if not intact:
-        raise UserError("the file is damaged, or not one of ours", file=path, hint=again)
+        raise UserError("not a safetensors file, or cut short", file=path, hint=hint) from error
+
+    if not is_intact:
+        raise UserError("the file is damaged, or not one of ours", file=path, hint=hint)
     return tensors, notes
 
 
@@ -78,28 +84,32 @@ class SavedModel:
     task: str  # the kind of task, such as `inflection`
     source: Vocabulary
     target: Vocabulary
-    codec: Codec  # text to symbols and back, as the model learned them
+    codec: Codec  # from text to symbols and back, as the model learned them
     network: Model
     source_eos: bool = True  # whether the sources that it reads end in an end symbol
 
     @property
     def copies(self) -> bool:
-        """Whether it copies symbols of the source: then it reads and writes the extended ids of
-        `Vocabulary.encode`.
+        """True if the model copies symbols of the source.
+
+        It then reads and writes the extended ids of `Vocabulary.encode`.
         """
         return bool(pointers_of(self.network))
 
     def read(self, source: Sequence[str]) -> Tensor:
-        """A source as the model reads it: ids (m,), an end symbol with them where sources have one;
-        of frames their vectors (m, units).
+        """Return a source as the model reads it.
+
+        Symbols become ids (m,), with an end symbol if `source_eos`; frames become their vectors
+        (m, units).
         """
         if isinstance(source, Frames):
             return torch.from_numpy(source.vectors)
+
         ids = self.source.encode(source, source if self.copies else ())
         return torch.tensor(ended(ids, self.source_eos), dtype=torch.long)
 
     def unseen(self, source: Sequence[str]) -> list[str]:
-        """List the symbols of a source that the vocabulary lacks; of frames there are none."""
+        """List the symbols of a source that are not in the vocabulary; frames have none."""
         if isinstance(source, Frames):
             return []
         return [symbol for symbol in source if symbol not in self.source]
@@ -110,25 +120,28 @@ class SavedModel:
         targets: Sequence[Sequence[str]],
         longest: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Make a batch of sources and targets, symbols without end symbols, as
-        `Model.log_likelihood` takes it.
+        """Make a batch for `Model.log_likelihood`.
 
         Args:
-            longest: symbols of a source that are read; None: all.
+            sources: symbols of each source, without an end symbol, or frames.
+            targets: symbols of each target, without an end symbol.
+            longest: number of symbols of a source that are read; None: all.
 
         Returns: sources (B, m), their lengths (B,) and targets (B, T), on the model's device.
         """
         device = next(self.network.parameters()).device
-        read = [self.read(source)[:longest] for source in sources]
-        lengths = torch.tensor([len(source) for source in read], device=device)
-        ids = [
+        source_ids = [self.read(source)[:longest] for source in sources]
+        lengths = torch.tensor([len(ids) for ids in source_ids], device=device)
+
+        target_ids = [
             torch.tensor(ended(self.target_ids(target, source)))
             for target, source in zip(targets, sources, strict=True)
         ]
-        return padded(read).to(device), lengths, padded(ids).to(device)
+
+        return padded(source_ids).to(device), lengths, padded(target_ids).to(device)
 
     def target_ids(self, target: Sequence[str], source: Sequence[str]) -> list[int]:
-        """Ids of a target's symbols, without an end symbol."""
+        """Return the ids of a target's symbols, without an end symbol."""
         return self.target.encode(target, source if self.copies else ())
 
 
@@ -140,31 +153,39 @@ def save_model(
     weights: Mapping[str, Tensor],
     source_eos: bool = True,
 ) -> None:
-    """Writes a model folder; the weights last, as they complete it, with the hashes of all files in
-    the folder, those too that were there before.
+    """Write a model folder.
 
-    `origin` is prepared data, or another model: vocabularies and the files that this kind of task
-    needs are copied. `source_eos`: whether the sources that it was trained with end in an end
-    symbol.
+    The weights are written last, as they complete it, together with the hashes of all files in the
+    folder, including those that were there before.
+
+    Args:
+        folder: the folder to write.
+        run: the configuration of the run that trained the model.
+        task: the kind of task, such as `inflection`.
+        origin: prepared data, or another model, whose vocabularies and codec files are copied.
+        weights: the tensors of `Model.state_dict`.
+        source_eos: whether the sources in training ended in an end symbol.
     """
-    sides = (
-        {"source.vocab": "target.vocab", "target.vocab": "source.vocab"}
-        if run.components.reversed
-        else {}
-    )
+    # A reversed model was trained on data whose sides it exchanged.
+    renamed: dict[str, str] = {}
+    if run.components.reversed:
+        renamed = {"source.vocab": "target.vocab", "target.vocab": "source.vocab"}
     for name in belongings(task, origin):
-        write_text(folder / name, (origin / sides.get(name, name)).read_text(encoding="utf-8"))
+        original = origin / renamed.get(name, name)
+        write_text(folder / name, original.read_text(encoding="utf-8"))
     write_text(folder / CONFIG, dump_yaml(run))
-    others = [path for path in whole_files(folder) if path.name != WEIGHTS]
-    hashes = {path.name: sha256_of(path) for path in others}
+
+    hashes = {path.name: sha256_of(path) for path in whole_files(folder) if path.name != WEIGHTS}
     notes = {"format": FORMAT, "task": task, "files": json.dumps(hashes)}
-    if not source_eos:  # a folder that does not say it is of a model whose sources end
+
+    # Without this note, sources end in an end symbol.
+    if not source_eos:
         notes["source_eos"] = "false"
     save_tensors(folder / WEIGHTS, weights, notes)
 
 
 def belongings(task: str, folder: Path) -> list[str]:
-    """The files of a model folder, or of prepared data, that say what its symbols are."""
+    """List the files of a model folder, or of prepared data, that define its symbols."""
     return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
 
 
@@ -175,23 +196,25 @@ def weights_file(folder: Path) -> Path:
 
 
 def check_files(folder: Path, notes: Mapping[str, str]) -> None:
-    """Raise a UserError if a file of a model folder is missing, or is not the one that the weights
-    were saved with.
+    """Check that the files of a model folder are those that the weights were saved with.
+
+    A UserError names a file that is missing or another one.
     """
-    for name, known in json.loads(notes.get("files", "{}")).items():
+    for name, expected_hash in json.loads(notes.get("files", "{}")).items():
         path = folder / name
         message = None
         if not path.is_file():
             message = "no such file"
-        elif sha256_of(path) != known:
+        elif sha256_of(path) != expected_hash:
             message = "this file does not belong to the model"
         if message is not None:
             raise UserError(message, file=path, hint="copy the whole model folder again")
 
 
 def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
-    """Reads a model folder, ready to decode; a UserError names a missing or damaged file, or one of
-    another model.
+    """Read a model folder, ready to decode.
+
+    A UserError names a file that is missing, damaged, or of another model.
     """
     if not folder.is_dir():
         raise UserError("no such model folder", file=folder, hint="train the model first")
@@ -199,8 +222,10 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     if run.components.reversed:
         message = f"{run.label} learned from target to source, to start others"
         raise UserError(message, file=folder, hint="name a model that starts from it")
+
     source = Vocabulary.load(folder / "source.vocab")
     target = Vocabulary.load(folder / "target.vocab")
+
     weights = weights_file(folder)
     tensors, notes = load_tensors(weights)
     if notes.get("format") != FORMAT:
@@ -211,11 +236,8 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         )
     check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
-    sizes = len(source), len(target)
-    members = [build(one.components, one.network, *sizes, codec.units) for one in run.members]
-    network = (
-        Ensemble(members) if members else build(run.components, run.network, *sizes, codec.units)
-    )
+
+    network = _fresh_network(run, len(source), len(target), codec.units)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
         raise UserError(
@@ -223,9 +245,29 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
             file=weights,
             hint="copy the whole model folder again",
         )
+
     network.load_state_dict(tensors)
     match(network, source, target)
     network.eval().to(device or torch.device("cpu"))
+
     return SavedModel(
-        run, notes["task"], source, target, codec, network, notes.get("source_eos") != "false"
+        run=run,
+        task=notes["task"],
+        source=source,
+        target=target,
+        codec=codec,
+        network=network,
+        source_eos=notes.get("source_eos") != "false",
     )
+
+
+def _fresh_network(run: RunConfig, source: int, target: int, vectors: int) -> Model:
+    """Make a run's model, or its ensemble, with fresh weights; sizes as in `build`."""
+    if not run.members:
+        return build(run.components, run.network, source, target, vectors=vectors)
+
+    members = [
+        build(member.components, member.network, source, target, vectors=vectors)
+        for member in run.members
+    ]
+    return Ensemble(members)

@@ -1,7 +1,8 @@
 """Couplings of the alignment distribution to the previous alignment.
 
-Shankar & Sarawagi (2019), section 2.3.1: prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) +
-k(a, a')).
+Shankar & Sarawagi (2019), section 2.3.1, with energies k(a, a') from position a' to a:
+
+    prior_t(a) = sum_a' postr_{t-1}(a') softmax_a(e_t(a) + k(a, a')).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pam.models.distributions import Softmax
 from pam.models.interfaces import AttentionHistory, Coupling, Distribution, Memory, Sizes
 from pam.models.logspace import ZERO, safe_log
 
-BOUND = 10.0  # energies of `proximity` are within +-BOUND, so that exp(k) cannot overflow
+BOUND = 10.0
+"""Energies of `proximity` stay within +-BOUND, so that exp(k) cannot overflow."""
 
 
 class NoCoupling(Coupling):
@@ -35,11 +37,11 @@ class NoCoupling(Coupling):
 
 
 class RelativeCoupling(Coupling):
-    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1): the energy
-    depends on the distance alone.
+    """prior_t(a) = sum_a' previous(a') softmax_a(e_t(a) + k(a - a')) (section 2.3.1).
 
-    The paper does not say what the first step is coupled to. `first` is `free`: nothing, k = 0, as
-    there is no previous alignment; or `before`: a position just before the source, a' = -1.
+    The energy k depends on the distance alone. The paper does not say what the first step is
+    coupled to, as it has no previous alignment. With `first: free` it is coupled to nothing, k = 0;
+    with `first: before` to a position just before the source, a' = -1.
     """
 
     def __init__(self, options: options.Proximity | options.Monotone) -> None:
@@ -48,10 +50,10 @@ class RelativeCoupling(Coupling):
 
     @abstractmethod
     def energies(self, distances: Tensor) -> Tensor:
-        """k(d) of integer distances d = a - a', of any shape."""
+        """Compute k(d) of integer distances d = a - a', of any shape."""
 
     def transitions(self, length: int) -> Tensor:
-        """k(a - a') as a matrix (a', a)."""
+        """Compute k(a - a') as a matrix (a', a)."""
         positions = torch.arange(length, device=next(self.parameters()).device)
         return self.energies(positions[None, :] - positions[:, None])
 
@@ -63,40 +65,49 @@ class RelativeCoupling(Coupling):
         memory: Memory,
         history: AttentionHistory,
     ) -> Tensor:
+        # The first step.
         if history.alignment is None:
             if self.starts_before:
-                scores = scores + self.energies(
-                    torch.arange(scores.shape[-1], device=scores.device) + 1
-                )
+                distances = torch.arange(scores.shape[-1], device=scores.device) + 1
+                scores = scores + self.energies(distances)
             log_prior: Tensor = distribution(scores, mask)
             return log_prior
-        assert memory.transitions is not None
+
+        energies = memory.transitions
+        assert energies is not None
         if isinstance(distribution, Softmax):
-            return coupled_softmax(scores, mask, memory.transitions, history.alignment)
-        return coupled(scores, mask, memory.transitions, history.alignment, distribution)
+            return coupled_softmax(scores, mask, energies, previous=history.alignment)
+        return coupled(
+            scores, mask, energies, previous=history.alignment, distribution=distribution
+        )
 
 
 def coupled(
     scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor, distribution: Distribution
 ) -> Tensor:
-    """log sum_a' previous(a') distribution_a(e(a) + k(a', a)), (n, m), the definition: O(m^2) for
-    each row. Energies are (m, m), from the first index to the second, all else (n, m).
+    """Compute log sum_a' previous(a') distribution_a(e(a) + k(a', a)), by its definition.
+
+    Energies are (m, m), from the first index to the second; all else is (n, m), the result too. The
+    cost is O(m^2) for each row.
     """
+    # log softmax_a(e(a) + k(a', a)), (n, a', a)
     log_transition = distribution(scores[:, None, :] + energies, mask[:, None, :])
     return torch.logsumexp(safe_log(previous)[:, :, None] + log_transition, dim=1)
 
 
 def coupled_softmax(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
-    """`coupled` of a softmax, in two products with M = exp(k), (a', a).
+    """Compute `coupled` of a softmax, as two matrix products.
 
-    With u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with z = M u, so that prior =
-    u * M^T (previous / z). As z is at least the smallest of M, nothing is divided by zero.
+    With M = exp(k), (a', a), and u = softmax(e), the softmax from a' is u(a) M(a', a) / z(a') with
+    z = M u. So prior = u * M^T (previous / z). As z is at least the smallest entry of M, nothing is
+    divided by zero.
     """
-    weights = energies.exp()
+    weights = energies.exp()  # M
     log_u = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=1)
     z = log_u.exp() @ weights.t()
-    found = (previous / z) @ weights
-    return (log_u + found.log()).clamp_min(ZERO)
+
+    factor = (previous / z) @ weights
+    return (log_u + factor.log()).clamp_min(ZERO)
 
 
 class Monotone(RelativeCoupling):
@@ -112,16 +123,17 @@ class Monotone(RelativeCoupling):
         return torch.sigmoid(self.raw)
 
     def energies(self, distances: Tensor) -> Tensor:
-        # delta^(d-1) as exp((d-1) log delta); distances at most 0 are replaced before the power,
-        # so that no gradient passes through a value that is not used.
+        # delta^(d-1) is exp((d-1) log delta). Distances of at most 0 are replaced before the power,
+        # so that no gradient passes through an unused value.
         steps = (distances - 1).clamp_min(0).to(self.raw.dtype)
         power = torch.exp(steps * nn.functional.logsigmoid(self.raw))
         return torch.where(distances > 0, power, 0.0)
 
 
 class Proximity(RelativeCoupling):
-    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1). The paper has a
-    width of 3, hence five learned energies, from -2 to +2.
+    """k(a, a') = delta_{a - a'} where |a - a'| < width, else 0 (section 2.3.1).
+
+    The paper has a width of 3, hence five learned energies, for distances from -2 to +2.
     """
 
     def __init__(self, options: options.Proximity, sizes: Sizes) -> None:
@@ -131,29 +143,28 @@ class Proximity(RelativeCoupling):
 
     def energies(self, distances: Tensor) -> Tensor:
         delta = BOUND * torch.tanh(self.raw / BOUND)
-        near = distances.abs() < self.width
+
+        is_near = distances.abs() < self.width
         index = (distances + self.width - 1).clamp(0, 2 * self.width - 2)
-        return torch.where(near, delta[index], 0.0)
+        return torch.where(is_near, delta[index], 0.0)
 
 
 class Chain(Coupling):
     """p(a_1, ..., a_t) ~ exp(sum_t e_t(a_t) + sum_t k(a_t - a_{t-1})), a first-order Markov chain.
 
-    It is structured attention (Kim et al. 2017) in the form that 'Amortized Context Vector
-    Inference' gives it in equation 20. Scores of later steps depend on symbols not yet written, so
-    at step t the chain ends there, and the marginal of a_t, which forward-backward gives, is the
-    forward message alone:
+    This is structured attention (Kim et al. 2017) in the form of equation 20 of 'Amortized Context
+    Vector Inference'. Scores of later steps depend on symbols that are not written yet, so at step
+    t the chain ends there. The marginal of a_t is then the forward message alone:
 
         prior_t(a) ~ exp(e_t(a)) sum_a' prior_{t-1}(a') exp(k(a - a')).
 
-    Where the whole target is given, as for word alignments, the backward pass is taken too
-    (`smoothed`).
+    Given the whole target, as for word alignments, `given_all` takes the backward pass too.
 
-    With k = 0 it is the distribution of the scores. What is handed on should be the prior
-    (`input_feeding: prior`); with the posterior it is the filter of a hidden Markov model.
+    With k = 0 the prior is the distribution of the scores. The alignment handed on should be the
+    prior (`input_feeding: prior`); with the posterior this is the filter of a hidden Markov model.
 
-    k has a learned value for each distance of at most `reach` positions, one for all jumps further
-    on and one for all further back.
+    k has a learned value for each distance of at most `reach` positions, one for all longer jumps
+    forwards and one for all longer jumps backwards.
     """
 
     def __init__(self, options: options.Chain, sizes: Sizes) -> None:
@@ -162,12 +173,12 @@ class Chain(Coupling):
         self.energy = nn.Parameter(torch.zeros(2 * self.reach + 3))
 
     def energies(self, distances: Tensor) -> Tensor:
-        """k(d) of integer distances d = a - a', of any shape."""
+        """Compute k(d) of integer distances d = a - a', of any shape."""
         furthest = self.reach + 1
         return self.energy[distances.clamp(-furthest, furthest) + furthest]
 
     def transitions(self, length: int) -> Tensor:
-        """exp(k(a - a')) as a matrix (a', a)."""
+        """Compute exp(k(a - a')) as a matrix (a', a)."""
         positions = torch.arange(length, device=self.energy.device)
         return self.energies(positions[None, :] - positions[:, None]).exp()
 
@@ -182,18 +193,19 @@ class Chain(Coupling):
         if history.alignment is not None:
             assert memory.transitions is not None
             scores = scores + safe_log(onward(history.alignment, memory.transitions))
+
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
-        """Marginals given all scores, by the backward pass."""
+        """Compute the marginals given all scores, by the backward pass."""
         return smoothed(alignments, self.transitions(alignments.shape[2]), lengths)
 
 
 class PointerCoupling(Coupling):
-    """prior_t = the alignment handed on (Aharoni & Goldberg 2017): nothing is left to chance.
+    """prior_t = the alignment handed on, a single position (Aharoni & Goldberg 2017).
 
-    It goes with the input feeding `pointer`, which moves the alignment at each step action.
+    It needs the input feeding `pointer`, which moves the position at each step action.
     """
 
     def forward(
@@ -209,28 +221,34 @@ class PointerCoupling(Coupling):
 
 
 def onward(marginal: Tensor, transitions: Tensor) -> Tensor:
-    """The forward message that reaches each position, (B, m), unnormalized, from the marginal (B,
-    m) of the step before, given the scores up to it, by weights exp(k) (m, m), from the first index
-    to the second.
+    """Compute the forward message that reaches each position, (B, m), unnormalized.
+
+    `marginal` (B, m) is that of the previous step, given the scores up to it. `transitions` (m, m)
+    are the weights exp(k), from the first index to the second.
     """
     return marginal @ transitions
 
 
 def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
-    """Marginals of every step given all scores, from those given the scores so far.
+    """Compute the marginals of every step given all scores.
 
-    The backward pass, in the form that needs no scores: with f_t the filtered marginals,
+    `filtered` are the marginals f_t given the scores so far, (B, n, m), as is the result. This is
+    the backward pass, in the form that needs no scores:
 
         g_t(a) = f_t(a) sum_b exp(k(a, b)) g_{t+1}(b) / sum_a' f_t(a') exp(k(a', b)),    g_n = f_n.
 
-    Time goes with n m^2, over the whole batch at once. Marginals are (B, n, m); steps beyond a
-    row's length, of `lengths` (B,), are left as they are.
+    Steps beyond a row's length, of `lengths` (B,), are left as they are. The cost is O(n m^2) for
+    each row.
     """
+    # From the last step to the first.
     tiny = torch.finfo(filtered.dtype).tiny
-    found = [filtered[:, -1]]
+    backwards = [filtered[:, -1]]
+
     for t in range(filtered.shape[1] - 2, -1, -1):
         now = filtered[:, t]
-        ratio = found[-1] / onward(now, transitions).clamp_min(tiny)
-        ahead = now * (ratio @ transitions.t())
-        found.append(torch.where((t + 1 < lengths)[:, None], ahead, now))
-    return torch.stack(found[::-1], 1)
+        ratio = backwards[-1] / onward(now, transitions).clamp_min(tiny)
+        marginal = now * (ratio @ transitions.t())
+        has_next = (t + 1 < lengths)[:, None]
+        backwards.append(torch.where(has_next, marginal, now))
+
+    return torch.stack(backwards[::-1], 1)

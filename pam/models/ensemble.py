@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.models import model as parts
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
-from pam.models.model import Encoded, Model
+from pam.models.model import Encoded, Model, State, Step
 from pam.models.outputs import Origin, TokenDistribution
 
 
 @dataclass(frozen=True)
 class Sources:
+    """Encoded sources."""
+
     parts: tuple[Encoded, ...]  # as each member encodes them
 
     @property
@@ -30,15 +31,18 @@ class Sources:
 
 @dataclass(frozen=True)
 class States:
-    parts: tuple[parts.State, ...]  # what each member carries
-    history: AttentionHistory  # of the mean of their alignments
+    """The state of hypotheses."""
+
+    parts: tuple[State, ...]  # as each member carries it
+    history: AttentionHistory  # the means of the members' alignments
 
     @property
     def alignment(self) -> Tensor | None:
         return self.history.alignment
 
     def select(self, rows: Tensor) -> States:
-        return States(tuple(part.select(rows) for part in self.parts), self.history.select(rows))
+        parts = tuple(part.select(rows) for part in self.parts)
+        return States(parts, self.history.select(rows))
 
 
 @dataclass(eq=False)
@@ -54,19 +58,25 @@ class MeanDistribution(TokenDistribution):
         return mean_log([part.log_prob(symbols) for part in self.parts])
 
     def exact(self) -> MeanDistribution:
-        parts = tuple(part.exact() for part in self.parts)
-        is_exact = all(exact is part for exact, part in zip(parts, self.parts, strict=True))
-        return self if is_exact else MeanDistribution(parts)
+        # A distribution that sums over all positions is its own exact one.
+        exact_parts = tuple(part.exact() for part in self.parts)
+        is_exact = all(exact is part for exact, part in zip(exact_parts, self.parts, strict=True))
+        if is_exact:
+            return self
+        return MeanDistribution(exact_parts)
 
     def origin(self, symbols: Tensor) -> Origin | None:
+        # The mean has an origin if all members copy.
         origins = []
         for part in self.parts:
             origin = part.origin(symbols)
             if origin is None:
                 return None
             origins.append(origin)
+
         p_gen = torch.stack([origin.p_gen for origin in origins]).mean(0)
-        return Origin(p_gen, mean_log([origin.copied for origin in origins]))
+        log_copied = mean_log([origin.copied for origin in origins])
+        return Origin(p_gen, log_copied)
 
     def select(self, rows: Tensor) -> MeanDistribution:
         return MeanDistribution(tuple(part.select(rows) for part in self.parts))
@@ -74,8 +84,10 @@ class MeanDistribution(TokenDistribution):
 
 @dataclass(frozen=True)
 class Steps:
-    parts: tuple[parts.Step, ...]  # each member's
-    history: AttentionHistory
+    """A step before its symbol is chosen."""
+
+    parts: tuple[Step, ...]  # as each member computes it
+    history: AttentionHistory  # before this step
 
     @property
     def output(self) -> MeanDistribution:
@@ -83,19 +95,22 @@ class Steps:
 
     @property
     def log_prior(self) -> Tensor:
-        return safe_log(torch.stack([part.log_prior.exp() for part in self.parts]).mean(0))
+        priors = [part.log_prior.exp() for part in self.parts]
+        return safe_log(torch.stack(priors).mean(0))
 
     @property
     def query(self) -> Tensor:
         return torch.cat([part.query for part in self.parts], 1)
 
     def select(self, rows: Tensor) -> Steps:
-        return Steps(tuple(part.select(rows) for part in self.parts), self.history.select(rows))
+        parts = tuple(part.select(rows) for part in self.parts)
+        return Steps(parts, self.history.select(rows))
 
 
 class Ensemble(Model):
-    """p(y_t | y_<t, x) = mean of the members' (Luong et al. 2015, section 4.1), each of which goes
-    on from the symbol that was chosen in its own way. Alignments are the mean of theirs.
+    """p(y_t | y_<t, x) = mean over the members (Luong et al. 2015, section 4.1).
+
+    Each member goes on from the chosen symbol with its own state. Alignments are means too.
     """
 
     def __init__(self, members: Sequence[Model]) -> None:
@@ -104,23 +119,34 @@ class Ensemble(Model):
 
     @property
     def models(self) -> list[Model]:
+        """The members, typed as models."""
         return [member for member in self.members if isinstance(member, Model)]
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Sources:
         return Sources(tuple(member.encode(source, lengths, beam, bf16) for member in self.models))
 
     def start(self, memory: Sources) -> States:
-        pairs = zip(self.models, memory.parts, strict=True)
-        return States(tuple(member.start(part) for member, part in pairs), AttentionHistory())
+        parts = tuple(
+            member.start(member_memory)
+            for member, member_memory in zip(self.models, memory.parts, strict=True)
+        )
+        return States(parts, AttentionHistory())
 
     def step(self, memory: Sources, state: States, symbol: Tensor) -> Steps:
-        each = zip(self.models, memory.parts, state.parts, strict=True)
-        parts = tuple(member.step(source, own, symbol) for member, source, own in each)
+        members = zip(self.models, memory.parts, state.parts, strict=True)
+        parts = tuple(
+            member.step(member_memory, member_state, symbol)
+            for member, member_memory, member_state in members
+        )
         return Steps(parts, state.history)
 
     def update(self, memory: Sources, step: Steps, symbol: Tensor) -> States:
-        each = zip(self.models, memory.parts, step.parts, strict=True)
-        parts = tuple(member.update(source, own, symbol) for member, source, own in each)
+        members = zip(self.models, memory.parts, step.parts, strict=True)
+        parts = tuple(
+            member.update(member_memory, member_step, symbol)
+            for member, member_memory, member_step in members
+        )
+
         alignment = torch.stack([part.alignment for part in parts]).mean(0)
         return States(parts, step.history.then(alignment))
 
@@ -129,5 +155,5 @@ class Ensemble(Model):
 
 
 def mean_log(log_probs: Sequence[Tensor]) -> Tensor:
-    """log of the mean of probabilities that are given as logs."""
+    """Compute the log of the mean of probabilities from their logs."""
     return torch.logsumexp(torch.stack(tuple(log_probs)), 0) - math.log(len(log_probs))

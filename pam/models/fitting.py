@@ -1,4 +1,4 @@
-"""Whether the parts of a model fit together, and the model its sizes, seen without torch."""
+"""Checks that a model's components fit together and that its sizes are possible, without torch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pam.models.options import (
 
 
 class FitError(UserError):
-    """Parts or sizes that do not fit; `keys` of the model's file name a part; none: it is the sizes
-    of a task.
+    """Components or sizes that do not fit.
+
+    `keys` lead to a component in the model's file; there are none if the sizes of a task are wrong.
     """
 
     def __init__(self, message: str, *keys: str, hint: str) -> None:
@@ -23,70 +24,82 @@ class FitError(UserError):
 
 
 def check_fit(components: ModelConfig, network: Network) -> None:
-    """Checks that a model can be made of these parts at these sizes; a FitError says that it
-    cannot.
-    """
+    """Check that a model can be made of these components at these sizes, or raise a FitError."""
     check_parts(components)
     check_sizes(components, network)
 
 
 def check_parts(components: ModelConfig) -> None:
-    """Checks the combination of a model's parts; a FitError says if some exclude each other, or one
-    changes nothing.
+    """Check the combination of a model's components.
+
+    A FitError says that some exclude each other, or that one would have no effect.
     """
     if components.members:
         _check_unused(
             components, "an ensemble", ("init_from", "reversed", "architecture", *COMPONENTS)
         )
         return
+
     _check_start(components)
     kind = components.architecture.kind
     if not components.architecture.has_components:
-        # What would change nothing is an error: it would be thought to.
+        # A key without effect is an error, as its author expects one.
         _check_unused(components, f"the architecture `{kind}`", PARTS)
+
     if components.targets == "actions" and kind != "recurrent":
         raise FitError(
             f"the architecture `{kind}` writes no actions: it has no pointer to move",
             "targets",
             hint="use `targets: symbols`",
         )
+
     if components.architecture.has_components:
         _check_bound(components)
-        _check_alignment(components)
+        _check_feeding(components)
+        _check_pointer(components)
         _check_copying(components)
     if isinstance(components.architecture, AlignedTransformerOptions):
         _check_alignment_head(components)
 
 
 def check_vectors(components: ModelConfig, kind: str) -> None:
-    """Checks that a model can read sources of vectors, which a kind of task has; a FitError says
-    that it cannot.
+    """Check that a model can read the vectors that are the sources of a kind of task.
+
+    A FitError says that it needs symbols.
     """
-    what = ""
+    # What needs symbols, if anything does.
+    reader = ""
     if not components.architecture.reads_vectors:
-        what = f"the architecture `{components.architecture.kind}`"
+        reader = f"the architecture `{components.architecture.kind}`"
     elif components.copying.copies:
-        what = "copying"
+        reader = "copying"
     elif components.reversed:
-        what = "a model that learns from target to source"
-    if what:
-        hint = "leave the model out there: `without: [...]`"
-        raise FitError(f"{what} needs sources of symbols, a task of {kind} has vectors", hint=hint)
+        reader = "a model that learns from target to source"
+
+    if reader:
+        raise FitError(
+            f"{reader} needs sources of symbols, a task of {kind} has vectors",
+            hint="leave the model out there: `without: [...]`",
+        )
 
 
 def check_sizes(components: ModelConfig, network: Network) -> None:
-    """Checks that a model can have these sizes; a FitError says that it cannot."""
+    """Check that a model can have these sizes, or raise a FitError."""
     architecture = components.architecture
-    heads = architecture.heads if isinstance(architecture, MultiHeadOptions) else None
-    if heads and network.embedding % (2 * heads):
-        raise FitError(
-            f"{network.embedding} units do not divide into {heads} heads of an even size",
-            hint="let `network.embedding` be a multiple of twice the `heads`",
-        )
-    directions = 2 if network.encoder_reads == "both" else 1
-    values = directions * network.encoder
-    is_recurrent = architecture.has_components and not heads
-    if is_recurrent and components.score.kind == "dot" and network.decoder != values:
+    if isinstance(architecture, MultiHeadOptions):
+        heads = architecture.heads
+        if network.embedding % (2 * heads):
+            raise FitError(
+                f"{network.embedding} units do not divide into {heads} heads of an even size",
+                hint="let `network.embedding` be a multiple of twice the `heads`",
+            )
+        # All states have as many units.
+        return
+
+    values = network.encoder
+    if network.encoder_reads == "both":
+        values = 2 * network.encoder
+    if components.score.kind == "dot" and network.decoder != values:
         raise FitError(
             f"score `dot` multiplies a decoder state of {network.decoder} units with an encoder"
             f" state of {values}",
@@ -94,31 +107,30 @@ def check_sizes(components: ModelConfig, network: Network) -> None:
         )
 
 
-def _check_unused(components: ModelConfig, what: str, names: tuple[str, ...]) -> None:
+def _check_unused(components: ModelConfig, owner: str, names: tuple[str, ...]) -> None:
+    """Check that the file of a model of this kind leaves these keys out."""
     for name in names:
         if getattr(components, name) != ModelConfig.model_fields[name].default:
-            raise FitError(f"{what} has no `{name}`", name, hint=f"leave out `{name}`")
+            raise FitError(f"{owner} has no `{name}`", name, hint=f"leave out `{name}`")
 
 
 def _check_start(components: ModelConfig) -> None:
-    """There is a model to start from, and a place for its weights; what is reversed has symbols on
-    both sides.
-    """
+    """Check that a model can take the weights that it starts from, and can be reversed."""
     start = components.init_from
     if start is not None and not components.starts():
         raise FitError(
             "no model to start from", "init_from", hint="name one: `init_from: {forward: soft}`"
         )
-    if (
-        start is not None
-        and start.backward is not None
-        and components.architecture.kind != "agreement"
-    ):
+
+    starts_backward = start is not None and start.backward is not None
+    if starts_backward and components.architecture.kind != "agreement":
         raise FitError(
             "only `architecture: agreement` has an opposite direction",
-            *("init_from", "backward"),
+            "init_from",
+            "backward",
             hint="name the model to start from alone: `init_from: soft`",
         )
+
     if components.reversed and components.targets != "symbols":
         raise FitError(
             "sources have no actions to learn", "reversed", hint="use `targets: symbols`"
@@ -126,15 +138,16 @@ def _check_start(components: ModelConfig) -> None:
 
 
 def _check_bound(components: ModelConfig) -> None:
-    """A bound, an inference network and an estimator belong together."""
-    bound = components.marginalization.needs_inference
-    if bound != components.inference.infers:
+    """Check that a bound comes with an inference, and an estimator with a bound."""
+    is_bound = components.marginalization.needs_inference
+    if is_bound != components.inference.infers:
         raise FitError(
             "a bound and an inference network need each other",
-            "marginalization" if bound else "inference",
+            "marginalization" if is_bound else "inference",
             hint="use `marginalization: bound` with `inference: bilstm` or `prior`, or neither",
         )
-    if components.estimator.draws and not bound:
+
+    if components.estimator.draws and not is_bound:
         raise FitError(
             "only a bound has an expectation to estimate",
             "estimator",
@@ -142,25 +155,37 @@ def _check_bound(components: ModelConfig) -> None:
         )
 
 
-def _check_alignment(components: ModelConfig) -> None:
-    """What is fed back is there, and a pointer is all that decides an alignment."""
-    marginalization, feeding = components.marginalization, components.input_feeding
-    if feeding.needs_positions and not marginalization.gives_positions:
+def _check_feeding(components: ModelConfig) -> None:
+    """Check that a posterior that is fed back can be computed."""
+    if components.input_feeding.needs_positions and not components.marginalization.gives_positions:
         raise FitError(
             "the posterior needs p(y | s, h_a) of each position",
             "input_feeding",
             hint="use `marginalization: output` with `input_feeding: posterior`",
         )
-    pointers = ["coupling"] if components.coupling.kind == "pointer" else []
-    pointers += ["input_feeding"] if feeding.kind == "pointer" else []
-    pointers += ["targets"] if components.targets == "actions" else []
-    if pointers and len(pointers) < 3:
+
+
+def _check_pointer(components: ModelConfig) -> None:
+    """Check that a pointer alone decides the alignment."""
+    pointer_keys = []
+    if components.coupling.kind == "pointer":
+        pointer_keys.append("coupling")
+    if components.input_feeding.kind == "pointer":
+        pointer_keys.append("input_feeding")
+    if components.targets == "actions":
+        pointer_keys.append("targets")
+
+    if not pointer_keys:
+        return
+
+    if len(pointer_keys) < 3:
         raise FitError(
             "a pointer is both coupling and input feeding, over actions",
-            pointers[0],
+            pointer_keys[0],
             hint="use `coupling: pointer`, `input_feeding: pointer`, `targets: actions` together",
         )
-    if pointers and marginalization.kind != "input":
+
+    if components.marginalization.kind != "input":
         raise FitError(
             "a pointer is one position, which leaves none to sum over",
             "marginalization",
@@ -197,21 +222,25 @@ def _check_alignment_head(components: ModelConfig) -> None:
 
 
 def _check_copying(components: ModelConfig) -> None:
-    """What is copied is a symbol of the source, and every one of them can be."""
+    """Check that every symbol of the source can be copied, if a model copies at all."""
     if not components.copying.copies:
         return
+
     for name, part in (("window", components.window), ("distribution", components.distribution)):
         if part.has_zeros:
             raise FitError(
                 f"{name} `{part.kind}` leaves positions no probability at all, and so words that"
                 " are to be copied",
-                *(name, "copying"),
+                name,
+                "copying",
                 hint=f"leave out `{name}`, or `copying`",
             )
+
     if components.marginalization.kind == "none":
         raise FitError(
             "without attention there is nothing to copy from", "copying", hint="leave out `copying`"
         )
+
     if (
         components.targets == "actions"
         or components.reversed

@@ -1,8 +1,8 @@
-"""What the parts of a model hand each other, and what each part has to offer.
+"""The abstract class of each component, and the data that components pass to each other.
 
-Shapes: B sentences of a batch, n rows of a step (in training the sentences that have not ended, in
-    decoding the hypotheses of all sentences), m source positions, D units of an encoder state, H of
-    a decoder state, R of the readout, V target symbols.
+Shapes: B sentences of a batch; n rows of a step (in training the sentences that have not ended, in
+decoding the hypotheses of all sentences); m source positions; D units of an encoder state, H of a
+decoder state, R of the readout; V target symbols.
 """
 
 from __future__ import annotations
@@ -23,101 +23,151 @@ from pam.models.outputs import SourceReadout, TokenDistribution
 from pam.models.packing import optional_rows
 from pam.models.schedules import Schedule, final
 
-Hidden = tuple[tuple[Tensor, Tensor], ...]  # the decoder's state: per layer (h, c), each (n, H)
+Hidden = tuple[tuple[Tensor, Tensor], ...]
+"""The decoder's state: for each layer (h, c), each (n, H)."""
+
 Embed = Callable[[Tensor], Tensor]
-# as an `LSTMCell` is called
+"""From symbols (...,) to their embeddings (..., E)."""
+
 Cell = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""A decoder layer, called as an `LSTMCell`."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a component needs to know to make its parameters."""
+    """The sizes from which a component makes its parameters."""
 
     query: int  # units H of the decoder state s_t
-    values: int  # units D of an encoder state h_a (of both directions, where there are two)
+    values: int  # units D of an encoder state h_a, both directions together
     embedding: int  # units E of an embedding, of a source or a target symbol
-    direction: int  # units of an encoder state of one direction
+    direction: int  # units of one direction of the encoder
     layers: int  # layers of the encoder
     rate: float  # dropout rate
-    source: int = 0  # symbols of the source's vocabulary
-    target: int = 0  # symbols V of the target's vocabulary
+    source: int = 0  # symbols of the source vocabulary
+    target: int = 0  # symbols V of the target vocabulary
 
 
 class Contexts:
-    """W c of contexts c = sum_a alignment(a) h_a + shift.
+    """Products W c with contexts c = sum_a alignment(a) h_a + shift.
 
-    Where many steps read few sources, W h_a of every position costs less than W c of every step. So
-    W is multiplied with the encoder states once; without W, contexts are what they are.
+    W is multiplied with the encoder states once: where many steps read few sources, W h_a of every
+    position costs less than W c of every step. Without W, `read` returns the contexts themselves.
 
     Args:
-        values: (B, m, D) h_a; weight: (W, D), or None.
+        values: (B, m, D) encoder states h_a.
+        weight: (W, D), or None.
     """
 
     def __init__(self, values: Tensor, weight: Tensor | None = None) -> None:
         self.weight = weight
-        self.source = SourceMatrix(values if weight is None else F.linear(values, weight))
+        if weight is not None:
+            values = F.linear(values, weight)
+        self.source = SourceMatrix(values)
 
     def empty(self, rows: int) -> Tensor:
-        """W 0, (rows, W)."""
+        """Return the product with empty contexts, zeros (rows, W)."""
         return self.source.matrix.new_zeros(rows, self.source.matrix.shape[2])
 
     def read(self, alignment: Tensor, shift: Tensor | None = None) -> Tensor:
-        """(n, W) of alignments (n, m) and shifts (n, D), None: of zeros."""
+        """Return W c, (n, W), of alignments (n, m) and shifts (n, D); no shift counts as zero."""
         context = self.source.read(alignment)
         if shift is None:
             return context
-        return context + (shift if self.weight is None else F.linear(shift, self.weight))
+
+        if self.weight is not None:
+            shift = F.linear(shift, self.weight)
+        return context + shift
 
     def change(self, change: Callable[[SourceMatrix], SourceMatrix]) -> Contexts:
-        """Those of other rows."""
+        """Return a copy whose source matrix is changed, so that it serves other rows."""
         changed = copy(self)
         changed.source = change(self.source)
         return changed
 
 
+WITH_ROWS = (
+    "mask",
+    "fed",
+    "viewed",
+    "keys",
+    "readout_shift",
+    "variance",
+    "log_ratios",
+    "cost",
+    "copied",
+    "pointed",
+)
+"""Fields of `Memory`, besides `start`, that change with the rows of a step."""
+
+
 @dataclass(frozen=True)
 class Memory:
-    """A batch of encoded sources, with what is computed once for all steps.
+    """A batch of encoded sources, and tensors that are computed once for all steps.
 
-    Plain tensors have a row for each row of a step; kernels know of the rows by themselves.
+    Plain tensors have one row for each row of a step. Kernels (`SourceMatrix`, `Contexts`) keep
+    track of rows by themselves.
     """
 
-    values: Tensor  # (B, m, D) encoder states h_a
-    mask: Tensor  # (n, m) true at real positions
-    fed: Contexts  # what the decoder is fed
-    keys: Any  # the score's view of the values: (n, m, .), or a kernel
-    start: Hidden  # the decoder's first state
-    cells: tuple[Cell, ...]  # the decoder's layers
-    readout: SourceReadout  # the output layer, and its view of the values
-    gates: Callable[[Tensor], Tensor] | None = (
-        None  # `Decoder.gates`, for steps that choose symbols
-    )
-    viewed: Contexts | None = None  # the contexts that the readout is given, where it reads any
-    transitions: Tensor | None = None  # what the coupling computes once, (m, m), or None
-    readout_shift: Tensor | None = (
-        None  # (n, R) what a latent vector of the sentence adds to W_s s, or None
-    )
-    variance: Tensor | None = None  # (n, m, D) of the Gaussian around each value, or None
-    log_ratios: Tensor | None = (
-        None  # (n, m, m) of draws around a, log density given b less that of the prior, or None
-    )
-    cost: Tensor | None = (
-        None  # (n,) nats that the objective pays for the sentence's latent vector, or None
-    )
-    copied: Tensor | None = None  # (n, m) the symbols that positions are copied as, or None
-    pointed: Tensor | None = (
-        None  # (n, m) what positions add to the logit of generating a symbol, or None
-    )
-    beam: int = 1  # hypotheses of each sentence
+    values: Tensor
+    """Encoder states h_a, (B, m, D)."""
+
+    mask: Tensor
+    """(n, m) true at real positions."""
+
+    fed: Contexts
+    """The contexts that the decoder is fed."""
+
+    keys: Any
+    """The result of `Score.keys`: (n, m, .), or a kernel."""
+
+    start: Hidden
+    """The decoder's first state."""
+
+    cells: tuple[Cell, ...]
+    """The decoder's layers."""
+
+    readout: SourceReadout
+    """The output layer, with its view of the encoder states."""
+
+    gates: Callable[[Tensor], Tensor] | None = None
+    """`Decoder.gates`, for steps that choose symbols."""
+
+    viewed: Contexts | None = None
+    """The contexts that the readout reads, if it reads any."""
+
+    transitions: Tensor | None = None
+    """The result of `Coupling.transitions`, (m, m)."""
+
+    readout_shift: Tensor | None = None
+    """(n, R) added to W_s s by a latent vector of the sentence."""
+
+    variance: Tensor | None = None
+    """(n, m, D) variance of the Gaussian around each encoder state."""
+
+    log_ratios: Tensor | None = None
+    """(n, m, m) of draws around position a, their log density given b less that of the prior."""
+
+    cost: Tensor | None = None
+    """(n,) nats that the objective pays for the sentence's latent vector."""
+
+    copied: Tensor | None = None
+    """(n, m) symbols as which source positions are copied."""
+
+    pointed: Tensor | None = None
+    """(n, m) added by source positions to the logit of generating a symbol."""
+
+    beam: int = 1
+    """Hypotheses of each sentence."""
 
     def first(self, rows: int) -> Memory:
-        """Keep the first rows, which have not ended. Kernels take as many as they are given."""
+        """Keep the first rows of a step: the sentences that have not ended."""
         if rows == len(self.mask):
             return self
-        return self._changed(lambda part: part[:rows], None)
+        # Kernels serve as many rows as they are asked for.
+        return self._changed(lambda part: part[:rows], change_source=None)
 
     def for_beam(self, beam: int) -> Memory:
-        """The memory of so many hypotheses of each sentence, one after another."""
+        """Repeat each sentence for `beam` hypotheses, one after another."""
         if beam == 1:
             return self
         changed = self._changed(
@@ -127,61 +177,61 @@ class Memory:
         return replace(changed, beam=beam)
 
     def select(self, sentences: Tensor) -> Memory:
-        """That of the given sentences, with all of their hypotheses."""
-        each = torch.arange(self.beam, device=sentences.device)
-        rows = (sentences[:, None] * self.beam + each).flatten()
-        chosen = self._changed(
+        """Keep the given sentences, with all of their hypotheses."""
+        # The rows of a sentence's hypotheses are next to each other.
+        hypotheses = torch.arange(self.beam, device=sentences.device)
+        rows = (sentences[:, None] * self.beam + hypotheses).flatten()
+        selected = self._changed(
             lambda part: part.index_select(0, rows), lambda source: source.select(sentences)
         )
-        values, readout = self.values.index_select(0, sentences), self.readout.select(sentences)
-        return replace(chosen, values=values, readout=readout)
+        return replace(
+            selected,
+            values=self.values.index_select(0, sentences),
+            readout=self.readout.select(sentences),
+        )
 
     def _changed(
         self,
         change: Callable[[Tensor], Tensor],
-        of_source: Callable[[SourceMatrix], SourceMatrix] | None,
+        change_source: Callable[[SourceMatrix], SourceMatrix] | None,
     ) -> Memory:
-        """With all that has a row for each row of a step changed, and what kernels read, if that
-        does.
+        """Return a copy with changed rows.
+
+        Args:
+            change: applied to each tensor that has a row for each row of a step.
+            change_source: applied to each kernel; None keeps kernels as they are.
         """
         changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
-        names = (
-            "mask",
-            "fed",
-            "viewed",
-            "keys",
-            "readout_shift",
-            "variance",
-            "log_ratios",
-            "cost",
-            "copied",
-            "pointed",
-        )
-        for name in names:
+        for name in WITH_ROWS:
             part = getattr(self, name)
             if isinstance(part, Tensor):
                 changed[name] = change(part)
-            elif isinstance(part, SourceMatrix) and of_source is not None:
-                changed[name] = of_source(part)
-            elif isinstance(part, Contexts) and of_source is not None:
-                changed[name] = part.change(of_source)
+            elif isinstance(part, SourceMatrix) and change_source is not None:
+                changed[name] = change_source(part)
+            elif isinstance(part, Contexts) and change_source is not None:
+                changed[name] = part.change(change_source)
+
         return replace(self, **changed)
 
 
 @dataclass(frozen=True)
 class AttentionHistory:
-    """What was attended before a step."""
+    """The alignments before a step, as input feeding handed them on."""
 
-    steps: int = 0  # how many symbols were written, t - 1
-    alignment: Tensor | None = (
-        None  # (n, m) handed on last; before the first output None, or the input feeding's first
-    )
-    summed: Tensor | None = (
-        None  # (n, m) what all steps handed on, added up; None before the first output
-    )
+    steps: int = 0
+    """Number of symbols written so far, t - 1."""
+
+    alignment: Tensor | None = None
+    """(n, m) the last alignment; before the first output None or `InputFeeding.first`."""
+
+    summed: Tensor | None = None
+    """(n, m) the sum of all alignments; None before the first output."""
 
     def then(self, alignment: Tensor) -> AttentionHistory:
-        summed = alignment if self.summed is None else self.summed + alignment
+        """Append the alignment (n, m) of a step."""
+        summed = alignment
+        if self.summed is not None:
+            summed = self.summed + alignment
         return AttentionHistory(self.steps + 1, alignment, summed)
 
     def select(self, rows: Tensor | slice) -> AttentionHistory:
@@ -192,51 +242,63 @@ class AttentionHistory:
 
 @dataclass(frozen=True)
 class Noise:
-    """Draw a batch's random numbers ahead of the steps: for one step, or with time first."""
+    """Random numbers of a batch, drawn ahead of the steps: for one step, or with time first."""
 
-    gumbel: Tensor  # (..., B, m) standard Gumbel noise, by which positions are drawn
-    normal: Tensor  # (..., B, D) standard normal noise, by which contexts are
+    gumbel: Tensor  # (..., B, m) standard Gumbel noise, to draw positions
+    normal: Tensor  # (..., B, D) standard normal noise, to draw contexts
 
     @classmethod
     def draw(cls, steps: int, values: Tensor, beam: int = 1) -> Noise:
-        """Noise for `steps` steps over encoder states (B, m, D), of so many hypotheses of each
-        sentence.
+        """Draw the noise of `steps` steps.
+
+        Args:
+            values: (B, m, D) encoder states, which give sizes, type and device.
+            beam: hypotheses of each sentence.
         """
         rows = beam * len(values)
+
         uniform = torch.rand(steps, rows, values.shape[1], dtype=values.dtype, device=values.device)
+        # Gumbel noise is -log(-log(u)); the bounds keep it finite.
         tiny = torch.finfo(values.dtype).tiny
         gumbel = -torch.log((-torch.log(uniform.clamp_min(tiny))).clamp_min(tiny))
+
         normal = torch.randn(steps, rows, values.shape[2], dtype=values.dtype, device=values.device)
         return cls(gumbel, normal)
 
     def at(self, t: int, rows: int) -> Noise:
-        """That of the first rows of one step."""
+        """Return the noise of step t for the first rows."""
         return Noise(self.gumbel[t, :rows], self.normal[t, :rows])
 
 
 class Component(nn.Module, ABC):
     """A part of a model, made from its options and the model's sizes."""
 
-    static = False  # whether nothing may wait for a value; see `Model.static`
-    waits: str | None = None  # why it has to wait for a value all the same; None: it has not
+    static = False
+    """Whether no step may wait for a value on the device; see `Model.static`."""
+
+    waits: str | None = None
+    """The reason why steps have to wait for a value all the same, or None."""
 
     def __init__(self, options: Options | None = None, sizes: Sizes | None = None) -> None:
         super().__init__()
         self.schedules: dict[str, Schedule] = {}
-        self.held: dict[
-            str, Tensor
-        ] = {}  # values that change at each step, as tensors of the device
+        # Values that change at each step, as tensors on the device; see `hold_schedules`.
+        self.held: dict[str, Tensor] = {}
 
     def follow(self, name: str, value: float | Schedule) -> None:
-        """Gives the attribute `name` the value of an option: the final one, but while it is trained
-        by a schedule.
+        """Let the attribute `name` follow an option's schedule.
+
+        Until `progress` is called, it has the schedule's final value; a number stays as it is.
         """
         setattr(self, name, final(value))
         if isinstance(value, Schedule):
             self.schedules[name] = value
 
     def progress(self, step: int, steps: int) -> None:
-        """Called by the training loop before each step, from 0, of so many."""
+        """Set the attributes that follow a schedule to their values at a step.
+
+        The training loop calls it before each of its `steps` steps, counted from 0.
+        """
         for name, schedule in self.schedules.items():
             value = schedule.at(step, steps)
             if name in self.held:
@@ -245,73 +307,97 @@ class Component(nn.Module, ABC):
                 setattr(self, name, value)
 
     def hold_schedules(self, device: torch.device) -> None:
-        """Let attributes that change at each step be tensors (), whose values change in their
-        place.
-        """
+        """Make attributes that change at each step scalar tensors, which are changed in place."""
         for name, schedule in self.schedules.items():
             if schedule.is_gradual and name not in self.held:
-                self.held[name] = torch.tensor(
-                    getattr(self, name), dtype=torch.float64, device=device
-                )
-                setattr(self, name, self.held[name])
+                value = torch.tensor(getattr(self, name), dtype=torch.float64, device=device)
+                self.held[name] = value
+                setattr(self, name, value)
 
     @property
     def settings(self) -> tuple[float, ...]:
-        """Values of the schedules that are numbers of Python: a recorded step has them in it."""
+        """Values of schedules that are Python numbers, which a recorded step has built in."""
         return tuple(getattr(self, name) for name in self.schedules if name not in self.held)
 
 
 def is_off(value: float | Tensor) -> bool:
-    """Whether an option is zero and stays zero; one that changes at each step is never off."""
+    """Return whether an option is zero and stays zero; a tensor changes and is never off."""
     return not isinstance(value, Tensor) and value == 0
 
 
 class Score(Component):
-    """e_t(a): how well position a fits the query."""
+    """The score e_t(a) of source position a for the query s_t."""
 
-    costs = False  # whether the objective pays for what was attended
-    reads_history = False  # whether it depends on where earlier steps looked
+    costs = False
+    """Whether the objective pays for the attention of all steps; see `cost`."""
+
+    reads_history = False
+    """Whether it depends on where earlier steps looked."""
 
     @abstractmethod
     def keys(self, values: Tensor) -> Any:
-        """What is computed once per sentence, from (B, m, D): a tensor (B, m, .) or a kernel."""
+        """Compute, once per batch, the keys of encoder states (B, m, D).
+
+        Returns: a tensor (B, m, .) or a kernel. Steps find it as `memory.keys`.
+        """
 
     @abstractmethod
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        """Scores of queries (n, H): (n, m), finite, without meaning where the mask is false."""
+        """Compute the scores (n, m) of queries (n, H).
+
+        They are finite everywhere. Where `memory.mask` is false they carry no meaning.
+        """
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
-        """(B,) nats that the objective pays for what all steps attended, before their symbols were
-        seen and as they handed it on, (T, B, m) each, zeros where a row has ended; None: nothing.
+        """Compute the nats (B,) that the objective pays for the attention of all steps.
+
+        Args:
+            prior: (T, B, m) alignments before their symbols were seen, zeros where a row has ended.
+            alignment: (T, B, m) alignments as they were handed on, likewise.
+
+        Returns: the cost, or None if there is none.
         """
         return None
 
 
 class Window(Component):
-    """The positions that a step considers at all."""
+    """The source positions that a step considers."""
 
     @abstractmethod
     def forward(
         self, scores: Tensor, query: Tensor, mask: Tensor, history: AttentionHistory
     ) -> tuple[Tensor, Tensor]:
-        """Scores (n, m) as the window weighs them, and the mask (n, m) of what it shows: at least
-        one position of each row. `query` is (n, H), `mask` (n, m).
+        """Restrict a step to the positions in the window.
+
+        Args:
+            scores: (n, m).
+            query: (n, H).
+            mask: (n, m) true at real positions.
+
+        Returns: the scores as the window weighs them, and the mask of positions in the window, at
+            least one in each row; both (n, m).
         """
 
 
 class Distribution(Component):
-    """Scores to an alignment distribution."""
+    """The alignment distribution of given scores."""
 
     @abstractmethod
     def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Log probabilities: (..., m) to (..., m); `logspace.ZERO` where the mask is false."""
+        """Compute log probabilities (..., m) of scores (..., m).
+
+        They are `logspace.ZERO` where the mask is false.
+        """
 
 
 class Coupling(Component):
     """The prior over positions, given the alignment of the previous step."""
 
     def transitions(self, length: int) -> Tensor | None:
-        """What is computed once for sources of this length, (m, m), or None."""
+        """Compute, once per batch, the matrix (m, m) of weights from position to position.
+
+        `length` is m. Steps find the matrix as `memory.transitions`; None if there is none.
+        """
         return None
 
     @abstractmethod
@@ -323,69 +409,91 @@ class Coupling(Component):
         memory: Memory,
         history: AttentionHistory,
     ) -> Tensor:
-        """log prior_t, (n, m), log probabilities that sum to one over real positions, from scores
-        e_t (n, m), of which those of `mask` (n, m) are considered, and `history.alignment`, None at
-        the first step.
+        """Compute log prior_t, (n, m), log probabilities that sum to one over real positions.
+
+        Args:
+            scores: (n, m) e_t.
+            mask: (n, m) true at the positions that the window considers.
+            distribution: makes log probabilities of scores.
+            memory: `memory.transitions` is what `transitions` computed.
+            history: `history.alignment` (n, m) is the previous alignment, None at the first step.
         """
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
-        """The alignments (B, n, m) handed on, as the whole target makes them: where steps depend on
-        one another, later ones tell of those before. `lengths` (B,) of the targets.
+        """Compute the alignments (B, n, m) given the whole target.
+
+        `alignments` (B, n, m) are those handed on, step by step. They stay the same unless steps
+        depend on each other, as then later steps tell of earlier ones. `lengths` (B,) are those of
+        the targets.
         """
         return alignments
 
 
 @dataclass(frozen=True)
 class LatentContext:
-    """A context as a latent variable, drawn."""
+    """A drawn context, sum_a weight(a) h_a + shift."""
 
-    log_weights: Tensor  # (n, m) of the encoder states in it
-    shift: Tensor | None = None  # (n, D) what is added to their sum
+    log_weights: Tensor  # (n, m) log weights of the encoder states
+    shift: Tensor | None = None  # (n, D) added to the weighted sum
     cost: Tensor | None = None  # (n,) nats that the objective pays
 
 
 class Latent(Component):
     """Latent vectors besides the alignment, drawn in training."""
 
-    draws = True  # whether a step draws anything
-    sampling = (
-        False  # whether vectors are drawn at test time too, where they are their means otherwise
-    )
-    samples = 1  # draws of everything by which training estimates the objective of a sentence
+    draws = True
+    """Whether a step draws random numbers."""
+
+    sampling = False
+    """Whether vectors are drawn at test time too, instead of replaced by their means."""
+
+    samples = 1
+    """Number of draws by which training estimates the objective of a sentence."""
 
     def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        """The memory with what a latent vector of the sentence adds; `final` (B, D) are the
-        encoder's final states.
+        """Add a latent vector of the sentence to the memory.
+
+        `final` (B, D) are the encoder's final states.
         """
         return memory
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
-        """The context of a step with log prior (n, m); its mean without noise."""
+        """Draw the context of a step with log prior (n, m); without noise, return its mean."""
         return LatentContext(log_prior)
 
 
 class InputFeeding(Component):
-    """Which alignment feeds the next state (and the next coupling)."""
+    """The alignment that is handed on to the next decoder state and the next coupling."""
 
-    needs_positions = False  # whether it needs p(y | s, h_a) of every position
-    draws = False  # whether a position is drawn from the prior, in training
-    feeds = True  # whether a context is fed to the next state at all
+    needs_positions = False
+    """Whether it needs p(y | s, h_a) of every position."""
+
+    draws = False
+    """Whether training draws a position from the prior."""
+
+    feeds = True
+    """Whether a context is fed to the next state at all."""
 
     def first(self, memory: Memory) -> Tensor | None:
-        """The alignment before the first output (n, m), or None: an empty context."""
+        """Return the alignment (n, m) before the first output, or None for an empty context."""
         return None
 
     @abstractmethod
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
-        """The alignment handed on, (n, m), once the symbol y_t (n,) is written, by the distribution
-        that the step gave it; `mask` is (n, m).
+        """Compute the alignment (n, m) to hand on after a step.
+
+        Args:
+            output: the distribution that the step gave the symbol.
+            symbol: (n,) the symbol y_t that was written.
+            mask: (n, m) true at real positions.
         """
 
 
 class Inference(Component):
-    """q_t(a | x, y): alignments given the whole target, known in training alone."""
+    """q_t(a | x, y): alignments given the whole target, for training alone."""
 
-    infers = True  # whether there is such a distribution
+    infers = True
+    """Whether there is such a distribution."""
 
     @abstractmethod
     def forward(
@@ -396,21 +504,32 @@ class Inference(Component):
         embed_source: Embed,
         embed_target: Embed,
     ) -> Tensor | None:
-        """log q, (B, T, m), `logspace.ZERO` at padded source positions, without meaning at padded
-        target positions; None if there is no such distribution, or if it is the prior.
+        """Compute log q, (B, T, m).
 
-        Sources (B, m) of `lengths` (B,) and targets (B, T), y_1 .. y_T, are symbols, padded at the
-        end; the model's own embeddings take them from (...,) to (..., E). Sources may be vectors,
-        (B, m, units), too.
+        Args:
+            source: (B, m) symbols padded at the end, or vectors (B, m, units).
+            lengths: (B,) of the sources.
+            target: (B, T) symbols y_1 .. y_T, padded at the end.
+            embed_source: the model's own embedding of source symbols.
+            embed_target: the model's own embedding of target symbols.
+
+        Returns: log q, `logspace.ZERO` at padded source positions and without meaning at padded
+            target positions; None if there is no such distribution, or if it is the prior.
         """
 
 
 class Estimator(Component):
-    """How a bound's expectation of log p(y_t | s_t, h_a) is computed, and its gradient."""
+    """An estimate of the expectation E_q[log p(y_t | s_t, h_a)] in a bound, and its gradient."""
 
-    draws = True  # whether it draws positions
+    draws = True
+    """Whether it draws positions."""
 
     @abstractmethod
     def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
-        """E_q[log p(y_t | s_t, h_a)] or an estimate of it, (N,), of symbols y_t (N,), by their
-        distribution and `log_q` (N, m)."""
+        """Compute the expectation, or an estimate of it, (N,).
+
+        Args:
+            output: the distribution of the symbols.
+            symbols: (N,) y_t.
+            log_q: (N, m).
+        """

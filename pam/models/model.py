@@ -1,8 +1,9 @@
-"""What every model offers to training and to search, whatever it is made of."""
+"""The interface of every model to training and search, whatever it is made of."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from pam.models.outputs import TokenDistribution
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
-    """Lengths (B,) of sources (B, m), an end symbol left out where they have one: `source_eos` of
-    the data's format. Sources of vectors, (B, m, units), have none.
+    """Return the lengths (B,) of sources (B, m), not counting their end symbols.
+
+    Sources end in one if the data's format has `source_eos`; sources of vectors, (B, m, units),
+    have none.
     """
     if source.is_floating_point():
         return lengths
@@ -30,30 +33,38 @@ def without_end(source: Tensor, lengths: Tensor) -> Tensor:
 class TeacherForced:
     """A batch under teacher forcing; entries at padded target positions carry no meaning.
 
-    Models that copy know whether a symbol was generated. `p_gen` is that of the distribution which
-    the model defines, before the symbol is seen. Where the position is summed out at the output,
-    p(y_t | s_t, h_a) generates with a p_gen of its own at each position, and p_gen is their mean,
+    `p_gen` and `copied` are None for models that do not copy. `p_gen` belongs to the distribution
+    that the model defines, before the symbol is seen. Where the position is summed out at the
+    output, p(y_t | s_t, h_a) has a p_gen of its own at each position, and `p_gen` is their mean,
     sum_a prior_t(a) p_gen_t(a).
     """
 
-    log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
-    # (B, T) the same over all source positions, where some are left out; what is fed back is the
-    # same
+    log_probs: Tensor
+    """(B, T) log p(y_t | y_<t, x)."""
+
     exact: Tensor
-    correct: Tensor  # (B, T) whether y_t is the most probable symbol
-    prior: Tensor  # (B, T, m)
-    alignment: (
-        Tensor  # (B, T, m) what was handed on; of a chain, its marginals given the whole target
-    )
-    # (B, T, m) given y_t, where positions have likelihoods of their own; else what was handed on
+    """(B, T) the same summed over all source positions, also where the model leaves some out."""
+
+    correct: Tensor
+    """(B, T) true where y_t is the most probable symbol."""
+
+    prior: Tensor
+    """(B, T, m) alignments before y_t is seen."""
+
+    alignment: Tensor
+    """(B, T, m) alignments as handed on; a chain's are marginals given the whole target."""
+
     posterior: Tensor
-    positions: (
-        Tensor  # (B, T) how many positions were summed over; 1 where there is a single context
-    )
-    p_gen: Tensor | None = (
-        None  # (B, T) probability that a symbol is generated; None: nothing can be copied
-    )
-    copied: Tensor | None = None  # (B, T) probability that y_t was copied, given y_t; None likewise
+    """(B, T, m) alignments given y_t; those handed on if positions have no likelihoods."""
+
+    positions: Tensor
+    """(B, T) number of positions summed over; 1 for a single context."""
+
+    p_gen: Tensor | None = None
+    """(B, T) probability that a symbol is generated."""
+
+    copied: Tensor | None = None
+    """(B, T) probability that y_t was copied, given y_t."""
 
 
 class Encoded(Protocol):
@@ -64,18 +75,18 @@ class Encoded(Protocol):
         """(n, m) true at real positions, a row for each hypothesis."""
 
     def select(self, sentences: Tensor) -> Any:
-        """Those of the given sentences, with all of their hypotheses."""
+        """Keep the given sentences, with all of their hypotheses."""
 
 
 class State(Protocol):
-    """What hypotheses carry from step to step."""
+    """The state of hypotheses, carried from step to step."""
 
     @property
     def alignment(self) -> Tensor | None:
         """(n, m) the alignment handed on, or None before the first output."""
 
     def select(self, rows: Tensor) -> Any:
-        """That of the given hypotheses."""
+        """Keep the given hypotheses."""
 
 
 class Step(Protocol):
@@ -87,97 +98,93 @@ class Step(Protocol):
 
     @property
     def log_prior(self) -> Tensor:
-        """(n, m)."""
+        """(n, m) log of the alignment before the symbol is seen."""
 
     @property
     def query(self) -> Tensor:
         """(n, H) the decoder's state."""
 
     def select(self, rows: Tensor) -> Any:
-        """That of the given hypotheses."""
+        """Keep the given hypotheses."""
 
 
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
-    # whether large products of given targets are taken in bfloat16; sums and states are not
     bf16 = False
+    """Whether training takes large products in bfloat16; sums and states never are."""
 
     static = False
-    """Whether nothing in the objective may wait for a value: shapes depend on nothing but those of
-    the batch, which has rows and tokens of padding. Values there have no meaning. All other tokens
-    must have the same weight in what is differentiated, as in a sum; else gradients are no numbers.
+    """Whether the objective must not wait for any value on the device.
+
+    Shapes then depend on the batch's shapes alone. A batch has rows and tokens of padding, whose
+    values have no meaning. All other tokens must have the same weight in what is differentiated, as
+    in a sum; else gradients are NaN.
     """
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
-        """Encodes sources, ids (B, m) or vectors (B, m, units), of real `lengths` (B,) for so many
-        hypotheses of each sentence, one after another; see `Encoded`. With `bf16`, the output layer
-        takes its products
-        in bfloat16.
+        """Encode a batch of sources; see `Encoded`.
+
+        Args:
+            source: (B, m) ids, or (B, m, units) vectors.
+            lengths: (B,) real lengths.
+            beam: hypotheses of each sentence, one after another in the rows of a step.
+            bf16: take the products of the output layer in bfloat16.
         """
 
     @abstractmethod
     def start(self, memory: Any) -> Any:
-        """What hypotheses carry before the first output; see `State`."""
+        """Return the state before the first output; see `State`."""
 
     @abstractmethod
     def step(self, memory: Any, state: Any, symbol: Tensor) -> Any:
-        """The step (see `Step`) after `symbol` (n,) was written last."""
+        """Compute the step (see `Step`) after `symbol` (n,) was written last."""
 
     @abstractmethod
     def update(self, memory: Any, step: Any, symbol: Tensor) -> Any:
-        """The state after y_t = `symbol` (n,) was chosen."""
+        """Compute the state after y_t = `symbol` (n,) was chosen."""
 
     @abstractmethod
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """log p(y_t | y_<t, x), (B, T), of sources (B, m) of `lengths` (B,) and targets (B, T) with
-        their end symbols, all padded at the end. Entries at padded target positions carry no
-        meaning; mask them.
+        """Compute log p(y_t | y_<t, x), (B, T).
+
+        Sources (B, m) of `lengths` (B,) and targets (B, T), with their end symbols, are padded at
+        the end. Entries at padded target positions carry no meaning; mask them.
         """
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """What training maximizes, (B, T): log p(y_t | y_<t, x), unless a model knows better."""
+        """Compute what training maximizes, (B, T): by default the log likelihood."""
         return self.log_likelihood(source, lengths, target)
 
     @torch.no_grad()
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
-        """All that is known of given targets, step by step; arguments as above."""
+        """Run the model over given targets, step by step; arguments as in `log_likelihood`."""
         memory = self.encode(source, lengths)
-        state, before = self.start(memory), torch.full_like(target[:, 0], BOS)
-        columns: list[tuple[Tensor, ...]] = []
-        for symbol in target.unbind(1):
-            step = self.step(memory, state, before)
-            output: TokenDistribution = step.output
-            log_probs = output.log_probs()
-            log_prob = log_probs.gather(1, symbol[:, None]).squeeze(1)
-            correct = log_probs.argmax(1) == symbol
-            uncut = output.exact()
-            exact = log_prob if uncut is output else uncut.log_prob(symbol)
-            posterior = output.posterior(symbol).alignment if output.gives_positions else None
-            origin = output.origin(symbol)
-            positions = output.positions()
+        state = self.start(memory)
+        previous = torch.full_like(target[:, 0], BOS)
 
-            state, before = self.update(memory, step, symbol), symbol
-            columns.append(
-                (
-                    log_prob,
-                    exact,
-                    correct,
-                    step.log_prior.exp(),
-                    state.alignment,
-                    state.alignment if posterior is None else posterior,
-                    torch.ones_like(symbol) if positions is None else positions,
-                )
-            )
-            if origin is not None:
-                columns[-1] += (origin.p_gen, (origin.copied - log_prob).exp().clamp_max(1))
-        return TeacherForced(*(torch.stack(column, 1) for column in zip(*columns, strict=True)))
+        columns: dict[str, list[Tensor]] = defaultdict(list)
+        for symbol in target.unbind(1):
+            step = self.step(memory, state, previous)
+            entries = _entries(step.output, symbol)
+
+            state = self.update(memory, step, symbol)
+            previous = symbol
+            entries["prior"] = step.log_prior.exp()
+            entries["alignment"] = state.alignment
+            # Without likelihoods of positions, the alignment handed on stands for the posterior.
+            entries.setdefault("posterior", state.alignment)
+            for name, entry in entries.items():
+                columns[name].append(entry)
+
+        return TeacherForced(**{name: torch.stack(column, 1) for name, column in columns.items()})
 
     def use_bf16(self, bf16: bool) -> None:
-        """Sets `bf16` of this model and of those that it is made of. On CUDA it stays off, and
-        products are in TF32: a step's are so small there that to convert their factors would take
-        longer.
+        """Set `bf16` of this model and of the models that it is made of.
+
+        On CUDA it stays off, and products are in TF32: a step's products are so small that
+        converting their factors would take longer.
         """
         on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters())
         for part in self.modules():
@@ -186,7 +193,7 @@ class Model(nn.Module, ABC):
 
     @contextmanager
     def static_steps(self) -> Iterator[None]:
-        """Let this model, and all that it is made of, be `static` in this context."""
+        """Make this model and all of its parts `static` in this context."""
         parts = [part for part in self.modules() if isinstance(part, Model | Component)]
         for part in parts:
             part.static = True
@@ -197,8 +204,9 @@ class Model(nn.Module, ABC):
                 part.static = False
 
     def waiting_parts(self) -> list[str]:
-        """Say why parts of the model have to wait for a value in each step; none: it can be
-        `static`.
+        """List the reasons why parts of the model have to wait for a value in each step.
+
+        A model without any can be `static`.
         """
         return [
             part.waits
@@ -207,23 +215,47 @@ class Model(nn.Module, ABC):
         ]
 
     def hold_schedules(self, device: torch.device) -> None:
-        """Let options that change at each step be tensors of the device; see `Component`."""
+        """Make options that change at each step tensors on the device; see `Component`."""
         for part in self.modules():
             if isinstance(part, Component):
                 part.hold_schedules(device)
 
     @property
     def settings(self) -> tuple[float, ...]:
-        """Values of schedules that a recorded step has in it; where they change it is recorded
-        anew.
+        """Values of schedules that a recorded step has built in.
+
+        When they change, the step must be recorded anew.
         """
         parts = [part for part in self.modules() if isinstance(part, Component)]
         return tuple(value for part in parts for value in part.settings)
 
     def progress(self, step: int, steps: int) -> None:
-        """Called by the training loop before each step, from 0, of so many: options that follow a
-        schedule do.
+        """Set the options that follow a schedule to their values at a step.
+
+        The training loop calls it before each of its `steps` steps, counted from 0.
         """
         for part in self.modules():
             if isinstance(part, Component):
                 part.progress(step, steps)
+
+
+def _entries(output: TokenDistribution, symbol: Tensor) -> dict[str, Tensor]:
+    """Compute the fields of `TeacherForced` that a step's distribution gives, for symbols (n,)."""
+    log_probs = output.log_probs()
+    log_prob = log_probs.gather(1, symbol[:, None]).squeeze(1)
+    entries = {"log_probs": log_prob, "correct": log_probs.argmax(1) == symbol}
+
+    exact_output = output.exact()
+    entries["exact"] = log_prob if exact_output is output else exact_output.log_prob(symbol)
+
+    if output.gives_positions:
+        entries["posterior"] = output.posterior(symbol).alignment
+
+    origin = output.origin(symbol)
+    if origin is not None:
+        entries["p_gen"] = origin.p_gen
+        entries["copied"] = (origin.copied - log_prob).exp().clamp_max(1)
+
+    positions = output.positions()
+    entries["positions"] = torch.ones_like(symbol) if positions is None else positions
+    return entries

@@ -1,9 +1,8 @@
-"""What a model is made of and which options each part takes, without importing torch.
+"""The components of a model, their kinds, and the options of each kind; imports no torch.
 
-A kind of a component is declared here, and nowhere else: by its class of options, which names the
-class that computes it. Whatever asks for kinds reads `COMPONENTS`: configuration and schemas,
-the builder of models, and the fingerprints by which a run knows its code. A package of one's
-own adds a kind with `register`.
+A kind is declared here and nowhere else, by its class of options. That class names the class which
+computes the kind. Configuration, schemas, the model builder and the code fingerprints of runs all
+read `COMPONENTS`. A plugin adds a kind with `register`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from pydantic import Field
 from pam.io import Strict, UserError, unknown
 from pam.models.schedules import Schedule, Scheduled
 
-# units and layers of the largest network: what is more was written by mistake
-LARGEST, DEEPEST = (65_536, 100)
+# Units and layers of the largest network: more than that is a typing mistake.
+LARGEST = 65_536
+DEEPEST = 100
 
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
 Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
@@ -32,38 +32,47 @@ Samples = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Options(Strict):
-    """The options of one kind of a component; `kind` is the name that YAML writes."""
+    """The options of one kind of a component; `kind` is its name in YAML."""
 
     kind: str
+
     implementation: ClassVar[str] = ""
-    """`package.module:Class` of what computes the kind; of an architecture, the function that
-    builds it.
+    """`package.module:Class` that computes the kind; an architecture names the function that builds
+    it.
     """
 
-    # Facts by which `pam.models.fitting` tells whether parts fit together. A class that computes a
-    # kind and has an attribute of the same name says the same of itself.
-    has_components: ClassVar[bool] = (
-        True  # of an architecture: whether it is made of the other components
-    )
-    gives_positions: ClassVar[bool] = (
-        False  # of a marginalization: whether it computes p(y | s, h_a) of each position
-    )
-    needs_positions: ClassVar[bool] = False  # of input feeding: whether it needs that
-    needs_inference: ClassVar[bool] = (
-        False  # of a marginalization: whether it is a bound, which an inference tightens
-    )
-    infers: ClassVar[bool] = False  # of an inference: whether there is one
-    draws: ClassVar[bool] = (
-        False  # of a latent, input feeding, an estimator: whether a step draws at random
-    )
-    has_zeros: ClassVar[bool] = (
-        False  # of a window or a distribution: whether positions get no probability at all
-    )
-    copies: ClassVar[bool] = False  # of copying: whether symbols of the source can be written
-    reads_history: ClassVar[bool] = (
-        False  # of a score: whether it depends on where earlier steps looked
-    )
-    reads_vectors: ClassVar[bool] = False  # of an architecture: whether sources may be vectors
+    # Facts by which `pam.models.fitting` checks that components fit together. Implementations with
+    # an attribute of the same name repeat the fact.
+
+    has_components: ClassVar[bool] = True
+    """Architecture: it is made of the other components."""
+
+    gives_positions: ClassVar[bool] = False
+    """Marginalization: it computes p(y | s, h_a) of each position."""
+
+    needs_positions: ClassVar[bool] = False
+    """Input feeding: it needs p(y | s, h_a) of each position."""
+
+    needs_inference: ClassVar[bool] = False
+    """Marginalization: it is a variational bound, which needs an inference."""
+
+    infers: ClassVar[bool] = False
+    """Inference: there is a distribution q(a | x, y)."""
+
+    draws: ClassVar[bool] = False
+    """Latent, input feeding, estimator: a training step draws random numbers."""
+
+    has_zeros: ClassVar[bool] = False
+    """Window, distribution: some positions get probability zero."""
+
+    copies: ClassVar[bool] = False
+    """Copying: symbols of the source can be written."""
+
+    reads_history: ClassVar[bool] = False
+    """Score: it depends on where earlier steps looked."""
+
+    reads_vectors: ClassVar[bool] = False
+    """Architecture: sources may be vectors."""
 
 
 Kinds = dict[str, type[Options]]
@@ -82,15 +91,16 @@ COMPONENTS: dict[str, Kinds] = {
     "estimator": {},
     "copying": {},
 }
-"""Component to its kinds, by the names that YAML writes. The classes below enter themselves."""
+"""Component to kind to class of options, by their names in YAML; `kind_of` fills it."""
 
 PARTS = tuple(component for component in COMPONENTS if component != "architecture")
-"""The components that an architecture is made of, in the order in which they are built."""
+"""The components of an architecture, in the order in which they are built."""
 
 
 def kind_of(component: str) -> Callable[[type[AnyOptions]], type[AnyOptions]]:
-    """Declare a class of options as a kind of this component; the default of its `kind` is the
-    kind's name.
+    """Declare a class of options as a kind of this component.
+
+    The default of its field `kind` is the kind's name.
     """
 
     def declare(options: type[AnyOptions]) -> type[AnyOptions]:
@@ -100,12 +110,12 @@ def kind_of(component: str) -> Callable[[type[AnyOptions]], type[AnyOptions]]:
     return declare
 
 
-# score: how well a source position fits the decoder's state
+# score: how well does a source position fit the decoder's state?
 
 
 @kind_of("score")
 class General(Options):
-    """Bilinear score."""
+    """Bilinear product of decoder and encoder state."""
 
     implementation = "pam.models.scores:General"
     kind: Literal["general"] = "general"
@@ -122,12 +132,14 @@ class Dot(Options):
 
 
 class _Perceptron(Options):
-    units: Units | None = Field(None, description="of the hidden layer; null: the decoder's")
+    units: Units | None = Field(
+        None, description="units of the hidden layer; null: as many as the decoder"
+    )
 
 
 @kind_of("score")
 class Concat(_Perceptron):
-    """Perceptron over both states, one after the other: the same function as `mlp`."""
+    """Perceptron over the concatenated states: the same function as `mlp`."""
 
     implementation = "pam.models.scores:Concat"
     kind: Literal["concat"] = "concat"
@@ -157,37 +169,37 @@ class Structural(_Perceptron):
     implementation = "pam.models.scores:Structural"
     reads_history = True
     kind: Literal["structural"] = "structural"
-    place: bool = Field(True, description="whether positions and lengths are features")
+    place: bool = Field(True, description="use positions and lengths as features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
     fertility: Units | None = Field(1, description="half width of local fertility; null: none")
     global_fertility: ScheduledWeight = Field(
         0.0, description="weight of the Gaussian of fertility"
     )
-    least_variance: Weight = Field(0.0, description="of that Gaussian")
+    least_variance: Weight = Field(0.0, description="smallest variance of that Gaussian")
 
 
 @kind_of("score")
 class Coverage(_Perceptron):
-    """`mlp` that sees what was attended so far, with a loss where that is attended again."""
+    """`mlp` that sees past attention, with a loss for attending to a position again."""
 
     implementation = "pam.models.scores:Coverage"
     reads_history = True
     kind: Literal["coverage"] = "coverage"
     active: ScheduledShare = Field(
-        1.0, description="factor of both, so that a schedule can add them late"
+        1.0, description="factor of feature and loss, so that a schedule can add both late"
     )
-    weight: ScheduledWeight = Field(1.0, description="of the coverage loss, in nats")
+    weight: ScheduledWeight = Field(1.0, description="weight of the coverage loss, in nats")
 
 
 @kind_of("score")
 class NoScore(Options):
-    """Every position fits alike."""
+    """All positions have the same score."""
 
     implementation = "pam.models.scores:NoScore"
     kind: Literal["none"] = "none"
 
 
-# window: the source positions that a step considers
+# window: which source positions does a step consider?
 
 
 @kind_of("window")
@@ -218,12 +230,12 @@ class Predictive(Options):
     width: Units | None = Field(10, description="positions on each side; null: no bound")
 
 
-# distribution: scores to probabilities of positions
+# distribution: how do scores become probabilities of positions?
 
 
 @kind_of("distribution")
 class Softmax(Options):
-    """Softmax."""
+    """Softmax of the scores."""
 
     implementation = "pam.models.distributions:Softmax"
     kind: Literal["softmax"] = "softmax"
@@ -231,7 +243,7 @@ class Softmax(Options):
 
 @kind_of("distribution")
 class Sparsemax(Options):
-    """The nearest point of the simplex."""
+    """Nearest point of the probability simplex."""
 
     implementation = "pam.models.distributions:Sparsemax"
     has_zeros = True
@@ -245,7 +257,7 @@ class Fusedmax(Options):
     implementation = "pam.models.distributions:Fusedmax"
     has_zeros = True
     kind: Literal["fusedmax"] = "fusedmax"
-    weight: Weight = Field(0.1, description="of the total variation; 0: sparsemax")
+    weight: Weight = Field(0.1, description="weight of the total variation; 0: sparsemax")
 
 
 @kind_of("distribution")
@@ -258,15 +270,15 @@ class Entmax(Options):
     alpha: Annotated[float, Field(ge=1.01, le=1.99)] = Field(
         1.5, description="nearer to 1: softmax; to 2: sparsemax"
     )
-    learned: bool = Field(False, description="whether training changes alpha, from there on")
+    learned: bool = Field(False, description="train alpha, starting from the given value")
 
 
-# coupling: how the distribution depends on the previous alignment
+# coupling: how does the distribution depend on the previous alignment?
 
 
 @kind_of("coupling")
 class NoCoupling(Options):
-    """Not at all."""
+    """No dependence on the previous alignment."""
 
     implementation = "pam.models.couplings:NoCoupling"
     kind: Literal["none"] = "none"
@@ -274,21 +286,27 @@ class NoCoupling(Options):
 
 @kind_of("coupling")
 class Proximity(Options):
-    """Biased towards positions near the previous one."""
+    """Bias towards positions near the previous one."""
 
     implementation = "pam.models.couplings:Proximity"
     kind: Literal["proximity"] = "proximity"
-    width: Units = Field(3, description="distances below it have an energy of their own")
-    first: Literal["free", "before"] = Field("free", description="what the first step follows")
+    width: Units = Field(3, description="smaller distances have an energy of their own")
+    first: Literal["free", "before"] = Field(
+        "free",
+        description="first step: no bias, or that of a position just before the source",
+    )
 
 
 @kind_of("coupling")
 class Monotone(Options):
-    """Biased towards positions right after the previous one."""
+    """Bias towards positions right after the previous one."""
 
     implementation = "pam.models.couplings:Monotone"
     kind: Literal["monotone"] = "monotone"
-    first: Literal["free", "before"] = Field("free", description="what the first step follows")
+    first: Literal["free", "before"] = Field(
+        "free",
+        description="first step: no bias, or that of a position just before the source",
+    )
 
 
 @kind_of("coupling")
@@ -297,23 +315,23 @@ class Chain(Options):
 
     implementation = "pam.models.couplings:Chain"
     kind: Literal["chain"] = "chain"
-    reach: Units = Field(5, description="distances up to it have an energy of their own")
+    reach: Units = Field(5, description="distances up to this one have an energy of their own")
 
 
 @kind_of("coupling")
 class PointerCoupling(Options):
-    """The alignment is where actions moved it: hard monotone attention."""
+    """Pointer that actions move over the source: hard monotone attention."""
 
     implementation = "pam.models.couplings:PointerCoupling"
     kind: Literal["pointer"] = "pointer"
 
 
-# latent: latent vectors besides the alignment
+# latent: which vectors besides the alignment are latent?
 
 
 @kind_of("latent")
 class NoLatent(Options):
-    """None."""
+    """No latent vectors."""
 
     implementation = "pam.models.latents:NoLatent"
     kind: Literal["none"] = "none"
@@ -321,21 +339,23 @@ class NoLatent(Options):
 
 @kind_of("latent")
 class Acvi(Options):
-    """Contexts as Gaussian mixtures."""
+    """Contexts drawn from Gaussian mixtures."""
 
     implementation = "pam.models.latents:Acvi"
     draws = True
     kind: Literal["acvi"] = "acvi"
     samples: Samples = Field(1, description="draws over which the objective is averaged")
-    temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
-    last: Share = Field(0.1, description="share of the training, at its end, with one component")
+    temperature: ScheduledTemperature = Field(0.5, description="temperature of Gumbel-Softmax")
+    last: Share = Field(
+        0.1, description="last share of the training, in which contexts have one component"
+    )
     variance: Literal["relu", "linear", "bounded"] = Field(
         "relu", description="form of the log variance"
     )
     start: Annotated[float, Field(ge=-20, le=20)] | None = Field(
         None, description="bias of the log variance before training; null: torch's default"
     )
-    weight: ScheduledWeight = Field(1.0, description="of the divergence")
+    weight: ScheduledWeight = Field(1.0, description="weight of the divergence")
 
 
 @kind_of("latent")
@@ -344,12 +364,12 @@ class Ved(Options):
 
     implementation = "pam.models.latents:Ved"
     kind: Literal["ved"] = "ved"
-    size: Units = Field(100, description="its dimensions")
+    size: Units = Field(100, description="dimensions of the vector")
     samples: Samples = Field(1, description="draws over which the objective is averaged")
-    weight: ScheduledWeight = Field(1.0, description="of the divergence")
+    weight: ScheduledWeight = Field(1.0, description="weight of the divergence")
 
 
-# marginalization: where the position is summed out
+# marginalization: where is the position summed out?
 
 
 @kind_of("marginalization")
@@ -383,24 +403,26 @@ class Bound(_Summed):
     implementation = "pam.models.marginalization:Bound"
     needs_inference = True
     kind: Literal["bound"] = "bound"
-    q_top_k: Units | None = Field(None, description="positions of the bound; null: all")
-    weight: ScheduledWeight = Field(1.0, description="of the divergence")
+    q_top_k: Units | None = Field(
+        None, description="positions that the bound sums over at most; null: all"
+    )
+    weight: ScheduledWeight = Field(1.0, description="weight of the divergence")
 
 
 @kind_of("marginalization")
 class NoAttention(Options):
-    """The source reaches the output through the decoder's state alone."""
+    """No attention: the source reaches the output through the decoder's state alone."""
 
     implementation = "pam.models.marginalization:NoAttention"
     kind: Literal["none"] = "none"
 
 
-# input_feeding: the alignment that is fed to the next state
+# input_feeding: which alignment is fed to the next state?
 
 
 @kind_of("input_feeding")
 class PriorFeeding(Options):
-    """The prior."""
+    """The prior alignment."""
 
     implementation = "pam.models.input_feeding:PriorFeeding"
     kind: Literal["prior"] = "prior"
@@ -408,7 +430,7 @@ class PriorFeeding(Options):
 
 @kind_of("input_feeding")
 class PosteriorFeeding(Options):
-    """The posterior."""
+    """The posterior alignment, given the symbol that was written."""
 
     implementation = "pam.models.input_feeding:PosteriorFeeding"
     needs_positions = True
@@ -416,9 +438,9 @@ class PosteriorFeeding(Options):
     mix: Share | None = Field(
         None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1"
     )
-    gradient: bool = Field(True, description="whether gradients flow through it")
+    gradient: bool = Field(True, description="let gradients flow through the posterior")
     context: bool = Field(
-        True, description="whether its context is fed; else the next coupling alone sees it"
+        True, description="feed its context; else only the next step's coupling sees the posterior"
     )
 
 
@@ -447,12 +469,12 @@ class NoFeeding(Options):
     kind: Literal["none"] = "none"
 
 
-# inference: alignments given the whole target, for a bound
+# inference: which alignments, given the whole target, is a bound trained by?
 
 
 @kind_of("inference")
 class NoInference(Options):
-    """None: the likelihood itself is trained."""
+    """No inference: the likelihood itself is trained."""
 
     implementation = "pam.models.variational:NoInference"
     kind: Literal["none"] = "none"
@@ -474,17 +496,21 @@ class BiLSTM(Options):
     implementation = "pam.models.variational:BiLSTM"
     infers = True
     kind: Literal["bilstm"] = "bilstm"
-    units: Units | None = Field(None, description="of a direction; null: the encoder's")
-    layers: Layers | None = Field(None, description="bidirectional layers; null: the encoder's")
-    scale: bool = Field(True, description="divide scores by the root of its units")
+    units: Units | None = Field(
+        None, description="units of each direction; null: as many as the encoder"
+    )
+    layers: Layers | None = Field(
+        None, description="bidirectional layers; null: as many as the encoder"
+    )
+    scale: bool = Field(True, description="divide scores by the root of the network's units")
 
 
-# estimator: how a bound's expectation is computed
+# estimator: how is the expectation in a bound computed?
 
 
 @kind_of("estimator")
 class Exact(Options):
-    """Enumerated."""
+    """Exactly, as a sum over all positions."""
 
     implementation = "pam.models.variational:Exact"
     kind: Literal["exact"] = "exact"
@@ -497,8 +523,10 @@ class Reinforce(Options):
     implementation = "pam.models.variational:Reinforce"
     draws = True
     kind: Literal["reinforce"] = "reinforce"
-    baseline: Literal["soft", "moving", "none"] = Field("soft", description="of the reward")
-    decay: Share = Field(0.9, description="of the moving baseline, per step of training")
+    baseline: Literal["soft", "moving", "none"] = Field(
+        "soft", description="baseline of the reward"
+    )
+    decay: Share = Field(0.9, description="decay of the moving baseline, per step of training")
     expected: ScheduledShare = Field(
         0.0, description="share of symbols that read the expected context in training"
     )
@@ -507,15 +535,15 @@ class Reinforce(Options):
 
 @kind_of("estimator")
 class Gumbel(Options):
-    """From a relaxed draw."""
+    """From a relaxed draw, Gumbel-Softmax."""
 
     implementation = "pam.models.variational:Gumbel"
     draws = True
     kind: Literal["gumbel"] = "gumbel"
-    temperature: ScheduledTemperature = Field(0.5, description="of Gumbel-Softmax")
+    temperature: ScheduledTemperature = Field(0.5, description="temperature of Gumbel-Softmax")
 
 
-# copying: whether symbols of the source can be written as they are
+# copying: can symbols of the source be written as they are?
 
 
 @kind_of("copying")
@@ -528,14 +556,14 @@ class NoCopying(Options):
 
 @kind_of("copying")
 class PointerGenerator(Options):
-    """A mixture of generating a symbol and copying one of the source."""
+    """Mixture of generating a symbol and copying one of the source."""
 
     implementation = "pam.models.copying:PointerGenerator"
     copies = True
     kind: Literal["pointer"] = "pointer"
 
 
-# architecture: what the model is built of
+# architecture: what is the model built of?
 
 
 @kind_of("architecture")
@@ -550,9 +578,9 @@ class Recurrent(Options):
 class MultiHeadOptions(Options):
     """Sizes of the parts of a Transformer."""
 
-    heads: Units = Field(4, description="of each attention; the units are divided among them")
+    heads: Units = Field(4, description="heads of each attention; the units are divided among them")
     feedforward: Units | None = Field(
-        None, description="units of the layer between; null: four times the embedding's"
+        None, description="units of the feed-forward layer; null: four times the embedding's"
     )
 
 
@@ -575,28 +603,33 @@ class AlignedTransformerOptions(MultiHeadOptions):
 
 @kind_of("architecture")
 class AgreementOptions(Options):
-    """A recurrent model trained with one of the opposite direction."""
+    """A recurrent model trained together with one of the opposite direction."""
 
     implementation = "pam.models.build:agreement"
     kind: Literal["agreement"] = "agreement"
-    weight: Weight = Field(1.0, description="of the trace, in nats")
+    weight: Weight = Field(
+        1.0, description="weight of the trace, by which attentions agree, in nats"
+    )
 
 
 def is_shipped(options: type[Options]) -> bool:
-    """Return whether a kind is declared here, not by a package of one's own."""
+    """Return whether a kind is declared here, not by a plugin."""
     return options.__module__ == __name__
 
 
 def register(component: str, options: type[Options]) -> None:
-    """Adds a kind of a component, such as `score`, from a package of one's own.
+    """Add a kind of a component, such as `score`, from a plugin.
 
     The default of `options.kind` is the kind's name, and `options.implementation` names the class
-    that computes it; neither may import torch. A UserError says: no such component or
-    implementation, or a kind that there is already.
+    that computes it. The module of the options must not import torch.
+
+    Raises a UserError if there is no such component or implementation, or if another class has
+    registered the kind. Registering the same class again changes nothing.
     """
     kinds = COMPONENTS.get(component)
     if kinds is None:
         raise unknown("component", component, list(COMPONENTS))
+
     kind = options.model_fields["kind"].default
     module, _, name = options.implementation.partition(":")
     if not isinstance(kind, str) or not name.isidentifier() or find_spec(module) is None:
@@ -604,6 +637,8 @@ def register(component: str, options: type[Options]) -> None:
             f"{options.__name__} of {options.__module__} is no kind of {component}",
             hint="give `kind` a default, and `implementation` a `package.module:Class` that exists",
         )
-    known = kinds.setdefault(kind, options)
-    if (known.__module__, known.__name__) != (options.__module__, options.__name__):
+
+    # A plugin that is imported twice makes a new class of the same name.
+    registered = kinds.setdefault(kind, options)
+    if (registered.__module__, registered.__name__) != (options.__module__, options.__name__):
         raise UserError(f"there is a {component} `{kind}` already", hint="choose another name")

@@ -1,7 +1,7 @@
-"""Values of options that change as the training goes on, without importing torch.
+"""Schedules: values of options that change during training; imports no torch.
 
-A number is constant. The weight of a divergence that is held low and then rises, and a penalty that
-comes late:
+An option that is a number is constant. Here a weight is held low for half of the training and then
+rises, and a penalty starts halfway:
 
     weight: {kind: linear, first: 0.1, last: 1, begin: 0.5, end: 1}
     global_fertility: {kind: delayed, value: 0.1, after: 0.5}
@@ -22,27 +22,30 @@ from pam.io import Strict, UserError, refused, unknown
 class Schedule(Strict):
     """A value for each step of a training."""
 
-    is_gradual: ClassVar[bool] = False  # whether it may change at each step, not at one of them
+    is_gradual: ClassVar[bool] = False
+    """Whether the value may change at each step, rather than at a single one."""
 
     unit: Literal["share", "steps"] = Field(
-        "share", description="of the times: shares of the training, or steps"
+        "share", description="unit of times: shares of the training, or steps"
     )
 
     def at(self, step: int, steps: int) -> float:
-        """The value at a step, from 0, of so many."""
-        return self.value_at(step if self.unit == "steps" else step / steps)
+        """Return the value at a step, counted from 0, of a training of `steps` steps."""
+        if self.unit == "steps":
+            return self.value_at(step)
+        return self.value_at(step / steps)
 
     @abstractmethod
     def value_at(self, time: float) -> float:
-        """The value at a time in the schedule's unit."""
+        """Return the value at a time in the schedule's unit."""
 
     @property
     @abstractmethod
     def values(self) -> tuple[float, ...]:
-        """Those between which it changes, the last one at the end."""
+        """The values between which it changes, the last one being the final value."""
 
     def check_times(self, *times: float) -> None:
-        """Refuses times that a training of any length cannot reach."""
+        """Refuse times that no training reaches."""
         if self.unit == "share" and max(times) > 1:
             raise refused(
                 UserError("a share above 1", hint="write a share, or `unit: steps`"), "unit"
@@ -50,15 +53,15 @@ class Schedule(Strict):
 
 
 class Linear(Schedule):
-    """`first` until `begin`, then in a line to `last` at `end`."""
+    """`first` until `begin`, then linearly to `last` at `end`."""
 
     is_gradual = True
 
     kind: Literal["linear"] = "linear"
     first: float = Field(description="value at the start")
     last: float = Field(description="value at the end")
-    begin: float = Field(0.0, ge=0, description="when it starts to change")
-    end: float = Field(1.0, ge=0, description="when it is at its last value")
+    begin: float = Field(0.0, ge=0, description="time at which it starts to change")
+    end: float = Field(1.0, ge=0, description="time at which it reaches its last value")
 
     @model_validator(mode="after")
     def _is_forward(self) -> Self:
@@ -70,8 +73,8 @@ class Linear(Schedule):
         return self
 
     def value_at(self, time: float) -> float:
-        done = min(1.0, max(0.0, (time - self.begin) / (self.end - self.begin)))
-        return self.first + done * (self.last - self.first)
+        progress = min(1.0, max(0.0, (time - self.begin) / (self.end - self.begin)))
+        return self.first + progress * (self.last - self.first)
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -82,9 +85,9 @@ class Delayed(Schedule):
     """`before` until `after`, then `value`."""
 
     kind: Literal["delayed"] = "delayed"
-    value: float = Field(description="what it is in the end")
-    before: float = Field(0.0, description="what it is at the start")
-    after: float = Field(ge=0, description="when it changes")
+    value: float = Field(description="value at the end")
+    before: float = Field(0.0, description="value at the start")
+    after: float = Field(ge=0, description="time at which it changes")
 
     @model_validator(mode="after")
     def _is_reached(self) -> Self:
@@ -92,7 +95,9 @@ class Delayed(Schedule):
         return self
 
     def value_at(self, time: float) -> float:
-        return self.value if time >= self.after else self.before
+        if time >= self.after:
+            return self.value
+        return self.before
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -100,56 +105,71 @@ class Delayed(Schedule):
 
 
 SCHEDULES: dict[str, type[Schedule]] = {"linear": Linear, "delayed": Delayed}
+"""Kinds of schedules, by the names in YAML."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """Marks an option that is a number from `least` to `most`, or a schedule of such numbers."""
+    """Annotation of an option: a number from `least` to `most`, or a schedule of such numbers."""
 
     least: float
     most: float
 
     def read(self, value: Any) -> float | Schedule:
-        """A value of YAML; a PydanticCustomError says what is wrong with it."""
+        """Read a value of YAML; a PydanticCustomError says what is wrong with it."""
         if isinstance(value, dict):
             kind = value.get("kind", "constant")
             if not isinstance(kind, str) or kind not in SCHEDULES:
                 raise refused(unknown("schedule", str(kind), list(SCHEDULES)), "kind")
             value = SCHEDULES[kind].model_validate(value)
-        numbers = value.values if isinstance(value, Schedule) else (value,)
-        for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int | float):
-                raise PydanticCustomError(
-                    "number", "input should be a number, or a schedule of numbers"
-                )
-            if not self.least <= number <= self.most:
-                bounds = {"least": f"{self.least:g}", "most": f"{self.most:g}"}
-                raise PydanticCustomError(
-                    "bounds", "input should be from {least} to {most}", bounds
-                )
-        return value if isinstance(value, Schedule) else float(value)
+
+        if isinstance(value, Schedule):
+            for number in value.values:
+                self._check(number)
+            return value
+
+        self._check(value)
+        return float(value)
+
+    def _check(self, number: Any) -> None:
+        """Refuse anything but a number within the bounds."""
+        # Python's booleans are integers.
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise PydanticCustomError(
+                "number", "input should be a number, or a schedule of numbers"
+            )
+
+        if not self.least <= number <= self.most:
+            bounds = {"least": f"{self.least:g}", "most": f"{self.most:g}"}
+            raise PydanticCustomError("bounds", "input should be from {least} to {most}", bounds)
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        written = core_schema.plain_serializer_function_ser_schema(_written)
-        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+        serialization = core_schema.plain_serializer_function_ser_schema(_to_yaml)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=serialization)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        number = {"type": "number", "minimum": self.least, "maximum": self.most}
-        kinds = [cls.model_json_schema() for cls in SCHEDULES.values()]
-        return {
-            "anyOf": [
-                number,
-                *({**kind, "required": [*kind.get("required", []), "kind"]} for kind in kinds),
-            ]
-        }
+        alternatives: list[dict[str, Any]] = [
+            {"type": "number", "minimum": self.least, "maximum": self.most}
+        ]
+        for schedule in SCHEDULES.values():
+            # The field `kind` has a default, but YAML has to name it.
+            kind = schedule.model_json_schema()
+            alternatives.append({**kind, "required": [*kind.get("required", []), "kind"]})
+
+        return {"anyOf": alternatives}
 
 
-def _written(value: float | Schedule) -> Any:
-    return value.model_dump() if isinstance(value, Schedule) else value
+def _to_yaml(value: float | Schedule) -> Any:
+    """Return an option as plain data."""
+    if isinstance(value, Schedule):
+        return value.model_dump()
+    return value
 
 
 def final(value: float | Schedule) -> float:
-    """What an option is once the training is done."""
-    return value.values[-1] if isinstance(value, Schedule) else value
+    """Return the value of an option at the end of training."""
+    if isinstance(value, Schedule):
+        return value.values[-1]
+    return value

@@ -15,18 +15,21 @@ from pam.models.logspace import ZERO, tanh
 
 
 def scale_of(scale: bool, units: int) -> float:
-    """The factor of a product over `units` numbers: 1, or the inverse of their root if `scale`."""
-    return units**-0.5 if scale else 1.0
+    """Return the factor of a product over `units` numbers: 1 / sqrt(units) if `scale`, else 1."""
+    if not scale:
+        return 1.0
+    factor: float = units**-0.5
+    return factor
 
 
 class General(Score):
     """e_t(a) = s_t^T W h_a (Luong et al. 2015, equation 8, `general`).
 
-    With `scale`, the default, it is divided by the root of the decoder's units, as Vaswani et al.
-    (2017, equation 1) do with dot products. Adam moves each entry of W by about the learning rate,
-    so that the more units there are the more a step changes e: undivided, at 256 units, all
-    attention is on one word of each sentence within
-        25 steps, before any is learnt.
+    With `scale`, the default, scores are divided by the root of the decoder's units, as Vaswani et
+    al. (2017, equation 1) do with dot products. Adam moves each entry of W by about the learning
+    rate, so the change of e in one step grows with the number of units. Without the division, at
+    256 units, all attention is on one word of each sentence within 25 steps, before anything is
+    learned.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
@@ -35,8 +38,9 @@ class General(Score):
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> SourceMatrix:
-        # Steps multiply it in the type of their states, whatever autocast made of the product.
-        return SourceMatrix((self.weight(values) * self.factor).to(values.dtype))
+        # Autocast may have changed the type of the product; steps multiply in that of their states.
+        keys = self.weight(values) * self.factor
+        return SourceMatrix(keys.to(values.dtype))
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         scores: Tensor = memory.keys.scores(query)
@@ -44,8 +48,10 @@ class General(Score):
 
 
 class Dot(Score):
-    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`). It has no weights, so that both
-    have as many units; with `scale` it is divided by the root of their number.
+    """e_t(a) = s_t . h_a (Luong et al. 2015, equation 8, `dot`).
+
+    It has no parameters, so decoder and encoder states need the same number of units. With `scale`,
+    scores are divided by the root of that number.
     """
 
     def __init__(self, options: options.Dot, sizes: Sizes) -> None:
@@ -69,6 +75,7 @@ class Mlp(Score):
         sizes: Sizes,
     ) -> None:
         super().__init__()
+
         self.units = options.units or sizes.query
         self.of_query = nn.Linear(sizes.query, self.units, bias=False)
         self.of_values = nn.Linear(sizes.values, self.units, bias=False)
@@ -85,16 +92,16 @@ class Mlp(Score):
 class Concat(Mlp):
     """e_t(a) = v^T tanh(W [s_t; h_a]) (Luong et al. 2015, equation 8, `concat`).
 
-    W's two halves are the two matrices of `mlp`, so that it is the same function; Luong et al. name
-    it as another one.
+    The two halves of W are the two matrices of `mlp`, so this is the same function under the name
+    that Luong et al. give it.
     """
 
 
 class Location(Score):
     """e_t = W s_t, row a of W for position a (Luong et al. 2015, equation 7).
 
-    As there, a short sentence uses the first rows, and in a long one the words near the end, past
-    `longest`, are ignored.
+    As in the paper, a short sentence uses the first rows of W, and words past position `longest`
+    are ignored.
     """
 
     def __init__(self, options: options.Location, sizes: Sizes) -> None:
@@ -107,11 +114,13 @@ class Location(Score):
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         length = memory.mask.shape[1]
         scores: Tensor = self.weight(query)[:, :length]
+
+        # Positions past `longest` have no row of W.
         return F.pad(scores, (0, length - scores.shape[1]), value=ZERO)
 
 
 class NoScore(Score):
-    """e_t(a) = 0, for couplings that place the alignment by themselves."""
+    """e_t(a) = 0, for couplings that determine the alignment by themselves."""
 
     def keys(self, values: Tensor) -> Tensor:
         return values[..., :0]
@@ -123,15 +132,17 @@ class NoScore(Score):
 class Structural(Mlp):
     """e_t(a) = v^T tanh(W s_t + U h_a + P psi + M xi_1 + F xi_2) (Cohn et al. 2016, section 3).
 
-        psi  = [log(1 + t), log(1 + a), log(1 + m)], counted from 1      place
-        xi_1 = [alignment_{t-1}(a - k .. a + k)]                         Markov window
-        xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             local fertility
+        psi  = [log(1 + t), log(1 + a), log(1 + m)], counted from 1      `place`
+        xi_1 = [alignment_{t-1}(a - k .. a + k)]                         `markov`
+        xi_2 = [sum_{t' < t} alignment_{t'}(a - k .. a + k)]             `fertility`
 
-    What lies outside the sentence, and all before the first step, is 0. Global fertility adds
-    weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective, with f_a the attention that a real
-    position has got in all, mu = softplus(w . h_a + b) and sigma^2 = exp(w' . h_a + b') + least. As
-    published, least is 0, and the density is without bound: what is most rewarded is attention
-    whose sums can be foreseen, such as the same attention at every step.
+    The options on the right turn the features on; those of windows are their half width k.
+    Alignments outside the sentence and before the first step count as 0.
+
+    Global fertility adds weight * log N(f_a; mu(h_a), sigma^2(h_a)) to the objective. f_a is the
+    total attention that a real position has received, mu = softplus(w . h_a + b) and sigma^2 =
+    exp(w' . h_a + b') + least. As published, least is 0, and the density is unbounded: it rewards
+    most the attention whose sums are predictable, such as the same attention at every step.
     """
 
     reads_history = True
@@ -141,43 +152,62 @@ class Structural(Mlp):
         super().__init__(options, sizes)
         self.follow("penalty", options.global_fertility)
         self.least = options.least_variance
-        self.of_place = nn.Linear(3, self.units, bias=False) if options.place else None
+
+        self.of_place: nn.Linear | None = None
+        if options.place:
+            self.of_place = nn.Linear(3, self.units, bias=False)
         self.of_previous = _window(options.markov, self.units)
         self.of_sum = _window(options.fertility, self.units)
-        self.gaussian = nn.Linear(sizes.values, 2) if options.global_fertility else None
+
+        self.gaussian: nn.Linear | None = None
+        if options.global_fertility:
+            self.gaussian = nn.Linear(sizes.values, 2)
         self.costs = self.gaussian is not None
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
         hidden = memory.keys + self.of_query(query)[:, None]
+
+        # P psi
         if self.of_place is not None:
-            hidden = hidden + self.of_place(places(memory, history).to(hidden.dtype))
-        for window, seen in ((self.of_previous, history.alignment), (self.of_sum, history.summed)):
-            if window is not None and seen is not None:
-                hidden = hidden + window(seen[:, None]).transpose(1, 2)
+            features = position_features(memory, history)
+            hidden = hidden + self.of_place(features.to(hidden.dtype))
+        # M xi_1
+        if self.of_previous is not None and history.alignment is not None:
+            hidden = hidden + self.of_previous(history.alignment[:, None]).transpose(1, 2)
+        # F xi_2
+        if self.of_sum is not None and history.summed is not None:
+            hidden = hidden + self.of_sum(history.summed[:, None]).transpose(1, 2)
+
         scores: Tensor = self.weight(tanh(hidden))
         return scores.squeeze(2)
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         if self.gaussian is None:
             return None
-        summed = alignment.sum(0)
+
+        fertility = alignment.sum(0)
         mean, log_variance = self.gaussian(memory.values).unbind(2)
         if self.least:
-            log_variance = F.softplus(log_variance - math.log(self.least)) + math.log(self.least)
-        square = (summed - F.softplus(mean)) ** 2 * torch.exp(-log_variance)
+            # The log of exp(log_variance) + least.
+            log_least = math.log(self.least)
+            log_variance = F.softplus(log_variance - log_least) + log_least
+
+        square = (fertility - F.softplus(mean)) ** 2 * torch.exp(-log_variance)
         log_density = -(square + log_variance + math.log(2 * math.pi)) / 2
+
         total: Tensor = (log_density * memory.mask).sum(1)
         return -self.penalty * total
 
 
 class Coverage(Mlp):
-    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b), with what was attended before, the coverage
-    k_t(a) = sum_{t' < t} alignment_{t'}(a) (See et al. 2017, equations 10, 11; 'Amortized Context
-    Vector Inference', 7, 8).
+    """e_t(a) = v^T tanh(W s_t + U h_a + w k_t(a) + b) with coverage k_t(a).
+
+    Coverage is the attention so far, k_t(a) = sum_{t' < t} alignment_{t'}(a) (See et al. 2017,
+    equations 10 and 11; 'Amortized Context Vector Inference', equations 7 and 8).
 
     The objective pays weight * sum_t sum_a min(prior_t(a), k_t(a)) nats (See et al., equation 12;
-    there, 9). Both w and the weight are multiplied by `active`: as the papers add coverage to a
-    trained model, a schedule is 0 until then.
+    'Amortized Context Vector Inference', equation 9). Both w and the weight are multiplied by
+    `active`. The papers add coverage to a trained model: a schedule that is 0 until then does so.
     """
 
     costs = True
@@ -187,31 +217,44 @@ class Coverage(Mlp):
 
     def __init__(self, options: options.Coverage, sizes: Sizes) -> None:
         super().__init__(options, sizes)
+
         self.follow("active", options.active)
         self.follow("penalty", options.weight)
         self.of_sum = nn.Linear(1, self.units)
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        given = memory.keys, self.of_query(query) + self.of_sum.bias, self.weight.weight.squeeze(0)
+        shifted_query = self.of_query(query) + self.of_sum.bias
+        vector = self.weight.weight.squeeze(0)
         if history.summed is None:
-            return additive(*given)
-        return additive(*given, self.active * history.summed, self.of_sum.weight.squeeze(1))
+            return additive(memory.keys, shifted_query, vector)
+
+        coverage = self.active * history.summed
+        return additive(
+            memory.keys,
+            shifted_query,
+            vector,
+            covered=coverage,
+            weight=self.of_sum.weight.squeeze(1),
+        )
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
-        covered = alignment.cumsum(0) - alignment
-        return self.active * self.penalty * torch.minimum(prior, covered).sum((0, 2))
+        # Coverage before each step.
+        coverage = alignment.cumsum(0) - alignment
+        return self.active * self.penalty * torch.minimum(prior, coverage).sum((0, 2))
 
 
-def places(memory: Memory, history: AttentionHistory) -> Tensor:
-    """psi, (B, m, 3)."""
+def position_features(memory: Memory, history: AttentionHistory) -> Tensor:
+    """Return psi = [log(1 + t), log(1 + a), log(1 + m)], (B, m, 3), counted from 1."""
     mask = memory.mask
     position = torch.arange(1, mask.shape[1] + 1, device=mask.device).expand_as(mask)
     length = mask.sum(1, keepdim=True).expand_as(position)
     step = torch.full_like(position, history.steps + 1)
+
     return torch.log1p(torch.stack([step, position, length], 2).double())
 
 
-def _window(half: int | None, units: int) -> nn.Conv1d | None:
-    if half is None:
+def _window(half_width: int | None, units: int) -> nn.Conv1d | None:
+    """Build the features of alignments up to `half_width` positions away; None: no features."""
+    if half_width is None:
         return None
-    return nn.Conv1d(1, units, 2 * half + 1, padding=half, bias=False)
+    return nn.Conv1d(1, units, 2 * half_width + 1, padding=half_width, bias=False)

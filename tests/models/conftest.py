@@ -12,8 +12,9 @@ from pam.models.kernels import Products
 
 @pytest.fixture(params=[False, True], ids=["", "padded"])
 def padded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Whether products are given rows of zeros, as oneDNN wants them; then new memory holds NaN, so
-    that no row of it may enter a sum.
+    """Run a test without and with the rows of zeros that oneDNN wants in products.
+
+    With them, new memory holds NaN, which shows if a row of it enters a sum.
     """
     monkeypatch.setattr(Products, "by_onednn", request.param)
     torch.use_deterministic_algorithms(request.param)

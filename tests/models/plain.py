@@ -1,9 +1,9 @@
 """The models written out: plain twins of kernels, and formulas without the models' own code.
 
-`force` takes the steps of the models themselves, but with plain twins of all kernels, all rows at
-every step, and in place of each distribution a `Table`: the probability of every symbol at every
-context, by the formulas of the papers. Gradients are torch's own. What follows the tables is the
-formulas of one sentence, for tests by enumeration.
+`force` takes the steps of the models themselves, but with plain twins of all kernels and with all
+rows at every step. In place of each distribution it has a `Table`: the probability of every symbol
+at every context, by the formulas of the papers. Gradients are torch's own. After the tables come
+the formulas of one sentence, for tests by enumeration.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class PlainLinear:
     """Twin of `SharedLinear`."""
 
     def __init__(self, weight: Tensor, bias: Tensor, bf16: bool = False) -> None:
-        self.weight, self.bias = weight, bias
+        self.weight = weight
+        self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -67,7 +68,8 @@ class PlainMatrix(SourceMatrix):
     """Twin of `SourceMatrix`, of one hypothesis a sentence."""
 
     def __init__(self, matrix: Tensor, beam: int = 1) -> None:
-        self.matrix, self.beam = matrix, beam
+        self.matrix = matrix
+        self.beam = beam
 
     def scores(self, x: Tensor) -> Tensor:
         return scores_plain(self.matrix[: len(x)], x)
@@ -77,17 +79,19 @@ class PlainMatrix(SourceMatrix):
 
 
 def _coupled(scores: Tensor, mask: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
+    """Twin of `coupled_softmax`."""
     softmax = Softmax(options.Softmax(), tiny.SIZES)
     return couplings.coupled(scores, mask, energies, previous, softmax)
 
 
 def _turned(states: Tensor, mirror: Tensor, columns: Tensor) -> Tensor:
+    """Twin of `_Mirrored`."""
     return states[mirror, columns]
 
 
 @contextmanager
 def plain_kernels() -> Iterator[None]:
-    """Replaces every kernel that the steps of a model use by its plain twin."""
+    """Replace every kernel that the steps of a model use by its plain twin."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lstm, "LSTMCell", PlainCell)
         patch.setattr(lstm._Mirrored, "apply", _turned)
@@ -107,8 +111,8 @@ class Table(TokenDistribution):
     """Twin of the distributions of `pam.models.outputs` and of `CopyMixture`.
 
     Attributes:
-        joint: (n, k, V) log p(k, y) of k contexts, the positions or a single one; with what is
-            copied, that of V + m symbols.
+        joint: (n, k, V) log p(k, y) of k contexts, the positions or a single one; (n, k, V + m) in
+            models that copy.
         positions_log_prob: (n, m, V) log p(y | s_t, h_a), where positions have outputs.
         before: (n,) y_{t-1}.
     """
@@ -130,7 +134,7 @@ class Table(TokenDistribution):
         before: Tensor,
         context: Tensor | None,
     ) -> Table:
-        """The table of one context (n, D), or of none."""
+        """Compute the table of one context (n, D), or of none."""
         hidden = projected(model, memory, attention.query)
         if context is not None:
             hidden = hidden + model.readout.of_values(context)
@@ -140,29 +144,37 @@ class Table(TokenDistribution):
             copied = torch.einsum("nm,nmv->nv", attention.prior, _one_hot(memory))
             generated = F.pad(log_probs.exp(), (0, copied.shape[1] - log_probs.shape[1]))
             log_probs = _log(gate * generated + (1 - gate) * copied)
+
         return cls(model, memory, attention, before, log_probs[:, None])
 
     @classmethod
     def of_positions(
         cls, model: Seq2Seq, memory: Memory, attention: Attention, before: Tensor
     ) -> Table:
-        """The table of all positions."""
+        """Compute the table of all positions."""
         hidden = (
             model.readout.of_values(memory.values)
             + projected(model, memory, attention.query)[:, None]
         )
         positions = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 2)
-        top_k, mass = model.marginalization.top_k, model.marginalization.mass
+
+        # The positions that are summed over, and whether `top_k` leaves some out of the nucleus.
+        top_k = model.marginalization.top_k
+        mass = model.marginalization.mass
         kept = _kept(attention.log_prior, mass, top_k)
         truncated = None
         if top_k is not None:
             truncated = kept.sum(1) < _kept(attention.log_prior, mass, None).sum(1)
 
+        # Without copying, all symbols are generated.
         gate = torch.ones_like(attention.prior)[:, :, None]
         if model.copying.copies:
             gate = p_gen(model, memory.values, attention.query, before)
+
+        # log p(k, y): prior of position k, times p(y | s_t, h_k) of generating y.
         log_weights = _log_weights(model, attention.log_prior, kept, gate.squeeze(2))[:, :, None]
         joint = log_weights + positions
+
         if model.copying.copies:
             copied = _one_hot(memory)
             if isinstance(model.marginalization, Bound):
@@ -171,6 +183,7 @@ class Table(TokenDistribution):
             copied = (1 - gate) * copied
             positions = _log(generated + copied)
             joint = _log(log_weights.exp() * generated + attention.prior[:, :, None] * copied)
+
         return cls(model, memory, attention, before, joint, positions, truncated)
 
     def log_probs(self) -> Tensor:
@@ -183,7 +196,7 @@ class Table(TokenDistribution):
         return self.is_truncated
 
     def of_each(self, symbols: Tensor) -> Tensor:
-        """log p(y | s_t, h_a) of symbols (n,): (n, m)."""
+        """Look up log p(y | s_t, h_a) of symbols (n,): (n, m)."""
         assert self.positions_log_prob is not None
         return _of_symbols(self.positions_log_prob, symbols)
 
@@ -199,62 +212,71 @@ class Table(TokenDistribution):
 
 
 def _of_symbols(table: Tensor, symbols: Tensor) -> Tensor:
-    """The entries (n, k) of a table (n, k, V)."""
+    """Look up the entries (n, k) of a table (n, k, V)."""
     return table.gather(2, symbols[:, None, None].expand(-1, table.shape[1], 1)).squeeze(2)
 
 
 def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
-    """W_s s + b, with what a latent vector of the sentence adds: (n, R)."""
+    """Compute W_s s + b, (n, R), with the shift by a latent vector of the sentence, if any."""
     hidden: Tensor = model.readout.of_query(query)
-    return hidden if memory.readout_shift is None else hidden + memory.readout_shift
+    if memory.readout_shift is not None:
+        hidden = hidden + memory.readout_shift
+    return hidden
 
 
 def p_gen(model: Seq2Seq, context: Tensor, query: Tensor, before: Tensor) -> Tensor:
-    """p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
-    copying, embedding = model.copying, model.decoder.embedding.weight
+    """Compute p_gen of contexts (n, D) or (n, m, D): (n, 1) or (n, m, 1)."""
+    copying = model.copying
+    embedding = model.decoder.embedding.weight
     fed = embedding[torch.where(before < len(embedding), before, UNK)]
     of_row = (
         query @ copying.of_query.weight.t()
         + copying.of_query.bias
         + fed @ copying.of_symbol.weight.t()
     )
-    of_row = of_row if context.dim() == 2 else of_row[:, None]
+    if context.dim() == 3:
+        of_row = of_row[:, None]
+
     return torch.sigmoid(context @ copying.of_values.weight.t() + of_row)
 
 
 def _log(probs: Tensor) -> Tensor:
-    """Logs whose gradient is finite where there is no probability."""
+    """Compute logs whose gradient is finite where there is no probability."""
     return probs.clamp_min(1e-300).log()
 
 
 def _one_hot(memory: Memory) -> Tensor:
-    """[x_a = y], (n, m, V + m), zeros at padding."""
+    """Compute the indicator [x_a = y], (n, m, V + m), zeros at padding."""
     assert memory.copied is not None
     copied = F.one_hot(memory.copied, tiny.VOCABULARY + memory.copied.shape[1])
     return copied.to(memory.values) * memory.mask[:, :, None]
 
 
 def _kept(log_prior: Tensor, mass: float | None, top_k: int | None) -> Tensor:
-    """The positions (n, m) that are summed over: the likeliest first, until there are enough."""
+    """Mark the positions (n, m) that are summed over: the likeliest ones, until they suffice."""
     kept = torch.zeros_like(log_prior, dtype=torch.bool)
     for row, priors in enumerate(log_prior.exp().tolist()):
         reached = 0.0
-        for count, place in enumerate(sorted(range(len(priors)), key=lambda place: -priors[place])):
+        likeliest_first = sorted(range(len(priors)), key=lambda position: -priors[position])
+        for count, position in enumerate(likeliest_first):
             if count == top_k or (mass or 2.0) <= reached:
                 break
-            kept[row, place], reached = True, reached + priors[place]
+            kept[row, position] = True
+            reached = reached + priors[position]
+
     return kept & (log_prior > ZERO / 2)
 
 
 def _log_weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, gate: Tensor) -> Tensor:
-    """Log weights of what is summed over.
+    """Compute the log weights of the positions that are summed over.
 
-    With a mass, those kept generate all that is generated in training.
+    With a mass, in training, the kept positions generate as much as all positions together.
     """
     weights = log_prior.masked_fill(~kept, ZERO)
     if model.training and model.marginalization.mass is not None:
         generated = log_prior.exp() * gate
         weights = weights - ((generated * kept).sum(1) / generated.sum(1)).log()[:, None]
+
     return weights
 
 
@@ -262,7 +284,7 @@ def _log_weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, gate: Tensor) 
 
 
 def step(model: Seq2Seq, memory: Memory, state: State, previous: Previous, before: Tensor) -> Step:
-    """A step of the model whose distribution is a table, after symbols `before` (n,)."""
+    """Take a step of the model after symbols `before` (n,), with a table as its distribution."""
     made = model.step(memory, state, replace(previous, embedded=model.decoder.embedding.weight[:1]))
     attention = made.output.attention
     if model.marginalization.gives_positions:
@@ -270,76 +292,92 @@ def step(model: Seq2Seq, memory: Memory, state: State, previous: Previous, befor
     context = None
     if model.marginalization.needs_context:
         context = read_plain(memory.values, attention.prior)
-        context = context if attention.shift is None else context + attention.shift
+        if attention.shift is not None:
+            context = context + attention.shift
+
     return replace(made, output=Table.of_context(model, memory, attention, before, context))
 
 
 @dataclass(frozen=True)
 class PlainForced:
-    """A batch under teacher forcing, rows as they were given.
+    """A batch under teacher forcing, rows in the order of the batch."""
 
-    Attributes:
-        log_probs: (B, T) log p(y_t | y_<t, x); prior, alignment: (B, T, m).
-        objective: (B, T).
-        correct: (B, T) whether y_t is the most probable symbol.
-    """
-
-    log_probs: Tensor
-    objective: Tensor
-    prior: Tensor
-    alignment: Tensor
-    correct: Tensor
+    log_probs: Tensor  # (B, T) log p(y_t | y_<t, x)
+    objective: Tensor  # (B, T)
+    prior: Tensor  # (B, T, m)
+    alignment: Tensor  # (B, T, m)
+    correct: Tensor  # (B, T) whether y_t is the most probable symbol
 
 
 def force(
     model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
 ) -> PlainForced:
-    """Teacher forcing of one draw.
+    """Run a model over given targets, with one draw.
 
-    What is drawn is drawn as `Seq2Seq.forward` does: for rows in the order of falling length, and
+    Random numbers are drawn as in `Seq2Seq.forward`: for rows in the order of falling length, and
     dropout of embeddings for real symbols alone.
     """
     packed = PackedTargets.of(target)
     memory, made, states = _steps(model, source, lengths, packed, draws)
-    outputs, symbols = [step.output for step in made], packed.target.unbind(1)
+    outputs = [step.output for step in made]
+    symbols = packed.target.unbind(1)
     log_probs = [output.log_prob(symbol) for output, symbol in zip(outputs, symbols, strict=True)]
     correct = [
         output.log_probs().argmax(1) == symbol
         for output, symbol in zip(outputs, symbols, strict=True)
     ]
+
     values = log_probs
     if draws and isinstance(model.marginalization, Bound):
         log_q = tiny.infer(model, source, lengths, target)
         values = []
         for t, (output, symbol) in enumerate(zip(outputs, symbols, strict=True)):
-            of_step = None if log_q is None else log_q[packed.order, t]
-            values.append(model.marginalization.objective(output, symbol, of_step, model.estimator))
+            step_log_q = None if log_q is None else log_q[packed.order, t]
+            values.append(
+                model.marginalization.objective(output, symbol, step_log_q, model.estimator)
+            )
+
     objective = torch.stack(values, 1)
     prior = torch.stack([output.attention.prior for output in outputs], 1)
     alignment = torch.stack([state.history.alignment for state in states], 1)
+
     if draws:
         costs = [output.attention.cost for output in outputs]
         if costs[0] is not None:
             objective = objective - torch.stack([cost for cost in costs if cost is not None], 1)
         objective = objective - _at_end(model, memory, prior, alignment, packed.target)
-    parts = torch.stack(log_probs, 1), objective, prior, alignment, torch.stack(correct, 1)
+
+    # Back to the order of the batch.
     back = torch.argsort(packed.order)
-    return PlainForced(*(part[back] for part in parts))
+    return PlainForced(
+        log_probs=torch.stack(log_probs, 1)[back],
+        objective=objective[back],
+        prior=prior[back],
+        alignment=alignment[back],
+        correct=torch.stack(correct, 1)[back],
+    )
 
 
 def _steps(
     model: Seq2Seq, source: Tensor, lengths: Tensor, packed: PackedTargets, draws: bool
 ) -> tuple[Memory, list[Step], list[State]]:
+    """Take all steps over packed targets; return the memory, the steps, and the states after."""
     with plain_kernels():
         memory = model.encoded(source[packed.order], lengths[packed.order])
         of_token = packed.pad(torch.arange(len(packed.symbols)))
         gates = model.decoder.gates(packed.previous)[of_token]
         before = packed.previous[of_token]
+
+        # Draws, in the order of `Seq2Seq.forward`.
         masks = model.decoder.draw_masks(packed.steps, len(packed.target))
         noise = None
         if draws and (model.latent.draws or model.input_feeding.draws or model.estimator.draws):
             noise = Noise.draw(packed.steps, memory.values)
-        state, made, states = model.start(memory), [], []
+
+        state = model.start(memory)
+        made = []
+        states = []
+
         for t in range(packed.steps):
             previous = Previous(
                 gates=gates[t],
@@ -349,13 +387,14 @@ def _steps(
             made.append(step(model, memory, state, previous, before[t]))
             state = model.update(memory, made[-1], packed.target[:, t])
             states.append(state)
+
     return memory, made, states
 
 
 def steps(
     model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor
 ) -> list[tuple[Table, Tensor]]:
-    """Table and symbols (B,) of each step, without what training draws; rows as they are given."""
+    """List the table and the symbols (B,) of each step, without draws, rows as they are given."""
     packed = PackedTargets.of(target, drop_ended=False)
     made = _steps(model, source, lengths, packed, draws=False)[1]
     tables = [step.output for step in made if isinstance(step.output, Table)]
@@ -365,7 +404,7 @@ def steps(
 def _at_end(
     model: Seq2Seq, memory: Memory, prior: Tensor, alignment: Tensor, target: Tensor
 ) -> Tensor:
-    """What latents and scores cost a whole sentence, at its end: (B, T)."""
+    """Compute the costs by latents and scores of whole sentences, at their ends: (B, T)."""
     real = target != PAD
     attended = [(part * real[:, :, None]).transpose(0, 1) for part in (prior, alignment)]
     is_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
@@ -373,33 +412,37 @@ def _at_end(
     for cost in (memory.cost, model.score.cost(memory, *attended)):
         if cost is not None:
             costs = costs + is_end * cost[:, None]
+
     return costs
 
 
 def log_likelihood(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-    """log p(y_t | y_<t, x), (B, T)."""
+    """Compute log p(y_t | y_<t, x), (B, T)."""
     return force(model, source, lengths, target).log_probs
 
 
 def objective(model: Seq2Seq, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-    """What training maximizes, (B, T), over all draws that a latent asks for."""
+    """Compute what training maximizes, (B, T), averaged over the draws of a latent."""
     samples = model.latent.samples
-    given = [part.repeat_interleave(samples, 0) for part in (source, lengths, target)]
-    found = force(model, *given, draws=True)
-    values = found.objective
+    repeated = [part.repeat_interleave(samples, 0) for part in (source, lengths, target)]
+    forced = force(model, *repeated, draws=True)
+    values = forced.objective
     if isinstance(model, Agreement):
-        values = values + _agreement(model, given, found.prior)
+        values = values + _agreement(model, repeated, forced.prior)
+
     return values.unflatten(0, (-1, samples)).mean(1)
 
 
-def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
-    """What the other direction and the trace add, (B, T), at the last symbols, one sentence after
-    another.
+def _agreement(model: Agreement, batch: list[Tensor], prior: Tensor) -> Tensor:
+    """Compute what the opposite direction and the trace add at the last symbols, (B, T).
+
+    It goes through sentences one by one.
     """
-    source, lengths, target = given
+    source, lengths, target = batch
     read, sizes, written = turned_round(source, lengths, target)
     back = force(model.back, read, sizes, written, draws=True)
     added = torch.zeros(target.shape, dtype=prior.dtype)
+
     for row, (m, n) in enumerate(zip(lengths.tolist(), sizes.tolist(), strict=True)):
         trace = sum(
             (prior[row, t, a] * back.prior[row, a, t] for t in range(n) for a in range(m)),
@@ -410,6 +453,7 @@ def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
         added = added.index_put(
             (torch.tensor(row), torch.tensor(last)), other + model.weight * trace
         )
+
     return added
 
 
@@ -417,13 +461,14 @@ def _agreement(model: Agreement, given: list[Tensor], prior: Tensor) -> Tensor:
 
 
 def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch of one sentence: source, its length, and target."""
     generator = torch.Generator().manual_seed(5)
     source = torch.randint(5, tiny.VOCABULARY, (1, length), generator=generator)
     return source, torch.tensor([length]), torch.tensor([[6, 8, 2]])[:, :target]
 
 
 def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
-    """log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
+    """Compute log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
     made = model.readout
     z = torch.tanh(
         values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias
@@ -432,14 +477,19 @@ def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
 
 
 def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
-    """log p(y | s, h_a), (m, V)."""
+    """Compute log p(y | s, h_a), (m, V)."""
     return readout(model, memory.values[0], query)
+
+
+def first_state(memory: Memory) -> tuple[Hidden, Tensor]:
+    """Return the decoder's first state, and the empty context (1, D) that it is fed."""
+    return memory.start, memory.values.new_zeros(1, memory.values.shape[2])
 
 
 def next_state(
     model: Seq2Seq, symbol: int, context: Tensor, hidden: Hidden
 ) -> tuple[Tensor, Hidden]:
-    """The query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
+    """Compute the query s_t (1, H) and the decoder's state after a symbol, by torch's own cells."""
     below = torch.cat([model.decoder.embedding.weight[symbol][None], context], dim=1)
     states = []
     for cell, state in zip(model.decoder.stack, hidden, strict=True):
@@ -449,62 +499,75 @@ def next_state(
 
 
 def scores(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
-    """e_t(a) of the score `general`, (m,)."""
+    """Compute e_t(a) of the score `general`, (m,)."""
     return memory.values[0] @ model.score.weight.weight.t() @ query[0] / query.shape[1] ** 0.5
 
 
-def distribution(model: Seq2Seq, given: Tensor) -> Tensor:
-    """Scores (m,) to probabilities."""
+def distribution(model: Seq2Seq, position_scores: Tensor) -> Tensor:
+    """Compute the probabilities of scores (m,)."""
     if type(model.distribution) is Sparsemax:
-        return nearest(given)
+        return nearest(position_scores)
     if isinstance(model.distribution, Fusedmax):
-        return nearest(given, model.distribution.weight)
-    return torch.softmax(given, dim=0)
+        return nearest(position_scores, model.distribution.weight)
+    return torch.softmax(position_scores, dim=0)
 
 
-def transition(model: Seq2Seq, given: Tensor, previous: int) -> Tensor:
-    """distribution_a(e_t(a) + k(a, a')), from the paper's formulas of the couplings."""
+def transition(model: Seq2Seq, position_scores: Tensor, previous: int) -> Tensor:
+    """Compute distribution_a(e_t(a) + k(a, a')) by the paper's formulas of the couplings."""
     coupling = model.coupling
-    energies = torch.zeros_like(given)
-    for a in range(len(given)):
+    energies = torch.zeros_like(position_scores)
+    for a in range(len(position_scores)):
         if isinstance(coupling, Proximity) and abs(a - previous) < 3:
             energies[a] = BOUND * torch.tanh(coupling.raw[a - previous + 2] / BOUND)
         if isinstance(coupling, Monotone) and a > previous:
             energies[a] = torch.sigmoid(coupling.raw) ** (a - previous - 1)
-    return distribution(model, given + energies)
+
+    return distribution(model, position_scores + energies)
 
 
-def nearest(given: Tensor, weight: float = 0.0) -> Tensor:
-    """argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)|, by enumeration.
+def coupled_prior(model: Seq2Seq, position_scores: Tensor, previous: Tensor) -> Tensor:
+    """Compute sum_a' previous(a') distribution_a(e_t(a) + k(a, a')), (m,)."""
+    terms = [previous[a] * transition(model, position_scores, a) for a in range(len(previous))]
+    return torch.stack(terms).sum(0)
 
-    Every choice of which neighbours rise, fall or are equal, and of which stretches of equals are
-    zero, leaves a quadratic with one stationary point; the solution is the best that is feasible.
+
+def nearest(position_scores: Tensor, weight: float = 0.0) -> Tensor:
+    """Find argmin over the simplex of |p - e|^2 / 2 + weight sum_a |p(a+1) - p(a)| by enumeration.
+
+    Neighbours rise, fall or are equal, and stretches of equal values are zero or not. Each such
+    choice leaves a quadratic with one stationary point. The solution is the best feasible one.
     """
-    best, least = torch.zeros_like(given), torch.tensor(torch.inf, dtype=given.dtype)
-    for signs in product((-1, 0, 1), repeat=len(given) - 1):
+    best = torch.zeros_like(position_scores)
+    least = torch.tensor(torch.inf, dtype=position_scores.dtype)
+    for signs in product((-1, 0, 1), repeat=len(position_scores) - 1):
         for zeros in product((False, True), repeat=1 + sum(sign != 0 for sign in signs)):
             if all(zeros):
                 continue
-            p = _stationary(given, weight, signs, zeros)
-            cost = ((p - given) ** 2).sum() / 2 + weight * (p[1:] - p[:-1]).abs().sum()
+            p = _stationary(position_scores, weight, signs, zeros)
+            cost = ((p - position_scores) ** 2).sum() / 2 + weight * (p[1:] - p[:-1]).abs().sum()
             if p.min() >= -1e-12 and cost < least:
-                best, least = p, cost
+                best = p
+                least = cost
+
     return best
 
 
 def _stationary(
-    given: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]
+    position_scores: Tensor, weight: float, signs: tuple[int, ...], zeros: tuple[bool, ...]
 ) -> Tensor:
-    """The stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
-    ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(given)]
+    """Find the stationary point for given signs of p(a+1) - p(a) and given stretches of zeros."""
+    # Stretches of equal values, and whether they rise or fall towards the next one.
+    ends = [0, *(a + 1 for a, sign in enumerate(signs) if sign), len(position_scores)]
     jumps = [0, *(sign for sign in signs if sign), 0]
     pulled = torch.stack(
         [
-            given[start:end].mean() + weight * (jumps[g + 1] - jumps[g]) / (end - start)
+            position_scores[start:end].mean() + weight * (jumps[g + 1] - jumps[g]) / (end - start)
             for g, (start, end) in enumerate(pairwise(ends))
         ]
     )
-    kept = torch.tensor([not zero for zero in zeros], dtype=given.dtype)
+    # tau, with which the stretches that are not zero sum to one.
+    kept = torch.tensor([not zero for zero in zeros], dtype=position_scores.dtype)
     sizes = torch.tensor(ends[1:]) - torch.tensor(ends[:-1])
     tau = ((kept * sizes * pulled).sum() - 1) / (kept * sizes).sum()
+
     return ((pulled - tau) * kept).repeat_interleave(sizes)

@@ -24,60 +24,76 @@ def batch(source_eos: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     target.scatter_(1, sizes[:, None] - 1, EOS)
     if source_eos:
         source.scatter_(1, lengths[:, None] - 1, EOS)
+
     return source, lengths, target
 
 
 def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
-    model, (source, lengths, target) = made(), batch()
-    found = model.objective(source, lengths, target)
+    model = made()
+    source, lengths, target = batch()
+    objective = model.objective(source, lengths, target)
     ahead = model.teacher_force(source, lengths, target)
+
     for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
-        turned = target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
-        back = model.back.teacher_force(*turned)
+        back = model.back.teacher_force(
+            target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
+        )
         trace = torch.trace(ahead.prior[row, :n, :m] @ back.prior[0])
-        wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
-        torch.testing.assert_close(found[row, :n].sum(), wanted)
-        torch.testing.assert_close(found[row, : n - 1], ahead.log_probs[row, : n - 1])
+        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
+
+        torch.testing.assert_close(objective[row, :n].sum(), expected)
+        torch.testing.assert_close(objective[row, : n - 1], ahead.log_probs[row, : n - 1])
 
 
 def test_without_end_symbols_of_sources_both_directions_read_none_and_write_one() -> None:
-    model, (source, lengths, target) = made(), batch(source_eos=False)
-    found = model.objective(source, lengths, target)
+    model = made()
+    source, lengths, target = batch(source_eos=False)
+    objective = model.objective(source, lengths, target)
     ahead = model.teacher_force(source, lengths, target)
+
     for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
         written = torch.cat([source[row : row + 1, :m], torch.tensor([[EOS]])], 1)
         back = model.back.teacher_force(
             target[row : row + 1, : n - 1], torch.tensor([n - 1]), written
         )
+        # End symbols, which neither direction reads, take no part.
         trace = torch.trace(ahead.prior[row, : n - 1, :m] @ back.prior[0, :m])
-        wanted = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
-        torch.testing.assert_close(found[row, :n].sum(), wanted)
+        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
+
+        torch.testing.assert_close(objective[row, :n].sum(), expected)
 
 
 def test_a_latent_s_samples_are_averaged_over_both_directions() -> None:
-    model, given = made(latent={"kind": "acvi", "samples": 2}), batch()
+    model = made(latent={"kind": "acvi", "samples": 2})
+    pairs = batch()
     torch.manual_seed(1)
-    found = model.objective(*given)
-    for one in (model, model.back):
-        one.latent.samples = 1
+    objective = model.objective(*pairs)
+    for direction in (model, model.back):
+        direction.latent.samples = 1
+    # The same draws, as one sample of each of two copies of a sentence.
     torch.manual_seed(1)
-    twice = model.objective(*(part.repeat_interleave(2, 0) for part in given))
-    torch.testing.assert_close(found, twice.unflatten(0, (-1, 2)).mean(1))
+    twice = model.objective(*(part.repeat_interleave(2, 0) for part in pairs))
+
+    torch.testing.assert_close(objective, twice.unflatten(0, (-1, 2)).mean(1))
     assert (twice[::2] - twice[1::2]).abs().max() > 1e-3
 
 
 def test_it_decodes_as_the_model_of_its_own_direction() -> None:
     model = made()
     alone = tiny.model(tiny.components("soft"))
-    own = {key: value for key, value in model.state_dict().items() if not key.startswith("back.")}
-    alone.load_state_dict(own)
-    sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
-    for one, other in zip(
+    weights = {
+        key: value for key, value in model.state_dict().items() if not key.startswith("back.")
+    }
+    alone.load_state_dict(weights)
+    sources = [[5], [6, 7], [8, 5, 6]]
+    decoding = Decoding(beam=3, max_extra=4)
+
+    for output, expected in zip(
         decode(model, sources, decoding, False),
         decode(alone, sources, decoding, False),
         strict=True,
     ):
-        assert one.symbols == other.symbols and EOS not in one.symbols
+        assert output.symbols == expected.symbols and EOS not in output.symbols
 
 
 def test_both_directions_are_told_how_far_the_training_is() -> None:

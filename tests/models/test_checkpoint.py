@@ -47,6 +47,7 @@ def test_a_model_alone_turns_typed_text_into_the_symbols_it_learned(
     symbols = data.codec.source_symbols(data.codec.typed_source("Der Hund schläft!"))
     shutil.rmtree(data.folder)
     model = load_model(folder)
+
     assert model.task == "translation"
     assert model.codec.source_symbols(model.codec.typed_source("Der Hund schläft!")) == symbols
 
@@ -57,6 +58,7 @@ def test_a_codec_of_another_model_is_noticed(tmp_path: Path, data: Prepared) -> 
     shutil.copy(other / "codec.json", folder / "codec.json")
     with pytest.raises(UserError, match="does not belong to the model") as caught:
         load_model(folder)
+
     assert caught.value.file == str(folder / "codec.json")
 
 

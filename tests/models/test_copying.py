@@ -1,4 +1,4 @@
-"""What is copied, against enumeration and plain autograd (float64)."""
+"""Models that copy symbols, against enumeration and plain autograd (float64)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from pam.models import output_kernels
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.fitting import FitError, check_parts
+from pam.models.interfaces import Memory
 from pam.models.seq2seq import Seq2Seq
 from tests.models import plain, tiny
-from tests.models.plain import next_state, position_log_probs, readout, scores, transition
+from tests.models.plain import (
+    coupled_prior,
+    first_state,
+    next_state,
+    position_log_probs,
+    readout,
+    scores,
+)
 from tests.models.test_teacher_forcing import assert_same, log_likelihood
 
 V = tiny.VOCABULARY
@@ -42,63 +50,94 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
 
 
 def model(name: str, changed: dict[str, Any] | None = None, **made: Any) -> Seq2Seq:
-    """A model that copies, and of whose source symbols one is not among those of the target."""
-    found = tiny.model(tiny.components(name, copying="pointer", **(changed or {})), **made)
-    (pointer,) = pointers_of(found)
+    """Make a model that copies, where source symbol 8 is not in the target's vocabulary."""
+    copying_model = tiny.model(tiny.components(name, copying="pointer", **(changed or {})), **made)
+    (pointer,) = pointers_of(copying_model)
     pointer.targets[8] = -1
-    return found
+    return copying_model
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
-    """Sources with unknown words and a word that the target's vocabulary lacks, 8; all of them are
-    in the targets.
+    """Return sources with unknown words, all of which are in the targets.
+
+    Word 8 is not in the target's vocabulary.
     """
     source = [[5, V + 1, 6, V + 1, 8, 7], [8, 8, V + 2, 5, PAD, PAD], [6, 5, 7, PAD, PAD, PAD]]
     target = [[V + 1, 6, V + 4, UNK, 7, EOS], [V + 2, V, 4, EOS, PAD, PAD], [6, 8, 5, 7, EOS, PAD]]
     return torch.tensor(source), torch.tensor([6, 4, 3]), torch.tensor(target)
 
 
-def one() -> tuple[Tensor, Tensor, Tensor]:
-    """The first sentence of the batch."""
+def first_sentence() -> tuple[Tensor, Tensor, Tensor]:
+    """Return the first sentence of the batch."""
     source, lengths, target = batch()
     return source[:1], lengths[:1], target[:1]
 
 
 WRITTEN = [5, V + 1, 6, V + 1, V + 4, 7]
-"""What the positions of the first sentence are copied as."""
+"""The symbols as which the positions of the first sentence are copied."""
+
+
+def embedded(symbol: int) -> int:
+    """Return the symbol whose embedding stands for a symbol: the unknown one for copied words."""
+    if symbol < V:
+        return symbol
+    return UNK
 
 
 def p_gen(made: Seq2Seq, context: Tensor, query: Tensor, before: int) -> Tensor:
-    """sigmoid(w_h . c + w_s . s + w_x . x + b) of a context (D,)."""
-    own, fed = made.copying, made.decoder.embedding.weight[before if before < V else UNK]
+    """Compute sigmoid(w_h . c + w_s . s + w_x . x + b) of a context (D,)."""
+    copying = made.copying
+    fed = made.decoder.embedding.weight[embedded(before)]
     logit = (
-        own.of_values.weight[0] @ context + own.of_query.weight[0] @ query[0] + own.of_query.bias[0]
+        copying.of_values.weight[0] @ context
+        + copying.of_query.weight[0] @ query[0]
+        + copying.of_query.bias[0]
     )
-    return torch.sigmoid(logit + own.of_symbol.weight[0] @ fed)
+    return torch.sigmoid(logit + copying.of_symbol.weight[0] @ fed)
+
+
+def ways_to_write(
+    made: Seq2Seq, memory: Memory, query: Tensor, previous: int, symbol: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute for each position p_gen, and the probabilities to generate and to copy a symbol."""
+    gates = torch.stack([p_gen(made, value, query, previous) for value in memory.values[0]])
+    generating = torch.zeros_like(gates)
+    if symbol < V:
+        generating = gates * position_log_probs(made, memory, query)[:, symbol].exp()
+    copying = (1 - gates) * (torch.tensor(WRITTEN) == symbol)
+    return gates, generating, copying
 
 
 def test_soft_attention_mixes_generating_and_copying() -> None:
     """p_gen p_vocab(y) + (1 - p_gen) sum of a(i) over positions with y, written out."""
     made = model("soft")
-    source, lengths, target = one()
+    source, lengths, target = first_sentence()
     memory = made.encode(source, lengths)
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    previous, found, gates, shares = BOS, [], [], []
+    hidden, context = first_state(memory)
+    previous = BOS
+    expected = []
+    gates = []
+    shares = []
+
     for symbol in target[0].tolist():
-        query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
+        query, hidden = next_state(made, embedded(previous), context, hidden)
         prior = torch.softmax(scores(made, memory, query), 0)
         context = (prior @ memory.values[0])[None]
+
         gate = p_gen(made, context[0], query, previous)
         copied = sum(
-            (prior[a] for a, own in enumerate(WRITTEN) if own == symbol), torch.zeros(()).double()
+            (prior[a] for a, copied_symbol in enumerate(WRITTEN) if copied_symbol == symbol),
+            torch.zeros(()).double(),
         )
         generated = readout(made, context, query)[0, symbol].exp() if symbol < V else 0.0
-        found.append((gate * generated + (1 - gate) * copied).log())
-        gates, shares = [*gates, gate], [*shares, (1 - gate) * copied / found[-1].exp()]
+        expected.append((gate * generated + (1 - gate) * copied).log())
+        gates.append(gate)
+        shares.append((1 - gate) * copied / expected[-1].exp())
         previous = symbol
-    forced = made.teacher_force(*one())
-    for log_probs in (made.log_likelihood(*one()), forced.log_probs):
-        torch.testing.assert_close(log_probs[0], torch.stack(found))
+
+    forced = made.teacher_force(*first_sentence())
+    for log_probs in (made.log_likelihood(*first_sentence()), forced.log_probs):
+        torch.testing.assert_close(log_probs[0], torch.stack(expected))
     assert forced.p_gen is not None and forced.copied is not None
     torch.testing.assert_close(forced.p_gen[0], torch.stack(gates))
     torch.testing.assert_close(forced.copied[0], torch.stack(shares))
@@ -108,39 +147,43 @@ def test_soft_attention_mixes_generating_and_copying() -> None:
 def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: str) -> None:
     """Every pair of a position and of a way to write the symbol, and Bayes' rule over them."""
     made = model(name)
-    source, lengths, target = one()
+    source, lengths, target = first_sentence()
     memory = made.encode(source, lengths)
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    posterior, previous, found, gates, shares = None, BOS, [], [], []
+    hidden, context = first_state(memory)
+    posterior = None
+    previous = BOS
+    expected = []
+    gates = []
+    shares = []
+
     for symbol in target[0].tolist():
-        query, hidden = next_state(made, previous if previous < V else UNK, context, hidden)
-        given = scores(made, memory, query)
-        prior = torch.softmax(given, 0)
+        # The prior, coupled to the last posterior in models with a coupling.
+        query, hidden = next_state(made, embedded(previous), context, hidden)
+        position_scores = scores(made, memory, query)
+        prior = torch.softmax(position_scores, 0)
         if posterior is not None and "-" in name.removesuffix("-joint"):
-            prior = sum(
-                (posterior[a] * transition(made, given, a) for a in range(6)),
-                torch.zeros_like(given),
-            )
-        generated, joint, each, copies = position_log_probs(made, memory, query).exp(), [], [], []
-        for a, own in enumerate(WRITTEN):
-            gate = p_gen(made, memory.values[0, a], query, previous)
-            ways = (
-                gate * generated[a, symbol] if symbol < V else 0.0,
-                (1 - gate) * float(own == symbol),
-            )
-            joint.append(prior[a] * sum(ways))
-            each, copies = [*each, prior[a] * gate], [*copies, prior[a] * ways[1]]
-        evidence = torch.stack(joint).sum()
-        found.append(evidence.log())
-        gates, shares = [*gates, sum(each)], [*shares, sum(copies) / evidence]
-        posterior = torch.stack(joint) / evidence
+            prior = coupled_prior(made, position_scores, posterior)
+
+        # Each position generates the symbol, copies it, or both.
+        position_gates, generating, copying = ways_to_write(made, memory, query, previous, symbol)
+        joint = prior * (generating + copying)
+        evidence = joint.sum()
+        expected.append(evidence.log())
+        gates.append((prior * position_gates).sum())
+        shares.append((prior * copying).sum() / evidence)
+
+        posterior = joint / evidence
         handed_on = prior if name == "prior-joint" else posterior
-        context, previous = (handed_on @ memory.values[0])[None], symbol
-    forced = made.teacher_force(*one())
-    for log_probs in (made.log_likelihood(*one()), forced.log_probs):
-        torch.testing.assert_close(log_probs[0], torch.stack(found))
-    torch.testing.assert_close(forced.p_gen[0], torch.stack(gates))  # type: ignore[arg-type,index]
-    torch.testing.assert_close(forced.copied[0], torch.stack(shares))  # type: ignore[arg-type,index]
+        context = (handed_on @ memory.values[0])[None]
+        previous = symbol
+
+    forced = made.teacher_force(*first_sentence())
+    for log_probs in (made.log_likelihood(*first_sentence()), forced.log_probs):
+        torch.testing.assert_close(log_probs[0], torch.stack(expected))
+    assert forced.p_gen is not None and forced.copied is not None
+    torch.testing.assert_close(forced.p_gen[0], torch.stack(gates))
+    torch.testing.assert_close(forced.copied[0], torch.stack(shares))
+
     if name != "prior-joint":
         assert posterior is not None
         torch.testing.assert_close(forced.alignment[0, -1], posterior)
@@ -150,20 +193,26 @@ def test_joint_models_sum_over_positions_and_over_generating_and_copying(name: s
 def test_probabilities_of_all_symbols_those_of_the_source_too_sum_to_one(
     name: str, changed: dict[str, Any]
 ) -> None:
+    # Sums that are cut short are lower bounds, not distributions.
     changed = {
-        part: own for part, own in changed.items() if part != "marginalization" or own == "output"
+        part: kind
+        for part, kind in changed.items()
+        if part != "marginalization" or kind == "output"
     }
     made = model(name, changed)
     source, lengths, _ = batch()
     memory = made.encode(source, lengths)
     state = made.start(memory)
+
     for symbols in ([BOS, BOS, BOS], [V + 1, 6, 7]):
         written = torch.tensor(symbols)
         step = made.step(memory, state, written)
         log_probs = step.output.log_probs()
+
         assert log_probs.shape == (3, V + 6)
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(3, dtype=torch.float64))
         assert (log_probs[2, V:] < -600).all()  # its words are all known
+
         state = made.update(memory, step, written)
 
 
@@ -174,6 +223,7 @@ def test_whether_a_symbol_was_copied_is_a_probability_and_certain_of_one_that_no
     target = batch()[2]
     forced = model(name, changed).teacher_force(*batch())
     assert forced.p_gen is not None and forced.copied is not None
+
     real = target != PAD
     assert ((forced.p_gen > 0) & (forced.p_gen < 1))[real].all()
     assert ((forced.copied >= 0) & (forced.copied <= 1))[real].all()
@@ -197,13 +247,18 @@ def test_objectives_and_gradients_are_those_of_plain_autograd(
 
 
 def test_earlier_symbols_are_looked_up_for_all_steps_at_once() -> None:
-    """For the decoder and for the switch: each look-up has a gradient of the size of the
-    vocabulary.
+    """Once for the decoder and once for the switch.
+
+    Each look-up has a gradient of the size of the vocabulary.
     """
-    made, looked_up = model("postr-joint"), []
-    made.decoder.embedding.register_forward_hook(lambda *given: looked_up.append(given[2].shape))
+    made = model("postr-joint")
+    embedding = made.decoder.embedding
+    looked_up = []
+    embedding.register_forward_hook(lambda layer, inputs, output: looked_up.append(output.shape))
     made.objective(*batch())
-    assert looked_up == 2 * [(int((batch()[2] != PAD).sum()), made.decoder.embedding.embedding_dim)]
+
+    tokens = int((batch()[2] != PAD).sum())
+    assert looked_up == 2 * [(tokens, embedding.embedding_dim)]
 
 
 @pytest.mark.parametrize(("name", "changed"), MODELS)
@@ -219,40 +274,50 @@ def test_likelihoods_are_those_of_plain_autograd_and_of_the_steps_of_search(
 
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
 def test_a_cut_sum_is_a_lower_bound_that_keeps_what_is_copied(name: str) -> None:
-    """Of the gold symbols some are copied from positions that are not kept."""
-    whole, values = model(name), []
+    """Some gold symbols are copied from positions that are not kept."""
+    whole = model(name)
+    values = []
     for cut in ({"top_k": 1}, {"top_k": 2}, {"top_k": 6}):
         made = model(name, {"marginalization": {"kind": "output", **cut}, "input_feeding": "prior"})
         made.load_state_dict(whole.state_dict())
-        values.append(made.log_likelihood(*one()))
+        values.append(made.log_likelihood(*first_sentence()))
+
+    # Each larger set of positions has a higher likelihood; all six are the exact sum.
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all()
     assert values[0].min() > -30 and not torch.allclose(values[0], values[1])
+
     exact = model(name, {"input_feeding": "prior"})
     exact.load_state_dict(whole.state_dict())
-    torch.testing.assert_close(values[-1], exact.log_likelihood(*one()))
+    torch.testing.assert_close(values[-1], exact.log_likelihood(*first_sentence()))
+
+    # `exact` sums over all positions, whatever the model itself sums over.
     cut = model(
         name, {"marginalization": {"kind": "output", "mass": 0.6}, "input_feeding": "prior"}
     )
     cut.load_state_dict(whole.state_dict())
-    torch.testing.assert_close(cut.teacher_force(*one()).exact, exact.log_likelihood(*one()))
+    torch.testing.assert_close(
+        cut.teacher_force(*first_sentence()).exact, exact.log_likelihood(*first_sentence())
+    )
 
 
 def test_a_bound_stays_one_and_is_tight_at_the_true_posterior() -> None:
-    """Latent positions decide contexts; what is copied follows the attention."""
+    """Latent positions decide contexts; copied symbols follow the attention."""
     made = model("variational")
-    source, lengths, target = one()
+    source, lengths, target = first_sentence()
     likelihood = made.log_likelihood(source, lengths, target)
     assert (made.objective(source, lengths, target) <= likelihood + 1e-9).all()
+
     steps = plain.steps(made, source, lengths, target)
     joint = [table.log_joint(symbol)[0] for table, symbol in steps]
-    tight = torch.stack([torch.log_softmax(one, 0) for one in joint])[None]
+    tight = torch.stack([torch.log_softmax(log_joint, 0) for log_joint in joint])[None]
 
     class Known(torch.nn.Module):
-        def forward(self, *given: Any) -> Tensor:
+        def forward(self, *inputs: Any) -> Tensor:
             return tight
 
     made.inference = Known()  # type: ignore[assignment]
+
     torch.testing.assert_close(made.objective(source, lengths, target), likelihood)
 
 
@@ -267,6 +332,7 @@ def test_symbols_of_the_source_are_those_of_the_target_that_are_spelt_alike() ->
     made = build(tiny.components("soft-pointer"), Network(embedding=4, encoder=3, decoder=5), 8, 7)
     (pointer,) = pointers_of(made)
     pointer.match(Vocabulary(["a", "b", "c"]), Vocabulary(["c", "a"]))
+
     assert pointer.targets.tolist() == [0, 1, 2, 3, 4, 6, -1, 5]
     assert pointer.symbols(torch.tensor([[6, 5, 6, 7, 8 + 4]])).tolist() == [[7, 6, 7, 5, 7 + 4]]
     assert not any("targets" in name for name in made.state_dict())
@@ -277,6 +343,7 @@ def test_padding_and_the_length_of_other_sources_change_nothing(name: str) -> No
     made = model(name)
     source, lengths, target = batch()
     together = made.log_likelihood(torch.nn.functional.pad(source, (0, 3)), lengths, target)
+
     for row, (m, n) in enumerate(
         zip(lengths.tolist(), (target != PAD).sum(1).tolist(), strict=True)
     ):
@@ -287,7 +354,7 @@ def test_padding_and_the_length_of_other_sources_change_nothing(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"distribution": "sparsemax"}, "no probability"),
         ({"window": "monotonic"}, "no probability"),
@@ -296,8 +363,8 @@ def test_padding_and_the_length_of_other_sources_change_nothing(name: str) -> No
         ({"architecture": "transformer"}, "has no `copying`"),
     ],
 )
-def test_parts_that_cannot_copy_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(FitError, match=said):
+def test_parts_that_cannot_copy_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(FitError, match=message):
         check_parts(tiny.components("soft", copying="pointer", **changed))
 
 
@@ -306,24 +373,30 @@ def test_coverage_is_the_sum_of_past_attention_and_its_loss_what_is_attended_aga
     paying = model("soft", {"score": {"kind": "coverage", "weight": 2.0}})
     free = model("soft", {"score": {"kind": "coverage", "weight": 0.0}})
     free.load_state_dict(paying.state_dict())
-    prior = paying.teacher_force(*one()).prior[0]
-    covered, loss = torch.zeros_like(prior[0]), torch.zeros(()).double()
+    prior = paying.teacher_force(*first_sentence()).prior[0]
+    covered = torch.zeros_like(prior[0])
+    loss = torch.zeros(()).double()
     for step in prior:
         loss = loss + sum(min(a, k) for a, k in zip(step, covered, strict=True))
         covered = covered + step
-    difference = free.objective(*one()).sum() - paying.objective(*one()).sum()
+
+    difference = free.objective(*first_sentence()).sum() - paying.objective(*first_sentence()).sum()
     torch.testing.assert_close(difference, 2 * loss)
 
 
 def test_coverage_that_is_not_active_yet_changes_nothing() -> None:
     delayed = {"kind": "coverage", "active": {"kind": "delayed", "value": 1, "after": 0.5}}
     made = model("soft", {"score": delayed})
-    active = made.objective(*one())
+    active = made.objective(*first_sentence())
     made.progress(0, 10)
-    before = made.objective(*one())
-    torch.testing.assert_close(before, made.log_likelihood(*one()))
+    before = made.objective(*first_sentence())
+
+    torch.testing.assert_close(before, made.log_likelihood(*first_sentence()))
+
+    # The factor of the coverage feature is 0, and so is its gradient.
     before.sum().backward()
     assert not made.score.of_sum.weight.grad.any() and made.score.of_sum.bias.grad.any()
+
     made.progress(5, 10)
-    torch.testing.assert_close(made.objective(*one()), active)
+    torch.testing.assert_close(made.objective(*first_sentence()), active)
     assert not torch.allclose(before, active)

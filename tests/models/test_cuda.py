@@ -16,7 +16,7 @@ from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode
 from tests.models import tiny
-from tests.models.gradients import by, cells_over_steps, drawn
+from tests.models.gradients import cells_over_steps, drawn, values_and_gradients
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
@@ -25,15 +25,16 @@ DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
 
 @pytest.fixture(params=[output_kernels.WHOLE, 0], ids=["whole", "picked"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether all pairs of a step are computed, as of small vocabularies, or some are picked, as of
-    large ones.
+    """Run a test where all pairs of a step are computed, and where some are picked.
+
+    The sizes of vocabularies decide between the two.
     """
     monkeypatch.setattr(output_kernels, "WHOLE", request.param)
     monkeypatch.setattr(output_kernels, "PICKING", 0)
 
 
 def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
-    """A model on the CPU, and the same on CUDA, in float64."""
+    """Make a model on the CPU, and the same on CUDA, in float64."""
     first, second = (tiny.model(tiny.components(name)) for _ in range(2))
     return first, second.cuda()
 
@@ -53,44 +54,52 @@ def on_cuda(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 @pytest.mark.usefixtures("sizes")
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_likelihoods_and_gradients_are_those_of_the_cpu(name: str) -> None:
-    (cpu, cuda), batch = twins(name), tiny.batch()
+    cpu, cuda = twins(name)
+    batch = tiny.batch()
     with torch.backends.cudnn.flags(enabled=False):  # its LSTM has gradients in training alone
-        found = cuda.log_likelihood(*on_cuda(batch))
-    wanted = cpu.log_likelihood(*batch)
-    torch.testing.assert_close(found.cpu(), wanted)
-    torch.testing.assert_close(gradients(cuda, found), gradients(cpu, wanted))
+        actual = cuda.log_likelihood(*on_cuda(batch))
+    expected = cpu.log_likelihood(*batch)
+
+    torch.testing.assert_close(actual.cpu(), expected)
+    torch.testing.assert_close(gradients(cuda, actual), gradients(cpu, expected))
+
     forced = [
-        model.teacher_force(*given).log_probs.cpu()
-        for model, given in ((cpu, batch), (cuda, on_cuda(batch)))
+        model.teacher_force(*inputs).log_probs.cpu()
+        for model, inputs in ((cpu, batch), (cuda, on_cuda(batch)))
     ]
     torch.testing.assert_close(*forced)
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in DRAWING])
 def test_objectives_are_those_of_the_cpu(name: str) -> None:
-    (cpu, cuda), batch = twins(name), tiny.batch()
-    found, wanted = cuda.train().objective(*on_cuda(batch)), cpu.train().objective(*batch)
-    torch.testing.assert_close(found.cpu(), wanted)
-    torch.testing.assert_close(gradients(cuda, found), gradients(cpu, wanted))
+    cpu, cuda = twins(name)
+    batch = tiny.batch()
+    actual = cuda.train().objective(*on_cuda(batch))
+    expected = cpu.train().objective(*batch)
+
+    torch.testing.assert_close(actual.cpu(), expected)
+    torch.testing.assert_close(gradients(cuda, actual), gradients(cpu, expected))
 
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_objectives_that_draw_have_a_gradient(name: str) -> None:
     _, cuda = twins(name)
-    found = gradients(cuda, cuda.train().objective(*on_cuda(tiny.batch())))
-    assert all(part.isfinite().all() for part in found.values())
-    assert sum(bool(part.any()) for part in found.values()) > 5
+    cuda_gradients = gradients(cuda, cuda.train().objective(*on_cuda(tiny.batch())))
+    assert all(part.isfinite().all() for part in cuda_gradients.values())
+    assert sum(bool(part.any()) for part in cuda_gradients.values()) > 5
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in DRAWING])
 def test_static_objectives_are_those_of_the_cpu(name: str) -> None:
-    (cpu, cuda), batch = twins(name), tiny.batch()
+    cpu, cuda = twins(name)
+    batch = tiny.batch()
     with cuda.static_steps():
-        found = cuda.train().objective(*on_cuda(batch))
-        grads = gradients(cuda, found)
-    wanted = cpu.train().objective(*batch)
-    torch.testing.assert_close(found.cpu(), wanted)
-    torch.testing.assert_close(grads, gradients(cpu, wanted))
+        actual = cuda.train().objective(*on_cuda(batch))
+        grads = gradients(cuda, actual)
+
+    expected = cpu.train().objective(*batch)
+    torch.testing.assert_close(actual.cpu(), expected)
+    torch.testing.assert_close(grads, gradients(cpu, expected))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -98,24 +107,28 @@ def test_static_objectives_are_those_of_the_cpu(name: str) -> None:
 def test_outputs_are_those_of_the_cpu(name: str, beam: int) -> None:
     decoding: Any = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
     actions = varied.ACTIONS[name]
-    wanted = decode(varied.model(name), varied.SOURCES, decoding, actions)
-    for output, own in zip(
-        decode(varied.model(name).cuda(), varied.SOURCES, decoding, actions), wanted, strict=True
+    expected = decode(varied.model(name), varied.SOURCES, decoding, actions)
+
+    for output, expected_output in zip(
+        decode(varied.model(name).cuda(), varied.SOURCES, decoding, actions), expected, strict=True
     ):
-        assert_same(output, own)
+        assert_same(output, expected_output)
 
 
-def same(kernel: Any, twin: Any, *given: Tensor) -> None:
-    """A kernel on CUDA has the values and gradients of its plain twin on the CPU."""
-    (found, gradients), (wanted, right) = by(kernel, on_cuda(given)), by(twin, given)
-    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close([part.cpu() for part in gradients], right, rtol=1e-10, atol=1e-10)
+def same(kernel: Any, twin: Any, *inputs: Tensor) -> None:
+    """Check that a kernel on CUDA has the values and gradients of its plain twin on the CPU."""
+    actual, actual_gradients = values_and_gradients(kernel, on_cuda(inputs))
+    expected, expected_gradients = values_and_gradients(twin, inputs)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        [part.cpu() for part in actual_gradients], expected_gradients, rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool) -> None:
-    kernel, twin, *given = cells_over_steps(shared)
-    same(partial(kernel, False), twin, *given)
+    kernel, twin, *inputs = cells_over_steps(shared)
+    same(partial(kernel, False), twin, *inputs)
 
 
 @pytest.mark.usefixtures("sizes")
@@ -126,8 +139,12 @@ def test_likelihoods_of_positions_are_the_plain_ones(
     """Also where a probability is rounded to zero."""
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "STORED_ON_CUDA", chunk)
-    views, weight, bias, query = drawn(4, 5, 3), drawn(6, 3) * 400, drawn(6), drawn(4, 3)
-    symbols, kept = torch.arange(4), torch.ones(4, 5, dtype=torch.bool)
+    views = drawn(4, 5, 3)
+    weight = drawn(6, 3) * 400
+    bias = drawn(6)
+    query = drawn(4, 3)
+    symbols = torch.arange(4)
+    kept = torch.ones(4, 5, dtype=torch.bool)
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
         return PositionLikelihood(views, weight, bias)(query, symbols.cuda(), kept.cuda())
@@ -136,4 +153,5 @@ def test_likelihoods_of_positions_are_the_plain_ones(
         return gold_log_probs_plain(views, query, weight, bias, symbols)
 
     assert float(twin(views, weight, bias, query).min()) < -200
+
     same(kernel, twin, views, weight, bias, query)

@@ -18,7 +18,9 @@ def test_from_zeros_the_first_state_knows_no_source(name: str, layers: int) -> N
     model = tiny.model(tiny.components(name), layers=layers, decoder_start="zeros")
     source, lengths, _ = tiny.batch()
     memory = model.encode(source, lengths)
+
     assert len(memory.start) == layers
+
     for part in (part for layer in memory.start for part in layer):
         assert part.shape == (4, 5) and part.dtype == torch.float64 and not part.any()
     # There is no weight that nothing uses.
@@ -36,8 +38,8 @@ def test_from_zeros_the_source_is_known_by_attention_alone() -> None:
     source, lengths, target = tiny.batch()
     for start, same in (("zeros", True), ("encoder", False)):
         model = tiny.model(tiny.components("none"), decoder_start=start)
-        found = model.log_likelihood(source, lengths, target[:1].expand(4, -1))
-        assert torch.allclose(found[0], found[1]) == same
+        log_probs = model.log_likelihood(source, lengths, target[:1].expand(4, -1))
+        assert torch.allclose(log_probs[0], log_probs[1]) == same
 
 
 @pytest.mark.parametrize("name", ["soft", "prox-postr-joint"])
@@ -45,6 +47,7 @@ def test_search_starts_where_training_does(name: str) -> None:
     model = tiny.model(tiny.components(name), decoder_start="zeros")
     (output,) = decode(model, [[5, 6, 7]], Decoding(beam=3, max_ratio=1, max_extra=4))
     written = [*output.symbols, EOS] if output.complete else output.symbols
+
     assert output.log_prob == pytest.approx(
         log_likelihoods(model, [5, 6, 7], [written])[0], rel=1e-9
     )

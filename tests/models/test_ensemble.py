@@ -29,15 +29,18 @@ def members_of(model: Ensemble) -> list[Seq2Seq]:
 
 
 def test_likelihoods_and_alignments_are_the_members_means() -> None:
-    model, batch = made(), tiny.batch()
-    found = model.teacher_force(*batch)
-    each = [member.teacher_force(*batch) for member in model.models]
-    mean = torch.stack([one.log_probs.exp() for one in each]).mean(0)
-    torch.testing.assert_close(found.log_probs.exp(), mean)
+    model = made()
+    batch = tiny.batch()
+    forced = model.teacher_force(*batch)
+    of_members = [member.teacher_force(*batch) for member in model.models]
+    mean = torch.stack([member_forced.log_probs.exp() for member_forced in of_members]).mean(0)
+
+    torch.testing.assert_close(forced.log_probs.exp(), mean)
     torch.testing.assert_close(model.log_likelihood(*batch).exp(), mean)
+
     # Hypotheses carry the filtered alignments of a chain, not those given the whole target.
-    own = [plain.force(member, *batch).alignment for member in members_of(model)]
-    torch.testing.assert_close(found.alignment, torch.stack(own).mean(0))
+    alignments = [plain.force(member, *batch).alignment for member in members_of(model)]
+    torch.testing.assert_close(forced.alignment, torch.stack(alignments).mean(0))
 
 
 @torch.no_grad()
@@ -45,19 +48,25 @@ def test_steps_of_a_beam_equal_teacher_forcing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
     forced = model.teacher_force(source, lengths, target)
-    hypotheses, symbol = Hypotheses(model, source, lengths, 2), torch.full((4, 2), BOS)
+    hypotheses = Hypotheses(model, source, lengths, 2)
+    symbol = torch.full((4, 2), BOS)
+
     for t, gold in enumerate(target.split(1, dim=1)):
         log_probs = hypotheses.step(symbol)
-        for place in range(2):
-            found = log_probs[:, place].gather(1, gold).squeeze(1)
-            torch.testing.assert_close(found, forced.log_probs[:, t])
+        for rank in range(2):
+            log_prob = log_probs[:, rank].gather(1, gold).squeeze(1)
+            torch.testing.assert_close(log_prob, forced.log_probs[:, t])
+
         prior = hypotheses.found.log_prior.exp().unflatten(0, (4, 2))
         torch.testing.assert_close(prior[:, 0], forced.prior[:, t])
         torch.testing.assert_close(prior[:, 1], forced.prior[:, t])
         assert hypotheses.found.query.shape == (8, 5 * len(NAMES))
+
+        # Both hypotheses go on with the gold symbol, from either of them.
         symbol = gold.expand(-1, 2)
         hypotheses.update(torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]]), symbol)
         alignment = hypotheses.state.alignment.unflatten(0, (4, 2))
+
         torch.testing.assert_close(alignment[:, 0], forced.alignment[:, t])
         torch.testing.assert_close(alignment[:, 1], forced.alignment[:, t])
 
@@ -66,11 +75,18 @@ def test_whether_symbols_are_copied_is_by_the_mean_too() -> None:
     copying = [
         tiny.model(tiny.components(name)) for name in ("soft-pointer", "postr-joint-pointer")
     ]
-    found = Ensemble(copying).eval().teacher_force(*tiny.batch())
-    each = [member.teacher_force(*tiny.batch()) for member in copying]
-    torch.testing.assert_close(found.p_gen, torch.stack([one.p_gen for one in each]).mean(0))
-    joint = torch.stack([one.copied * one.log_probs.exp() for one in each]).mean(0)
-    torch.testing.assert_close(found.copied, joint / found.log_probs.exp())
+    forced = Ensemble(copying).eval().teacher_force(*tiny.batch())
+    of_members = [member.teacher_force(*tiny.batch()) for member in copying]
+
+    torch.testing.assert_close(
+        forced.p_gen, torch.stack([member_forced.p_gen for member_forced in of_members]).mean(0)
+    )
+
+    # p(copied, y) of each member.
+    joint = torch.stack(
+        [member_forced.copied * member_forced.log_probs.exp() for member_forced in of_members]
+    ).mean(0)
+    torch.testing.assert_close(forced.copied, joint / forced.log_probs.exp())
     assert made().teacher_force(*tiny.batch()).p_gen is None
 
 
@@ -78,31 +94,35 @@ def test_whether_symbols_are_copied_is_by_the_mean_too() -> None:
 def test_sums_cut_short_are_summed_over_all_positions_too() -> None:
     cut = tiny.components("postr-joint", marginalization={"kind": "output", "top_k": 2})
     members = [tiny.model(cut), tiny.model(tiny.components("soft"))]
-    found = Ensemble(members).eval().teacher_force(*tiny.batch())
-    each = [member.teacher_force(*tiny.batch()) for member in members]
-    mean = torch.stack([one.exact.exp() for one in each]).mean(0)
-    torch.testing.assert_close(found.exact.exp(), mean)
-    assert (found.exact > found.log_probs + 1e-3).any()
+    forced = Ensemble(members).eval().teacher_force(*tiny.batch())
+    of_members = [member.teacher_force(*tiny.batch()) for member in members]
+    mean = torch.stack([member_forced.exact.exp() for member_forced in of_members]).mean(0)
+
+    torch.testing.assert_close(forced.exact.exp(), mean)
+    assert (forced.exact > forced.log_probs + 1e-3).any()
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_log_prob_of_an_output_is_its_likelihood(beam: int) -> None:
     model = Ensemble([varied.model(name) for name in NAMES]).eval()
     for member in members_of(model):
-        member.readout.output.bias.data[EOS] -= 2.0  # not every output is empty
+        # Without this every output would be empty.
+        member.readout.output.bias.data[EOS] -= 2.0
     sources = varied.SOURCES
-    found = decode(model, sources, Decoding(beam=beam, max_ratio=1.0, max_extra=4))
-    for source, output in zip(sources, found, strict=True):
+    outputs = decode(model, sources, Decoding(beam=beam, max_ratio=1.0, max_extra=4))
+    for source, output in zip(sources, outputs, strict=True):
         target = [*output.symbols, EOS] if output.complete else output.symbols
         assert output.log_prob == pytest.approx(log_likelihoods(model, source, [target])[0])
-    assert len({tuple(output.symbols) for output in found}) > 1
+
+    assert len({tuple(output.symbols) for output in outputs}) > 1
 
 
 def test_an_ensemble_of_one_model_is_that_model() -> None:
-    one = tiny.model(tiny.components("postr-joint"))
-    sources, decoding = [[5], [6, 7], [8, 5, 6]], Decoding(beam=3, max_extra=4)
-    alone = decode(one, sources, decoding, False)
-    joined = decode(Ensemble([one, one]).eval(), sources, decoding, False)
-    for output, wanted in zip(joined, alone, strict=True):
-        assert output.symbols == wanted.symbols
-        assert math.isclose(output.log_prob, wanted.log_prob, rel_tol=1e-9)
+    model = tiny.model(tiny.components("postr-joint"))
+    sources = [[5], [6, 7], [8, 5, 6]]
+    decoding = Decoding(beam=3, max_extra=4)
+    alone = decode(model, sources, decoding, False)
+    joined = decode(Ensemble([model, model]).eval(), sources, decoding, False)
+    for output, expected in zip(joined, alone, strict=True):
+        assert output.symbols == expected.symbols
+        assert math.isclose(output.log_prob, expected.log_prob, rel_tol=1e-9)

@@ -1,8 +1,8 @@
 """The first losses of every model and variant are those of the code that made the stored results.
 
-`first_losses.json` was written by the code before the models had one forward pass: a hand-made
-recurrence, whose results are stored; those of sums over a nucleus and of schedules by the code that
-added them. Who changes a model on purpose writes its losses anew.
+`first_losses.json` was written by an earlier version, a hand-made recurrence, whose results are
+stored. Losses of sums over a nucleus and of schedules were written by the code that added them.
+After a deliberate change of a model, write its losses anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.variants import MODELS, model_named, variant_names
 
 LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
 OPTIONS = {
-    # as narrow as the sentences are short
+    # Narrow, as the sentences are short.
     "window": {"monotonic": {"width": 3}, "predictive": {"width": 3}},
     "score": {"general": {"scale": False}, "dot": {"scale": False}},  # as they were
     "inference": {"bilstm": {"scale": False}},
@@ -41,8 +41,10 @@ EVERY_PART = (
     "transformer",
     "postr-joint-pointer",
 )
-SYMBOLS, ROWS, STEPS = 24, 8, 20
-Given = tuple[Tensor, Tensor, Tensor]
+SYMBOLS = 24
+ROWS = 8
+STEPS = 20
+Batch = tuple[Tensor, Tensor, Tensor]
 
 
 def padded(rows: list[list[int]]) -> Tensor:
@@ -51,23 +53,28 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 
 @cache
-def batches(actions: bool) -> list[Given]:
-    """Random sentences of up to nine symbols, with pointer steps among them or not."""
+def batches(actions: bool) -> list[Batch]:
+    """Draw batches of sentences of up to nine symbols, with or without pointer steps."""
     return list(_batches(np.random.default_rng(7), actions))
 
 
-def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Given]:
+def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Batch]:
     for _ in range(STEPS):
         lengths: NDArray[np.int64] = rng.integers(1, 10, ROWS)
         sizes = np.sort(rng.integers(1, 10, ROWS))[::-1]
-        sources, targets = [], []
+        sources = []
+        targets = []
+
         for length, size in zip(lengths, sizes, strict=True):
             sources.append([*map(int, rng.integers(5, SYMBOLS, length)), EOS])
             target = [*map(int, rng.integers(5, SYMBOLS, size))]
             if actions:
                 for _ in range(int(rng.integers(0, length + 1))):
                     target.insert(int(rng.integers(0, len(target) + 1)), STEP)
+
             targets.append([*target, EOS])
+
+        # Longest targets first.
         order = sorted(range(ROWS), key=lambda row: -len(targets[row]))
         yield (
             padded([sources[row] for row in order]),
@@ -77,13 +84,15 @@ def _batches(rng: np.random.Generator, actions: bool) -> Iterator[Given]:
 
 
 def losses(name: str) -> list[float]:
-    """Losses of 20 steps of Adam, in float32 and without dropout."""
+    """Compute the losses of 20 steps of Adam, in float32 and without dropout."""
     chosen = with_options(model_named(name), OPTIONS)
     reads = chosen.network.get("encoder_reads", "both")
     network = Network(embedding=16, encoder=16, decoder=32, dropout=0.0, encoder_reads=reads)
     torch.manual_seed(1)
     model = build(chosen, network, SYMBOLS, SYMBOLS).train()
-    optimizer, found = torch.optim.Adam(model.parameters(), lr=0.002), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
+    values = []
+
     for step, (source, lengths, target) in enumerate(batches(chosen.targets == "actions")):
         torch.manual_seed(100 + step)
         model.progress(step, STEPS)
@@ -92,8 +101,9 @@ def losses(name: str) -> list[float]:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
-        found.append(float(loss.detach()))
-    return found
+        values.append(float(loss.detach()))
+
+    return values
 
 
 def test_every_model_has_its_losses() -> None:

@@ -1,4 +1,4 @@
-"""Whether models fit their tasks: their parts, their sizes and what they write, without torch."""
+"""Models fit their tasks: their components, sizes and targets are checked without torch."""
 
 from __future__ import annotations
 

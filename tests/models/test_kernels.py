@@ -1,6 +1,6 @@
 """Hand-made gradients against plain twins of a few lines and against differences (float64).
 
-Those of the output layer are in `test_output_kernels`.
+The output layer has its own tests, in `test_output_kernels`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.models.gradients import (
     Function,
     assert_near,
     assert_same,
-    by,
     cells_over_steps,
     drawn,
     steps_of,
     tapes_made,
+    values_and_gradients,
 )
 
 pytestmark = pytest.mark.usefixtures("padded")
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("padded")
 
 
 def fused(of_input: Tensor, of_state: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What torch's kernel for CUDA computes: the new h and c, and the gates, (n, 4H)."""
+    """Compute what torch's kernel for CUDA does: the new h and c, and the gates, (n, 4H)."""
     i, f, g, o = (of_input + of_state).chunk(4, 1)
     gates = [i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()]
     new = gates[1] * c + gates[0] * gates[2]
@@ -57,8 +57,9 @@ def fused(of_input: Tensor, of_state: Tensor, c: Tensor) -> tuple[Tensor, Tensor
 def fused_backward(
     dh: Tensor, dnew: Tensor, c: Tensor, new: Tensor, gates: Tensor, bias: bool
 ) -> tuple[Tensor, ...]:
-    """Gradients of the gates' sums, of c and of the biases."""
-    (i, f, g, o), squashed = gates.chunk(4, 1), new.tanh()
+    """Compute the gradients of the gates' sums, of c and of the biases."""
+    i, f, g, o = gates.chunk(4, 1)
+    squashed = new.tanh()
     dc = dnew + dh * o * (1 - squashed**2)
     sums = (
         dc * g * i * (1 - i),
@@ -71,20 +72,22 @@ def fused_backward(
 
 @pytest.fixture
 def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells work as on CUDA; torch's kernels take and give what it says of them."""
+    """Make cells work as on CUDA, by stand-ins that have the signatures of torch's kernels."""
     theirs = torch.ops.aten
-    given = (
+    signature = (
         "(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor?"
         " hidden_bias=None)"
     )
-    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(
+    assert f"{signature} -> (Tensor, Tensor, Tensor)" in str(
         theirs._thnn_fused_lstm_cell.default._schema
     )
-    given = (
+
+    signature = (
         "(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias)"
     )
     schema = theirs._thnn_fused_lstm_cell_backward_impl.default._schema
-    assert f"{given} -> (Tensor, Tensor, Tensor)" in str(schema)
+    assert f"{signature} -> (Tensor, Tensor, Tensor)" in str(schema)
+
     stand_in = SimpleNamespace(
         _thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward
     )
@@ -94,37 +97,41 @@ def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("by_fused_cells")
 def test_a_fused_cell_as_on_cuda_over_steps_that_lose_rows() -> None:
-    """The gradients around torch's kernel; the kernel itself is tried in `test_cuda`."""
+    """Tests the gradients around torch's kernel; `test_cuda` tests the kernel itself."""
     for shared in (False, True):
-        kernel, twin, *given = cells_over_steps(shared)
-        assert_same(partial(kernel, False), twin, *given)
+        kernel, twin, *inputs = cells_over_steps(shared)
+        assert_same(partial(kernel, False), twin, *inputs)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["each", "bias"])
 def test_an_lstm_cell_over_steps_that_lose_rows(shared: bool) -> None:
-    kernel, twin, *given = cells_over_steps(shared)
-    assert_same(partial(kernel, False), twin, *given)
-    assert_near(kernel, given)
+    kernel, twin, *inputs = cells_over_steps(shared)
+    assert_same(partial(kernel, False), twin, *inputs)
+    assert_near(kernel, inputs)
 
 
 def test_the_plain_lstm_cell_is_that_of_torch() -> None:
     theirs = torch.nn.LSTMCell(2, 3).double()
-    x, h, c = drawn(4, 2), drawn(4, 3), drawn(4, 3, seed=1)
+    x = drawn(4, 2)
+    h = drawn(4, 3)
+    c = drawn(4, 3, seed=1)
     bias = theirs.bias_ih + theirs.bias_hh
     mine = lstm_cell_plain(bias, x, h, c, theirs.weight_ih, theirs.weight_hh)
-    for one, other in zip(mine, theirs(x, (h, c)), strict=True):
-        torch.testing.assert_close(one, other)
+    for actual, expected in zip(mine, theirs(x, (h, c)), strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e30])
 def test_an_lstm_cell_saturates_without_overflow(scale: float) -> None:
-    given = [(drawn(*shape) * scale).float() for shape in ((12, 2), (12, 3), (4, 12), (4, 2))]
-    state = drawn(4, 3).float(), drawn(4, 3).float()
+    inputs = [(drawn(*shape) * scale).float() for shape in ((12, 2), (12, 3), (4, 12), (4, 2))]
+    h = drawn(4, 3).float()
+    c = drawn(4, 3).float()
 
     def cell(wx: Tensor, wh: Tensor, before: Tensor, x: Tensor) -> Tensor:
-        return torch.cat(LSTMCell(wx, wh)(before, x, *state))
+        return torch.cat(LSTMCell(wx, wh)(before, x, h, c))
 
-    values, gradients = by(cell, given)
+    values, gradients = values_and_gradients(cell, inputs)
+
     assert torch.isfinite(values).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
@@ -134,18 +141,22 @@ def test_an_lstm_cell_saturates_without_overflow(scale: float) -> None:
 
 @pytest.mark.parametrize("covers", [False, True])
 def test_the_additive_score_keeps_no_hidden_layer_and_has_its_gradient(covers: bool) -> None:
-    shapes = [(3, 5, 4), (3, 4), (4,), *([(3, 5), (4,)] if covers else [])]
-    given = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    torch.testing.assert_close(additive(*given), additive_plain(*given))
-    assert gradcheck(additive, given)
-    hidden, saved = 3 * 5 * 4, []
+    shapes: list[tuple[int, ...]] = [(3, 5, 4), (3, 4), (4,)]
+    if covers:
+        shapes += [(3, 5), (4,)]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    torch.testing.assert_close(additive(*inputs), additive_plain(*inputs))
+    assert gradcheck(additive, inputs)
+
+    # Of tensors as large as the hidden layer, only the keys are kept.
+    hidden_size = 3 * 5 * 4
+    saved: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda kept: kept):
-        additive(*given)
-    assert [
-        one is given[0] or one.data_ptr() == given[0].data_ptr()
-        for one in saved
-        if one.numel() == hidden
-    ] == [True]
+        additive(*inputs)
+
+    large = [tensor for tensor in saved if tensor.numel() == hidden_size]
+    keys = inputs[0]
+    assert [tensor is keys or tensor.data_ptr() == keys.data_ptr() for tensor in large] == [True]
 
 
 def test_a_linear_layer_that_steps_share() -> None:
@@ -156,21 +167,21 @@ def test_a_linear_layer_that_steps_share() -> None:
     def twin(weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
         return torch.cat([torch.nn.functional.linear(x, weight, bias) for x in xs])
 
-    given = drawn(5, 3), drawn(5), *steps_of(3)
-    assert_same(kernel, twin, *given)
-    assert_near(lambda bf16, *own: kernel(*own, bf16=bf16), given)
+    inputs = [drawn(5, 3), drawn(5), *steps_of(3)]
+    assert_same(kernel, twin, *inputs)
+    assert_near(lambda bf16, *tensors: kernel(*tensors, bf16=bf16), inputs)
 
 
 # The matrix of a source.
 
 
 def test_a_source_is_scored_and_read_over_steps_that_lose_rows() -> None:
-    def over_steps(scores: Function, read: Function, given: Sequence[Tensor]) -> Tensor:
-        found = []
-        for x in given:
+    def over_steps(scores: Function, read: Function, inputs: Sequence[Tensor]) -> Tensor:
+        results = []
+        for x in inputs:
             weights = scores(x).softmax(1)
-            found += [weights, read(weights)]
-        return torch.cat([part.flatten() for part in found])
+            results += [weights, read(weights)]
+        return torch.cat([part.flatten() for part in results])
 
     def kernel(matrix: Tensor, *xs: Tensor) -> Tensor:
         source = SourceMatrix(matrix)
@@ -188,10 +199,16 @@ def test_a_source_is_scored_and_read_over_steps_that_lose_rows() -> None:
 
 @pytest.mark.parametrize("beam", [2, 3])
 def test_hypotheses_of_a_sentence_share_its_matrix(beam: int) -> None:
-    matrix, x, weights = drawn(4, 5, 3), drawn(4 * beam, 3), drawn(4 * beam, 5).softmax(1)
-    source, each = SourceMatrix(matrix, beam), matrix.repeat_interleave(beam, 0)
-    torch.testing.assert_close(source.scores(x), scores_plain(each, x))
-    torch.testing.assert_close(source.read(weights), read_plain(each, weights))
+    matrix = drawn(4, 5, 3)
+    x = drawn(4 * beam, 3)
+    weights = drawn(4 * beam, 5).softmax(1)
+    source = SourceMatrix(matrix, beam)
+    repeated = matrix.repeat_interleave(beam, 0)
+
+    torch.testing.assert_close(source.scores(x), scores_plain(repeated, x))
+    torch.testing.assert_close(source.read(weights), read_plain(repeated, weights))
+
+    # Two of the four sentences are left, in another order.
     left = torch.tensor([3, 0])
     fewer = source.select(left)
     torch.testing.assert_close(
@@ -217,24 +234,28 @@ def test_a_coupled_softmax_is_the_definition_in_two_products(one_hot: bool) -> N
     def twin(scores: Tensor, energies: Tensor, previous: Tensor) -> Tensor:
         return coupled(scores, mask, energies, previous, softmax).exp()
 
-    given = drawn(4, 5), drawn(5, 5), previous
-    found, wanted = by(kernel, given), by(twin, given)
-    torch.testing.assert_close(found[0], wanted[0], rtol=1e-12, atol=1e-14)
-    assert (found[0][~mask] == 0).all()
-    for mine, theirs in zip(found[1][:2], wanted[1][:2], strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-13)
-    real = previous > 0  # the definition gives no gradient to what is zero
-    torch.testing.assert_close(found[1][2][real], wanted[1][2][real])
+    inputs = drawn(4, 5), drawn(5, 5), previous
+    values, gradients = values_and_gradients(kernel, inputs)
+    twin_values, twin_gradients = values_and_gradients(twin, inputs)
+    torch.testing.assert_close(values, twin_values, rtol=1e-12, atol=1e-14)
+    assert (values[~mask] == 0).all()
+
+    torch.testing.assert_close(gradients[:2], twin_gradients[:2], rtol=1e-10, atol=1e-13)
+    # The definition gives no gradient to an alignment that is zero.
+    is_positive = previous > 0
+    torch.testing.assert_close(gradients[2][is_positive], twin_gradients[2][is_positive])
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e2, 1e4])
 def test_a_coupled_softmax_is_finite_at_extreme_scores(spread: float) -> None:
     mask = torch.arange(5) < torch.tensor([5, 3, 1, 4])[:, None]
     previous = (mask / mask.sum(1, keepdim=True)).float()
-    scores, energies = (drawn(4, 5) * spread).float(), drawn(5, 5).clamp(-1, 1).float() * 10
-    values, gradients = by(
-        lambda *given: coupled_softmax(given[0], mask, *given[1:]), (scores, energies, previous)
+    scores = (drawn(4, 5) * spread).float()
+    energies = drawn(5, 5).clamp(-1, 1).float() * 10
+    values, gradients = values_and_gradients(
+        lambda *inputs: coupled_softmax(inputs[0], mask, *inputs[1:]), (scores, energies, previous)
     )
+
     torch.testing.assert_close(values.exp().sum(1), torch.ones(4))
     assert torch.isfinite(values).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
@@ -288,6 +309,7 @@ def test_memory_is_freed_without_the_garbage_collector(
         if differentiated:
             values.sum().backward()
         del values
+
         assert tapes[0]() is None, name
     finally:
         gc.enable()

@@ -13,7 +13,9 @@ from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
 from tests.models import plain, tiny
 from tests.models.plain import (
+    coupled_prior,
     distribution,
+    first_state,
     next_state,
     one_sentence,
     position_log_probs,
@@ -22,36 +24,41 @@ from tests.models.plain import (
     transition,
 )
 
-
-def test_prior_joint_sums_over_every_alignment_sequence() -> None:
-    """sum over a_1..a_n of prod_t prior_t(a_t) p(y_t | s_t, h_{a_t}): nothing of an alignment is
-    fed back but its prior, so that the queries are the same in every term."""
-    model = tiny.model(tiny.components("prior-joint"))
-    source, lengths, target = one_sentence()
-    memory = model.encode(source, lengths)
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    terms, previous = [], BOS
-    for symbol in target[0].tolist():
-        query, hidden = next_state(model, previous, context, hidden)
-        prior = distribution(model, scores(model, memory, query))
-        terms.append(prior * position_log_probs(model, memory, query)[:, symbol].exp())
-        context, previous = (prior @ memory.values[0])[None], symbol
-    total = sum(
-        torch.stack([terms[t][a] for t, a in enumerate(path)]).prod()
-        for path in product(range(source.shape[1]), repeat=len(terms))
-    )
-    found = model.log_likelihood(source, lengths, target).sum()
-    torch.testing.assert_close(found.exp(), torch.as_tensor(total))
-
-
+POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
 SPARSE = ({"kind": "fusedmax", "weight": 0.2}, "sparsemax")
-
-
 BEFORE = tuple(
     (f"{kind[:4]}-postr-joint", {"coupling": {"kind": kind, "first": "before"}})
     for kind in ("monotone", "proximity")
 )
-POSTERIOR = ("postr-joint", "prox-postr-joint", "mono-postr-joint")
+"""Models whose first step is coupled to a position just before the source."""
+
+
+def test_prior_joint_sums_over_every_alignment_sequence() -> None:
+    """The likelihood is sum over a_1..a_n of prod_t prior_t(a_t) p(y_t | s_t, h_{a_t}).
+
+    Nothing but the prior is fed back, so the queries are the same in every term.
+    """
+    model = tiny.model(tiny.components("prior-joint"))
+    source, lengths, target = one_sentence()
+    memory = model.encode(source, lengths)
+    hidden, context = first_state(memory)
+    terms = []
+    previous = BOS
+
+    for symbol in target[0].tolist():
+        query, hidden = next_state(model, previous, context, hidden)
+        prior = distribution(model, scores(model, memory, query))
+        terms.append(prior * position_log_probs(model, memory, query)[:, symbol].exp())
+        context = (prior @ memory.values[0])[None]
+        previous = symbol
+
+    # Every sequence of positions.
+    total = sum(
+        torch.stack([terms[t][a] for t, a in enumerate(path)]).prod()
+        for path in product(range(source.shape[1]), repeat=len(terms))
+    )
+    log_likelihood = model.log_likelihood(source, lengths, target).sum()
+    torch.testing.assert_close(log_likelihood.exp(), torch.as_tensor(total))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -69,27 +76,32 @@ def test_posterior_models_follow_bayes_rule_step_by_step(
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    posterior, previous, found = None, BOS, []
+    hidden, context = first_state(memory)
+    posterior = None
+    previous = BOS
+    expected = []
+
     for symbol in target[0].tolist():
         query, hidden = next_state(model, previous, context, hidden)
-        given = scores(model, memory, query)
-        prior = distribution(model, given)
+        position_scores = scores(model, memory, query)
+        prior = distribution(model, position_scores)
+
         if posterior is None and (name, changed) in BEFORE:
-            prior = transition(model, given, -1)  # just before the source
+            prior = transition(model, position_scores, -1)
         elif posterior is not None:
-            prior = sum(
-                (posterior[a] * transition(model, given, a) for a in range(len(given))),
-                torch.zeros_like(given),
-            )
+            prior = coupled_prior(model, position_scores, posterior)
+
         joint = prior * position_log_probs(model, memory, query)[:, symbol].exp()
-        found.append(joint.sum().log())
+        expected.append(joint.sum().log())
         posterior = joint / joint.sum()
-        context, previous = (posterior @ memory.values[0])[None], symbol
+        context = (posterior @ memory.values[0])[None]
+        previous = symbol
+
     aligned = model.teacher_force(source, lengths, target)
     likelihood = model.log_likelihood(source, lengths, target)
     for log_probs in (aligned.log_probs, likelihood):
-        torch.testing.assert_close(log_probs[0], torch.stack(found))
+        torch.testing.assert_close(log_probs[0], torch.stack(expected))
+
     assert posterior is not None
     torch.testing.assert_close(aligned.alignment[0, -1], posterior)
 
@@ -102,18 +114,23 @@ def test_models_marginalized_at_the_input_read_the_mean_of_the_states(
     model = tiny.model(tiny.components(name), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    previous, found, priors = BOS, [], []
+    hidden, context = first_state(memory)
+    previous = BOS
+    expected = []
+    priors = []
+
     for symbol in target[0].tolist():
         query, hidden = next_state(model, previous, context, hidden)
         priors.append(distribution(model, scores(model, memory, query)))
         context = (priors[-1] @ memory.values[0])[None]
-        found.append(readout(model, context, query)[0, symbol])
+        expected.append(readout(model, context, query)[0, symbol])
         previous = symbol
+
     aligned = model.teacher_force(source, lengths, target)
     likelihood = model.log_likelihood(source, lengths, target)
     for log_probs in (aligned.log_probs, likelihood):
-        torch.testing.assert_close(log_probs[0], torch.stack(found))
+        torch.testing.assert_close(log_probs[0], torch.stack(expected))
+
     torch.testing.assert_close(aligned.prior[0], torch.stack(priors))
     assert (aligned.prior == 0).any() == (name != "soft")
 
@@ -124,7 +141,9 @@ def test_hard_monotone_attention_reads_the_position_that_its_steps_reached() -> 
     target = torch.tensor([[STEP, 6, STEP, STEP, STEP, 7]])
     aligned = model.teacher_force(source, lengths, target)
     positions = aligned.prior[0].argmax(dim=1).tolist()
-    assert positions == [0, 1, 1, 2, 2, 2]  # the last position holds the pointer
+
+    # The pointer cannot move past the last position.
+    assert positions == [0, 1, 1, 2, 2, 2]
     assert aligned.prior[0].max(dim=1).values.tolist() == [1.0] * 6
 
 
@@ -134,6 +153,7 @@ def test_next_symbol_probabilities_sum_to_one(name: str) -> None:
     source, lengths, _ = tiny.batch()
     memory = model.encode(source, lengths)
     state = model.start(memory)
+
     for symbol in (BOS, 6):
         symbols = torch.full((len(source),), symbol)
         step = model.step(memory, state, symbols)
@@ -147,8 +167,10 @@ def test_output_marginalization_of_a_one_hot_prior_equals_input_marginalization(
     joint, soft = (tiny.model(tiny.components(name)) for name in ("prior-joint", "soft"))
     soft.load_state_dict(joint.state_dict())
     for model in (joint, soft):
-        model.score.weight.weight.data.mul_(1e4)  # scores so far apart that one position has all
+        # Scores so far apart that one position has all of the probability.
+        model.score.weight.weight.data.mul_(1e4)
     batch = tiny.batch()
+
     torch.testing.assert_close(joint.log_likelihood(*batch), soft.log_likelihood(*batch))
 
 
@@ -167,20 +189,26 @@ def test_top_k_of_all_positions_is_exact(name: str, top_k: int) -> None:
 def test_half_of_the_posterior_is_fed_back_where_the_sum_leaves_positions_out(
     mix: float | None,
 ) -> None:
-    """Or the given share, everywhere; the rest is the prior."""
-    cut, feeding = {"kind": "output", "top_k": 3}, {"kind": "posterior", "mix": mix}
+    """With `mix`, it is that share everywhere; the rest is the prior."""
+    cut = {"kind": "output", "top_k": 3}
+    feeding = {"kind": "posterior", "mix": mix}
     model = tiny.model(tiny.components("postr-joint", marginalization=cut, input_feeding=feeding))
     source, _, target = tiny.batch()
-    source, lengths = source[:1].expand(4, -1), torch.tensor([6, 4, 3, 2])
-    found = model.teacher_force(source, lengths, target).alignment
+    source = source[:1].expand(4, -1)
+    lengths = torch.tensor([6, 4, 3, 2])
+    alignment = model.teacher_force(source, lengths, target).alignment
+
     for t, (table, symbol) in enumerate(plain.steps(model, source, lengths, target)):
         prior = table.attention.prior
+        # The posterior over the three likeliest positions.
         kept = torch.zeros_like(prior).scatter(1, prior.topk(3).indices, 1.0)
         joint = kept * prior * table.of_each(symbol).exp()
+
         for row, length in enumerate(lengths.tolist()):
+            # Sums over at most three positions are exact.
             share = mix or (0.5 if length > 3 else 1.0)
-            wanted = share * joint[row] / joint[row].sum() + (1 - share) * prior[row]
-            torch.testing.assert_close(found[row, t], wanted)
+            expected = share * joint[row] / joint[row].sum() + (1 - share) * prior[row]
+            torch.testing.assert_close(alignment[row, t], expected)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -193,37 +221,48 @@ def test_top_k_never_gives_a_higher_likelihood_than_the_exact_sum(
 ) -> None:
     exact = tiny.model(tiny.components(name, **changed), layers=layers)
     kind = "bound" if name == "variational" else "output"
-    batch, last = tiny.batch(), torch.tensor(-torch.inf)
+    batch = tiny.batch()
     values = []
+
+    # A sparse distribution has fewer positions to leave out.
     for top_k in (1, 2) if "distribution" in changed else (1, 2, 4):
         marginal = {"kind": kind, "top_k": top_k}
         cut = tiny.model(tiny.components(name, **changed, marginalization=marginal), layers=layers)
         cut.load_state_dict(exact.state_dict())
         values.append(cut.log_likelihood(*batch))
+
     values.append(exact.log_likelihood(*batch))
     for lower, higher in pairwise(values):
         assert (lower <= higher + 1e-12).all()
         assert (lower < higher - 1e-6).any()
-    assert last < values[0].min()
+
+    assert values[0].min() > -torch.inf
 
 
 @pytest.mark.parametrize("name", ["prox-postr-joint", "mono-postr-joint"])
 def test_a_coupling_of_zero_energy_equals_no_coupling(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coupled, free = tiny.model(tiny.components(name)), tiny.model(tiny.components("postr-joint"))
-    state = {k: v for k, v in coupled.state_dict().items() if not k.startswith("coupling")}
-    free.load_state_dict(state)
+    coupled = tiny.model(tiny.components(name))
+    free = tiny.model(tiny.components("postr-joint"))
+    weights = {
+        name: weight
+        for name, weight in coupled.state_dict().items()
+        if not name.startswith("coupling")
+    }
+    free.load_state_dict(weights)
     monkeypatch.setattr(
         type(coupled.coupling), "energies", lambda self, d: torch.zeros(d.shape).double()
     )
     batch = tiny.batch()
+
     torch.testing.assert_close(coupled.log_likelihood(*batch), free.log_likelihood(*batch))
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 @pytest.mark.parametrize("changed", [{}, {"marginalization": {"kind": "output", "top_k": 2}}])
 def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict[str, Any]) -> None:
+    # Only joint models sum over positions at the output.
     if changed and "joint" not in name:
         changed = {}
     model = tiny.model(tiny.components(name, **changed), layers=2)
@@ -231,6 +270,7 @@ def test_padding_changes_no_likelihood_and_no_alignment(name: str, changed: dict
     padded = torch.nn.functional.pad(source, (0, 3))
     likelihoods = model.log_likelihood(padded, lengths, target)
     together = model.teacher_force(padded, lengths, target)
+
     for row, length in enumerate(lengths.tolist()):
         alone = model.teacher_force(
             source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1]
@@ -247,7 +287,9 @@ def test_extreme_scores_give_finite_likelihoods_and_gradients(name: str) -> None
     for parameter in model.parameters():
         parameter.data.mul_(30)
     log_probs = model.log_likelihood(*tiny.batch())
+
     assert torch.isfinite(log_probs).all()
+
     log_probs.sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     assert torch.isfinite(model.teacher_force(*tiny.batch()).log_probs).all()
@@ -258,6 +300,9 @@ def test_a_proximity_energy_is_bounded_and_a_monotone_one_decays() -> None:
     monotone = Monotone(options.Monotone(), tiny.SIZES)
     proximity.raw.data.fill_(1e6)
     distances = torch.arange(-4, 5)
+
     assert proximity.energies(distances).tolist() == [0, 0, *[BOUND] * 5, 0, 0]
+
+    # delta is 1/2.
     monotone.raw.data.fill_(0.0)
     assert monotone.energies(distances).tolist() == [0] * 5 + [1, 0.5, 0.25, 0.125]

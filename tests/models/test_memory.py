@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-VOCABULARY, ROWS, TOP_K = 20_000, 16, 6
+VOCABULARY = 20_000
+ROWS = 16
+TOP_K = 6
 
 MEASURE = """
 import resource, sys, torch
@@ -31,17 +33,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def peak_mb(name: str, length: int) -> float:
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", MEASURE, name, *map(str, (length, VOCABULARY, ROWS, TOP_K))],
         capture_output=True,
         check=True,
     )
-    return int(found.stdout) / 2**10
+    return int(process.stdout) / 2**10
 
 
 @pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational"])
 def test_memory_does_not_grow_with_vocabulary_times_length(name: str) -> None:
-    short, long = 20, 60
+    short = 20
+    long = 60
+    # What all distributions of the additional steps would take, in float32.
     positions = 1 if name == "soft" else TOP_K
     piled_up_mb = ROWS * positions * VOCABULARY * (long - short) * 4 / 2**20
     assert peak_mb(name, long) - peak_mb(name, short) < 0.3 * piled_up_mb

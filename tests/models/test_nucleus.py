@@ -1,4 +1,4 @@
-"""A sum over a nucleus: the fewest positions of which the prior is at least `mass`."""
+"""Sums over a nucleus: the fewest positions whose prior is at least `mass`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ JOINT = ("prior-joint", "postr-joint", "prox-postr-joint", "mono-postr-joint")
 
 
 def summed(name: str, mass: float | None, top_k: int | None = None, **changed: Any) -> Seq2Seq:
-    """A model of uneven priors that sums over this much of them; its weights are the same."""
+    """Make a model with uneven priors and always the same weights, which sums over this much."""
     kind = "bound" if name == "variational" else "output"
     cut = {"kind": kind, "mass": mass, "top_k": top_k}
     model = tiny.model(tiny.components(name, marginalization=cut, **changed))
+    # Larger scores make priors uneven.
     for parameter in model.score.parameters():
         parameter.data.mul_(8.0)
     return model
@@ -45,6 +46,7 @@ def test_no_smaller_set_has_as_much_of_the_prior(mass: float) -> None:
     )
     for probs, kept in zip(prior, is_nucleus(prior, mass), strict=True):
         assert probs[kept].sum() >= mass
+        # No set with one position less has enough.
         fewer = combinations(probs.tolist(), int(kept.sum()) - 1)
         assert all(sum(some) < mass for some in fewer)
 
@@ -68,10 +70,13 @@ def test_what_is_no_number_is_not_left_out(mass: float | None) -> None:
 
 @pytest.mark.parametrize("name", [*JOINT, "variational"])
 def test_all_of_the_mass_is_the_exact_sum(name: str) -> None:
-    exact, whole, batch = summed(name, None), summed(name, 1.0), tiny.batch()
+    exact = summed(name, None)
+    whole = summed(name, 1.0)
+    batch = tiny.batch()
+
     assert torch.equal(whole.log_likelihood(*batch), exact.log_likelihood(*batch))
-    for mine, wanted in zip(gradients(whole, batch), gradients(exact, batch), strict=True):
-        assert torch.equal(mine, wanted)
+    for actual, expected in zip(gradients(whole, batch), gradients(exact, batch), strict=True):
+        assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("mass", [0.3, 0.6, 0.9])
@@ -79,7 +84,7 @@ def test_all_of_the_mass_is_the_exact_sum(name: str) -> None:
 def test_a_nucleus_takes_at_most_the_rest_of_the_mass_from_the_likelihood(
     name: str, mass: float
 ) -> None:
-    """At every step, with the states that the cut sum leads to."""
+    """It does so at every step, with the states of the cut sum."""
     forced = summed(name, mass).teacher_force(*tiny.batch())
     lost = forced.exact.exp() - forced.log_probs.exp()
     assert lost.min() >= -1e-12 and lost.max() <= 1 - mass + 1e-12
@@ -94,10 +99,13 @@ def test_the_likelihood_grows_with_the_mass(name: str) -> None:
 
 
 def test_training_pays_for_no_concentration_of_attention() -> None:
-    """Where all positions explain a symbol alike, the bound rewards less spread; what is trained
-    does not.
+    """All positions explain a symbol alike here.
+
+    The bound then rewards concentrated priors; the trained objective does not.
     """
-    model, pulls = summed("prior-joint", 0.6, input_feeding="none"), []
+    model = summed("prior-joint", 0.6, input_feeding="none")
+    pulls = []
+    # Without its view of the source, the output does not depend on the position.
     model.readout.of_values.weight.data.zero_()
     for training in (False, True):
         model.train(training).zero_grad()
@@ -105,12 +113,16 @@ def test_training_pays_for_no_concentration_of_attention() -> None:
         pulls.append(
             max(float(p.grad.abs().max()) for p in model.score.parameters() if p.grad is not None)
         )
+
     assert pulls[0] > 1e-2 and pulls[1] < 1e-12
 
 
 def test_what_is_trained_is_above_the_bound_by_the_rest_of_the_mass_at_most() -> None:
-    model, batch = summed("prior-joint", 0.6), tiny.batch()
-    bound, trained = model.eval().log_likelihood(*batch), model.train().objective(*batch)
+    model = summed("prior-joint", 0.6)
+    batch = tiny.batch()
+    bound = model.eval().log_likelihood(*batch)
+    trained = model.train().objective(*batch)
+
     assert (
         (trained >= bound).all()
         and (trained <= bound - math.log(0.6)).all()
@@ -130,17 +142,20 @@ def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
 @pytest.mark.parametrize("copying", ["none", "pointer"])
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint"])
 def test_what_is_trained_is_a_distribution(name: str, copying: str, top_k: int | None) -> None:
-    """Over all first symbols, those of the source too, of which one is not in the target's
-    vocabulary.
-    """
+    """It sums to one over all first symbols, including a copied one that is out of vocabulary."""
     model = summed(name, 0.8, top_k, copying=copying).train()
-    model.readout.output.bias.data[PAD] = -1e3  # it cannot be asked for
+    model.readout.output.bias.data[PAD] = -1e3  # padding is never a target
     for pointer in pointers_of(model):
         pointer.targets[8] = -1
-    symbols = [*range(1, tiny.VOCABULARY), *([tiny.VOCABULARY + 2] if copying == "pointer" else [])]
+    symbols = list(range(1, tiny.VOCABULARY))
+    if copying == "pointer":
+        symbols.append(tiny.VOCABULARY + 2)
     source = torch.tensor([[5, 6, 8, 7]]).expand(len(symbols), -1)
-    found = model.objective(source, torch.full((len(symbols),), 4), torch.tensor(symbols)[:, None])
-    torch.testing.assert_close(found.exp().sum(), torch.ones(()).double())
+    log_probs = model.objective(
+        source, torch.full((len(symbols),), 4), torch.tensor(symbols)[:, None]
+    )
+
+    torch.testing.assert_close(log_probs.exp().sum(), torch.ones(()).double())
 
 
 @pytest.mark.parametrize("name", [*JOINT, "variational"])
@@ -163,8 +178,11 @@ def test_search_scores_its_outputs_as_the_likelihood_does(name: str) -> None:
     model = summed(name, 0.7)
     source, lengths, _ = tiny.batch()
     outputs = [best[0] for best in beam_search(model, source, lengths, Decoding(beam=3))]
+
     for row, output in enumerate(outputs):
         target = torch.tensor([[*output.symbols, 2]] if output.complete else [output.symbols])
         length = lengths[row : row + 1]
-        found = model.log_likelihood(source[row : row + 1, : int(length)], length, target).sum()
-        assert abs(found.item() - output.log_prob) < 1e-9
+        log_likelihood = model.log_likelihood(
+            source[row : row + 1, : int(length)], length, target
+        ).sum()
+        assert abs(log_likelihood.item() - output.log_prob) < 1e-9

@@ -1,4 +1,4 @@
-"""The options of components and the classes that compute them, held together."""
+"""Options of components agree with the classes that compute them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LONG = 60  # source positions, more than the windows show
 
 
 def implementation_of(component: str, kind: str) -> Any:
-    """The class that computes a kind, or the function that builds an architecture."""
+    """Import the class that computes a kind, or the function that builds an architecture."""
     return implementation(COMPONENTS[component][kind]())
 
 
@@ -60,7 +60,10 @@ def implementation_of(component: str, kind: str) -> Any:
 def test_every_kind_names_what_computes_it(component: str, kind: str) -> None:
     made = implementation_of(component, kind)
     base = BASES.get(component)
-    assert callable(made) if base is None else issubclass(made, base)
+    if base is None:
+        assert callable(made)
+    else:
+        assert issubclass(made, base)
 
 
 def test_every_component_is_a_key_of_a_model() -> None:
@@ -83,17 +86,18 @@ def test_options_and_the_class_that_computes_them_say_the_same_of_a_kind(
         model = build(ModelConfig(label="Mine", architecture=chosen), Network(), 9, 9)
         computed["has_components"] = all(hasattr(model, part) for part in PARTS)
         computed["reads_vectors"] = "vectors" in signature(made).parameters
+
     # A flag that says nothing of a component has its default.
     assert {flag: getattr(chosen, flag) for flag in FLAGS} == DEFAULTS | computed
 
 
 def leaves_positions_out(component: str, made: Any) -> bool:
-    """Whether some positions get no probability, of scores that are far apart."""
+    """Return whether some positions get no probability, for scores that are far apart."""
     scores = torch.linspace(-5, 5, LONG)[None]
     mask = torch.ones(1, LONG, dtype=torch.bool)
     if component == "window":
-        _, shown = made(scores, torch.ones(1, SIZES.query), mask, AttentionHistory())
-        return not bool(shown.all())
+        _, visible = made(scores, torch.ones(1, SIZES.query), mask, AttentionHistory())
+        return not bool(visible.all())
     return bool((made(scores, mask) <= ZERO).any())
 
 
@@ -104,6 +108,7 @@ def test_a_kind_is_named_as_yaml_names_it_and_read_from_there(component: str, ki
     assert all(
         field.description for name, field in type(made).model_fields.items() if name != "kind"
     )
+
     by_name = ModelConfig.model_validate({"label": "Mine", component: kind})
     by_options = ModelConfig.model_validate({"label": "Mine", component: made.model_dump()})
     assert getattr(by_name, component) == getattr(by_options, component) == made
@@ -178,7 +183,7 @@ class Tiny(Options):
 
 
 def tiny(components: ModelConfig, network: Network, source: int, target: int) -> Model:
-    """An architecture of one's own: the usual one, with fewer units."""
+    """Build the architecture of a plugin: the usual one, with fewer units."""
     return recurrent(components, network.model_copy(update={"decoder": 2}), source, target)
 
 

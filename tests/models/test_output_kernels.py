@@ -21,34 +21,42 @@ from pam.models.output_kernels import (
     nonzero_rows,
 )
 from pam.models.search_layer import SearchedMixture, SearchLayer
-from tests.models.gradients import assert_near, assert_same, by, drawn, steps_of
+from tests.models.gradients import assert_near, assert_same, drawn, steps_of, values_and_gradients
 
 pytestmark = pytest.mark.usefixtures("padded")
 
 # The output layer of positions, step by step.
 
-ALL, LITTLE, NOTHING = 1 << 24, 200, 40  # bytes; of one step in ten, and of no distribution
+# Bytes of memory for distributions: of all steps, of one step in ten, and of none.
+ALL = 1 << 24
+LITTLE = 200
+NOTHING = 40
 SOME = torch.tensor([[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()
-"""Positions that count, of each sentence."""
+"""Positions that count in each sentence."""
 
 
-def which(some: Tensor) -> list[tuple[Tensor, int]]:
-    """All positions; some, computed alone; some, computed among all."""
+def kept_and_picking(some: Tensor) -> list[tuple[Tensor, int]]:
+    """List masks and thresholds: all positions; some, computed alone; some, computed among all."""
     return [(torch.ones_like(some), 0), (some, 0), (some, 10**6)]
 
 
 def positions(
     likelihood: Callable[..., Tensor], queries: Sequence[Tensor], kept: Tensor, fed_back: bool
 ) -> Tensor:
-    """Log-likelihoods of positions at all steps; each step's query may depend on the last one's."""
-    found: list[Tensor] = []
+    """Compute log-likelihoods of positions at all steps.
+
+    With `fed_back` the query of each step depends on the result of the last one.
+    """
+    log_likelihoods: list[Tensor] = []
     for t, query in enumerate(queries):
-        if fed_back and found:
-            shared = found[-1][: len(query)].softmax(1)
+        if fed_back and log_likelihoods:
+            shared = log_likelihoods[-1][: len(query)].softmax(1)
             query = query + shared[:, :1]
         symbols = torch.arange(len(query)) + t
-        found.append(likelihood(query, symbols, kept[: len(query)]) * kept[: len(query)])
-    return torch.cat([part.flatten() for part in found])
+        kept_now = kept[: len(query)]
+        log_likelihoods.append(likelihood(query, symbols, kept_now) * kept_now)
+
+    return torch.cat([part.flatten() for part in log_likelihoods])
 
 
 def plain_positions(
@@ -76,7 +84,9 @@ def plain_positions(
         "recomputed, before",
     ],
 )
-@pytest.mark.parametrize(("kept", "picking"), which(SOME), ids=["all", "some", "some of all"])
+@pytest.mark.parametrize(
+    ("kept", "picking"), kept_and_picking(SOME), ids=["all", "some", "some of all"]
+)
 def test_position_likelihoods_over_steps_that_lose_rows(
     kept: Tensor,
     picking: int,
@@ -85,9 +95,7 @@ def test_position_likelihoods_over_steps_that_lose_rows(
     waiting: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Gradients of the weights are added at the end, as rows fill what they wait in, or at each
-    step.
-    """
+    """Gradients of weights are added at the end, when enough rows wait, or at each step."""
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "WAITING", waiting)
@@ -99,8 +107,8 @@ def test_position_likelihoods_over_steps_that_lose_rows(
         return positions(likelihood, queries, kept, fed_back)
 
     def twin(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
-        def likelihood(*own: Any) -> Tensor:
-            return plain_positions(views, weight, bias, *own)
+        def likelihood(*arguments: Any) -> Tensor:
+            return plain_positions(views, weight, bias, *arguments)
 
         return positions(likelihood, queries, kept, fed_back)
 
@@ -112,12 +120,15 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     views, weight, bias = (drawn(*shape).requires_grad_() for shape in ((4, 5, 3), (7, 3), (7,)))
-    size = OutputLayer(weight, bias).padded(20) * 7 * 8  # of 20 pairs each, in float64
+    # Bytes of one step: 20 pairs of 7 symbols, in float64.
+    size = OutputLayer(weight, bias).padded(20) * 7 * 8
     monkeypatch.setattr(output_kernels, "CHUNK", 5 * size // 2)
-    likelihood, left = PositionLikelihood(views, weight, bias), []
+    likelihood = PositionLikelihood(views, weight, bias)
+    left = []
     for _ in range(3):
         likelihood(drawn(4, 3), torch.arange(4), torch.ones(4, 5, dtype=torch.bool))
         left.append(likelihood.tape.room)
+
     assert left == [3 * size // 2, size // 2, size // 2]
 
 
@@ -140,31 +151,36 @@ def test_position_likelihoods_in_bfloat16(
 
 @pytest.mark.parametrize("rows", [5, 40, 171])
 def test_errors_that_are_kept_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of 15 to 513 pairs in pieces of 16; what is beyond them adds nothing."""
+    """A step of 15 to 513 pairs in pieces of 16, the last of which is not full."""
     monkeypatch.setattr(output_kernels, "CHUNK", 16 * 6 * 2 * 17 // 16)
-    kept, symbols = torch.ones(rows, 3, dtype=torch.bool), torch.arange(rows) % 6
-    given = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
+    kept = torch.ones(rows, 3, dtype=torch.bool)
+    symbols = torch.arange(rows) % 6
+    inputs = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
         return PositionLikelihood(views, weight, bias, bf16)(query, symbols, kept)
 
-    found, wanted = (by(partial(kernel, bf16), given) for bf16 in (True, False))
-    torch.testing.assert_close(found[0], wanted[0], rtol=0.05, atol=0.05)
-    for mine, theirs in zip(found[1], wanted[1], strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05 * float(theirs.abs().max()))
+    values, gradients = values_and_gradients(partial(kernel, True), inputs)
+    exact_values, exact_gradients = values_and_gradients(partial(kernel, False), inputs)
+    torch.testing.assert_close(values, exact_values, rtol=0.05, atol=0.05)
+    for rough, exact in zip(gradients, exact_gradients, strict=True):
+        torch.testing.assert_close(rough, exact, rtol=0.05, atol=0.05 * float(exact.abs().max()))
 
 
-def mixture_given(summed: bool) -> tuple[Tensor, ...]:
+def mixture_inputs(summed: bool) -> tuple[Tensor, ...]:
+    """Draw views, queries, weights of positions (logs if they are summed), and the output layer."""
     weights = drawn(6, 4).log_softmax(1)
-    return drawn(3, 4, 3), drawn(6, 3), weights if summed else weights.exp(), drawn(7, 3), drawn(7)
+    if not summed:
+        weights = weights.exp()
+    return drawn(3, 4, 3), drawn(6, 3), weights, drawn(7, 3), drawn(7)
 
 
+# Six tokens of three sentences.
 SYMBOLS = torch.tensor([0, 3, 6, 3, 1, 5])
 FEW = torch.tensor(
     [[1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]]
 ).bool()
-"""Positions that count, of each token."""
-
+"""Positions that count for each token."""
 
 SENTENCES = torch.tensor([0, 1, 2, 0, 2, 0])
 
@@ -178,8 +194,8 @@ def mixture(
     kept: Tensor,
     **how: bool,
 ) -> Tensor:
-    given = Mixture(SYMBOLS, kept, SENTENCES, **how)
-    return mixture_log_likelihood(views, query, weights, weight, bias, given)
+    tokens = Mixture(SYMBOLS, kept, SENTENCES, **how)
+    return mixture_log_likelihood(views, query, weights, weight, bias, tokens)
 
 
 def plain_mixture(
@@ -191,14 +207,17 @@ def plain_mixture(
     kept: Tensor,
     summed: bool = True,
 ) -> Tensor:
-    of_each = gold_log_probs_plain(views[SENTENCES], query, weight, bias, SYMBOLS)
-    return mixture_plain(weights.masked_fill(~kept, -torch.inf if summed else 0.0), of_each, summed)
+    log_likelihoods = gold_log_probs_plain(views[SENTENCES], query, weight, bias, SYMBOLS)
+    no_weight = -torch.inf if summed else 0.0
+    return mixture_plain(weights.masked_fill(~kept, no_weight), log_likelihoods, summed)
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
-@pytest.mark.parametrize(("kept", "picking"), which(FEW), ids=["all", "few", "few of all"])
+@pytest.mark.parametrize(
+    ("kept", "picking"), kept_and_picking(FEW), ids=["all", "few", "few of all"]
+)
 def test_mixtures_of_all_tokens(
     kept: Tensor,
     picking: int,
@@ -207,19 +226,19 @@ def test_mixtures_of_all_tokens(
     chunk: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(output_kernels, "PICKING", picking)
     """With a gradient that is the same for all tokens, or not."""
+    monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
 
-    def kernel(*given: Tensor) -> Tensor:
-        found = mixture(*given, kept=kept, summed=summed)
-        return 1.5 * found.sum() if equal else found
+    def kernel(*inputs: Tensor) -> Tensor:
+        log_likelihood = mixture(*inputs, kept=kept, summed=summed)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
 
-    def twin(*given: Tensor) -> Tensor:
-        found = plain_mixture(*given, kept=kept, summed=summed)
-        return 1.5 * found.sum() if equal else found
+    def twin(*inputs: Tensor) -> Tensor:
+        log_likelihood = plain_mixture(*inputs, kept=kept, summed=summed)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
 
-    assert_same(kernel, twin, *mixture_given(summed))
+    assert_same(kernel, twin, *mixture_inputs(summed))
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
@@ -231,27 +250,27 @@ def test_mixtures_in_bfloat16(
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     monkeypatch.setattr(output_kernels, "BLOCK", 3)
 
-    def kernel(bf16: bool, *given: Tensor) -> Tensor:
-        found = mixture(*given, kept=FEW, summed=summed, bf16=bf16)
-        return found.sum() if equal else found
+    def kernel(bf16: bool, *inputs: Tensor) -> Tensor:
+        log_likelihood = mixture(*inputs, kept=FEW, summed=summed, bf16=bf16)
+        return log_likelihood.sum() if equal else log_likelihood
 
-    assert_near(kernel, mixture_given(summed))
+    assert_near(kernel, mixture_inputs(summed))
 
 
 def test_without_a_gradient_the_mixture_has_the_same_values() -> None:
-    given = mixture_given(True)
+    inputs = mixture_inputs(True)
     with torch.no_grad():
-        found = mixture(*given, kept=FEW)
-    torch.testing.assert_close(found, plain_mixture(*given, kept=FEW))
+        actual = mixture(*inputs, kept=FEW)
+    torch.testing.assert_close(actual, plain_mixture(*inputs, kept=FEW))
 
 
 def test_a_single_context_needs_no_positions() -> None:
-    """Then the query has all of the hidden layer."""
-    one = torch.zeros(6, 1).double()
-    given = Mixture(SYMBOLS, torch.ones(6, 1).bool(), SENTENCES)
+    """Its query is the whole hidden layer."""
+    log_weights = torch.zeros(6, 1).double()
+    tokens = Mixture(SYMBOLS, torch.ones(6, 1).bool(), SENTENCES)
 
     def kernel(query: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return mixture_log_likelihood(None, query, one, weight, bias, given)
+        return mixture_log_likelihood(None, query, log_weights, weight, bias, tokens)
 
     def twin(query: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         logits = torch.tanh(query) @ weight.t() + bias
@@ -265,30 +284,34 @@ def test_a_single_context_needs_no_positions() -> None:
 def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(
     margin: float, bf16: bool
 ) -> None:
-    """The logit of symbol 0 is `margin` above the others: where p rounds to 1 or 0, 1 - p and log p
-    do not.
+    """Where p rounds to 1 or 0, 1 - p and log p do not.
+
+    The logit of symbol 0 is `margin` above those of the other symbols.
     """
     layer = OutputLayer(torch.zeros(4, 3), torch.tensor([margin, 0.0, 0.0, 0.0]), bf16)
     symbols = torch.tensor([0, 1])
-    found, error = layer.errors(torch.zeros(2, 3), symbols)
+    log_prob, error = layer.errors(torch.zeros(2, 3), symbols)
     log_probs = torch.log_softmax(torch.tensor([margin, 0.0, 0.0, 0.0]).double(), 0)
+
     torch.testing.assert_close(
-        found.double(), log_probs[symbols], rtol=5e-3 if bf16 else 1e-5, atol=5e-7
+        log_prob.double(), log_probs[symbols], rtol=5e-3 if bf16 else 1e-5, atol=5e-7
     )
-    wanted = -torch.expm1(log_probs[symbols])
+
+    expected = -torch.expm1(log_probs[symbols])
+    actual = -error.gather(1, symbols[:, None]).squeeze(1).double()
     rtol, atol = (5e-3, 0.0) if bf16 else (1e-5, 5e-7)
-    torch.testing.assert_close(
-        -error.gather(1, symbols[:, None]).squeeze(1).double(), wanted, rtol=rtol, atol=atol
-    )
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
 
 
 def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
     scale = torch.tensor([1.0, 1e-9, -0.5, 0.0, 1e-30, -1e-9])
-    found = nonzero_rows(scale, 1000)
-    assert found is not None and found.tolist() == [0, 2]
+    heavy = nonzero_rows(scale, 1000)
+    assert heavy is not None and heavy.tolist() == [0, 2]
     assert nonzero_rows(scale, 30) is None  # so few symbols that picking does not pay
+
     finer = nonzero_rows(scale.double(), 1000)
     assert finer is not None and finer.tolist() == [0, 1, 2, 5]
+
     empty = nonzero_rows(torch.zeros(3), 1000)
     assert empty is not None and empty.tolist() == []
 
@@ -298,15 +321,20 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(
     summed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", 0)
-    views, query, _, weight, bias = mixture_given(summed)
-    one = torch.nn.functional.one_hot(torch.zeros(6).long(), 4).double()  # it has all the weight
-    weights = 1e4 * (one - 1) if summed else one
-    given = views, query, weights, weight, bias
-    found = by(lambda *own: mixture(*own, kept=torch.ones_like(FEW), summed=summed), given)
-    wanted = by(lambda *own: plain_mixture(*own, kept=torch.ones_like(FEW), summed=summed), given)
-    torch.testing.assert_close(found[0], wanted[0])
-    for mine, theirs in zip(found[1], wanted[1], strict=True):
-        torch.testing.assert_close(mine, theirs)
+    views, query, _, weight, bias = mixture_inputs(summed)
+    # The first position has all the weight.
+    one_hot = torch.nn.functional.one_hot(torch.zeros(6).long(), 4).double()
+    weights = 1e4 * (one_hot - 1) if summed else one_hot
+    inputs = views, query, weights, weight, bias
+    kept = torch.ones_like(FEW)
+    values, gradients = values_and_gradients(partial(mixture, kept=kept, summed=summed), inputs)
+    plain_values, plain_gradients = values_and_gradients(
+        partial(plain_mixture, kept=kept, summed=summed), inputs
+    )
+
+    torch.testing.assert_close(values, plain_values)
+    for gradient, plain_gradient in zip(gradients, plain_gradients, strict=True):
+        torch.testing.assert_close(gradient, plain_gradient)
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
@@ -316,13 +344,23 @@ def test_search_knows_every_symbol_at_every_position(
 ) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
-    views, query, log_weights, weight, bias = mixture_given(True)
+    views, query, log_weights, weight, bias = mixture_inputs(True)
     layer = SearchLayer(weight, bias)
-    found = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
+    searched = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
+
+    # Every symbol at every position, written out.
     logits = torch.tanh(views[SENTENCES] + query[:, None]) @ weight.t() + bias
     of_each = torch.log_softmax(logits, 2)
     masked = log_weights.masked_fill(~FEW, -torch.inf)
-    torch.testing.assert_close(found.log_probs(), torch.logsumexp(masked[:, :, None] + of_each, 1))
-    rows, symbols = torch.tensor([4, 0, 0]), torch.tensor([2, 6, 1])
-    wanted = of_each[rows].gather(2, symbols[:, None, None].expand(-1, 4, 1)).squeeze(2)
-    torch.testing.assert_close(found.log_likelihood(rows, symbols)[FEW[rows]], wanted[FEW[rows]])
+
+    torch.testing.assert_close(
+        searched.log_probs(), torch.logsumexp(masked[:, :, None] + of_each, 1)
+    )
+
+    rows = torch.tensor([4, 0, 0])
+    symbols = torch.tensor([2, 6, 1])
+    expected = of_each[rows].gather(2, symbols[:, None, None].expand(-1, 4, 1)).squeeze(2)
+
+    torch.testing.assert_close(
+        searched.log_likelihood(rows, symbols)[FEW[rows]], expected[FEW[rows]]
+    )

@@ -32,7 +32,7 @@ def projections() -> list[Projection]:
 
 
 def rows(count: int, length: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Scores (count, length) and a mask of lengths from 1 to `length`, the longest included."""
+    """Draw scores (count, length) and a mask of lengths from 1 to `length`, both included."""
     generator = torch.Generator().manual_seed(4)
     scores = torch.randn(count, length, generator=generator, dtype=torch.float64) * spread
     lengths = torch.randint(1, length + 1, (count, 1), generator=generator)
@@ -46,11 +46,11 @@ def test_probabilities_are_the_minimum_over_all_supports_and_stretches(
     projection: Projection, length: int
 ) -> None:
     scores, mask = rows(4, length, spread=0.8)
-    found = projection.project(scores, mask)
-    for row, own, real in zip(found, scores, mask, strict=True):
+    probabilities = projection.project(scores, mask)
+    for row, row_scores, real in zip(probabilities, scores, mask, strict=True):
         size = int(real.sum())
         torch.testing.assert_close(
-            row[:size], nearest(own[:size], getattr(projection, "weight", 0))
+            row[:size], nearest(row_scores[:size], getattr(projection, "weight", 0))
         )
         assert (row[size:] == 0).all()
 
@@ -58,15 +58,20 @@ def test_probabilities_are_the_minimum_over_all_supports_and_stretches(
 @pytest.mark.parametrize("spread", [0.3, 3.0])
 @pytest.mark.parametrize("weight", [0.05, 0.5, 5.0])
 def test_denoised_values_meet_the_optimality_conditions(weight: float, spread: float) -> None:
-    """The sum of values less x up to t is within the weight, and is the weight where x jumps."""
+    """The sum of values - x up to t lies within +-weight, and at a bound where x jumps."""
     values, mask = rows(30, 120, spread)
-    for own, real, x in zip(values, mask, denoise(values, mask, weight), strict=True):
+    for row_values, real, x in zip(values, mask, denoise(values, mask, weight), strict=True):
         size = int(real.sum())
-        own, x = own[:size], x[:size]
-        dual, jumps = (own - x).cumsum(0), x[1:] - x[:-1]
+        row_values = row_values[:size]
+        x = x[:size]
+        dual = (row_values - x).cumsum(0)
+        jumps = x[1:] - x[:-1]
+
         assert dual.abs().max() <= weight + 1e-8 and abs(dual[-1]) < 1e-8
-        wanted = -weight * jumps.sign()
-        torch.testing.assert_close(dual[:-1][jumps != 0], wanted[jumps != 0], atol=1e-8, rtol=0)
+
+        expected = -weight * jumps.sign()
+        torch.testing.assert_close(dual[:-1][jumps != 0], expected[jumps != 0], atol=1e-8, rtol=0)
+
     assert (jumps == 0).any()  # equal to the last bit
 
 
@@ -74,22 +79,29 @@ def test_denoised_values_meet_the_optimality_conditions(weight: float, spread: f
 def test_gradients_of_probabilities_equal_differences(projection: Projection) -> None:
     scores, mask = rows(12, 7, spread=3.0)
     scores = scores.view(3, 4, 7).requires_grad_()
-    assert gradcheck(lambda given: projection.probabilities(given, mask.view(3, 4, 7)), scores)
+    assert gradcheck(lambda leaf: projection.probabilities(leaf, mask.view(3, 4, 7)), scores)
+    # Logs are differentiable where probabilities are not too near zero.
     chosen = projection.project(scores.detach(), mask.view(3, 4, 7)) > 0.02
+
     assert (~chosen & mask.view(3, 4, 7)).any() and chosen.any()
-    assert gradcheck(lambda given: projection(given, mask.view(3, 4, 7))[chosen], scores)
+    assert gradcheck(lambda leaf: projection(leaf, mask.view(3, 4, 7))[chosen], scores)
 
 
 @pytest.mark.parametrize("projection", projections(), ids=str)
 def test_logs_give_the_gradients_of_the_probabilities(projection: Projection) -> None:
     scores, mask = rows(12, 7, spread=3.0)
     weights = torch.linspace(-1, 1, 7, dtype=torch.float64)
-    found = []
-    for probabilities in (projection.probabilities, lambda *given: projection(*given).exp()):
+    gradients = []
+
+    for probabilities in (
+        projection.probabilities,
+        lambda *arguments: projection(*arguments).exp(),
+    ):
         leaf = scores.clone().requires_grad_()
         (probabilities(leaf, mask) * weights).sum().backward()
-        found.append(leaf.grad)
-    torch.testing.assert_close(*found)
+        gradients.append(leaf.grad)
+
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -101,10 +113,12 @@ def test_probabilities_sum_to_one_and_logs_are_finite(
     scores, mask = rows(40, 60, spread)
     scores = scores.to(dtype).requires_grad_()
     log_probs = projection(scores, mask)
-    found = log_probs.detach().exp()
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.sum(1), torch.ones(40, dtype=dtype))
-    assert (log_probs[~mask] == ZERO).all() and (found[~mask] == 0).all()
+    probabilities = log_probs.detach().exp()
+
+    assert probabilities.dtype == dtype
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(40, dtype=dtype))
+    assert (log_probs[~mask] == ZERO).all() and (probabilities[~mask] == 0).all()
+
     log_probs.sum().backward()
     assert scores.grad is not None and torch.isfinite(scores.grad).all()
     assert (scores.grad[~mask] == 0).all()
@@ -114,10 +128,10 @@ def test_probabilities_sum_to_one_and_logs_are_finite(
 @pytest.mark.parametrize("filler", [0.0, 1e6, -torch.inf, torch.inf])
 def test_what_stands_at_padding_changes_nothing(projection: Projection, filler: float) -> None:
     scores, mask = rows(20, 9)
-    found = projection.project(scores.masked_fill(~mask, filler), mask)
-    for row, own, real in zip(found, scores, mask, strict=True):
+    probabilities = projection.project(scores.masked_fill(~mask, filler), mask)
+    for row, row_scores, real in zip(probabilities, scores, mask, strict=True):
         size = int(real.sum())
-        alone = projection.project(own[None, :size], real[None, :size])
+        alone = projection.project(row_scores[None, :size], real[None, :size])
         torch.testing.assert_close(row[:size], alone[0], rtol=0, atol=1e-14)
 
 
@@ -134,35 +148,36 @@ def test_a_score_one_above_the_rest_has_all_probability() -> None:
     mask = torch.ones(1, 4, dtype=torch.bool)
     scores = torch.tensor([[-0.5, 0.0, 1.0, -9.0]])
     log_probs = Sparsemax(options.Sparsemax(), tiny.SIZES)(scores, mask)
+
     assert log_probs.tolist() == [[ZERO, ZERO, 0.0, ZERO]]
-    # A stretch of one costs twice the weight more.
+    # Fusedmax pays twice the weight for a stretch of one position, so it needs a larger lead.
     assert (fused(0.1)(scores, mask)[0] == 0).sum() == 0
     assert fused(0.1)(scores * 1.4, mask).tolist() == log_probs.tolist()
 
 
 def test_equal_scores_share_the_probability_alike() -> None:
-    scores, mask = torch.full((1, 5), 3.0), torch.arange(5)[None] < 4
+    scores = torch.full((1, 5), 3.0)
+    mask = torch.arange(5)[None] < 4
     for projection in projections():
         assert projection.project(scores, mask).tolist() == [[0.25] * 4 + [0.0]]
 
 
 def test_fusedmax_without_weight_is_sparsemax_and_with_much_it_is_uniform() -> None:
     scores, mask = rows(20, 8)
-    plain, fused = (
-        Sparsemax().project(scores, mask),
-        Fusedmax(options.Fusedmax(weight=0.0), tiny.SIZES),
-    )
+    plain = Sparsemax().project(scores, mask)
+    fused = Fusedmax(options.Fusedmax(weight=0.0), tiny.SIZES)
+
     torch.testing.assert_close(fused.project(scores, mask), plain, rtol=0, atol=0)
-    found = Fusedmax(options.Fusedmax(weight=100.0), tiny.SIZES).project(scores, mask)
-    torch.testing.assert_close(found, mask / mask.sum(1, keepdim=True).double())
+    uniform = Fusedmax(options.Fusedmax(weight=100.0), tiny.SIZES).project(scores, mask)
+    torch.testing.assert_close(uniform, mask / mask.sum(1, keepdim=True).double())
 
 
 def test_the_authors_example_fuses_the_two_near_scores() -> None:
     scores = torch.tensor([[1.0, 2.1, 1.9]], dtype=torch.float64)
-    found = Fusedmax(options.Fusedmax(), tiny.SIZES).project(
+    probabilities = Fusedmax(options.Fusedmax(), tiny.SIZES).project(
         scores, torch.ones(1, 3, dtype=torch.bool)
     )
-    torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
+    torch.testing.assert_close(probabilities, torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
 
 
 def entmax_of(alpha: float, learned: bool = False) -> Entmax:
@@ -181,6 +196,7 @@ def test_entmax_of_the_positions_that_are_there_is_that_of_its_package(
         expected = entmax.entmax_bisect(row_scores[:size], alpha)
         torch.testing.assert_close(row[:size], expected, atol=1e-7, rtol=0)
         assert (row[size:] == 0).all()
+
     assert (probabilities[mask] == 0).any()
 
 

@@ -24,8 +24,8 @@ def components(**parts: Any) -> ModelConfig:
 
 
 def test_a_linear_schedule_holds_then_rises_then_holds() -> None:
-    found = [Linear(first=0.1, last=1.0, begin=0.5, end=0.75).at(step, 8) for step in range(8)]
-    assert found == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.55, 1.0, 1.0])
+    values = [Linear(first=0.1, last=1.0, begin=0.5, end=0.75).at(step, 8) for step in range(8)]
+    assert values == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.55, 1.0, 1.0])
 
 
 def test_a_delayed_schedule_changes_at_its_time_in_shares_or_in_steps() -> None:
@@ -41,7 +41,7 @@ def test_a_number_stays_a_number_when_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "said"),
+    ("weight", "message"),
     [
         ("high", "`latent.weight`: input should be a number, or a schedule"),
         (True, "input should be a number"),
@@ -55,10 +55,10 @@ def test_a_number_stays_a_number_when_it_is_written() -> None:
         ({**RISING, "until": 1}, "until"),
     ],
 )
-def test_a_schedule_that_cannot_be_followed_is_refused(weight: Any, said: str) -> None:
+def test_a_schedule_that_cannot_be_followed_is_refused(weight: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
         components(latent={"kind": "acvi", "weight": weight})
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_share_and_a_temperature_have_their_own_bounds() -> None:
@@ -77,6 +77,7 @@ def test_a_schedule_that_nobody_knows_is_refused_at_its_line(kind: Any, tmp_path
     )
     with pytest.raises(UserError, match="unknown schedule") as caught:
         load_plan(files=[file])
+
     assert caught.value.line is not None and caught.value.hint
 
 
@@ -92,22 +93,23 @@ PARTS: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "component", "option", "given"), PARTS)
+@pytest.mark.parametrize(("name", "component", "option", "fixed"), PARTS)
 def test_the_objective_follows_the_schedule_of_every_option(
-    name: str, component: str, option: str, given: dict[str, Any]
+    name: str, component: str, option: str, fixed: dict[str, Any]
 ) -> None:
     """At each time the objective is that of a model with the present value as a constant."""
     schedule = {"kind": "delayed", "value": 0.9, "before": 0.3, "after": 0.5}
     batch = tiny.batch()
 
     def objective(value: Any, step: int | None) -> float:
-        model = tiny.model(tiny.components(name, **{component: {**given, option: value}})).train()
+        model = tiny.model(tiny.components(name, **{component: {**fixed, option: value}})).train()
         if step is not None:
             model.progress(step, 100)
         torch.manual_seed(3)
         return float(model.objective(*batch).sum().detach())
 
     early, late, done = (objective(schedule, step) for step in (20, 60, None))
+
     assert early != late
     assert (early, late) == (objective(0.3, 20), objective(0.9, 60))
     assert done == objective(0.9, None)

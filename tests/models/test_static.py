@@ -1,6 +1,4 @@
-"""Static steps, whose shapes depend on no value: they compute what ragged ones do, and wait for
-nothing.
-"""
+"""Static steps, whose shapes depend on no value, compute what ragged ones do, without waiting."""
 
 from __future__ import annotations
 
@@ -48,12 +46,12 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def components(name: str) -> ModelConfig:
-    """A named model, or a variant of one."""
+    """Return the components of a named model, or of a variant of one."""
     return tiny.components(name.partition(",")[0], **VARIANTS.get(name, {}))
 
 
 def other(changed: dict[str, Any], dropout: float = 0.0) -> Model:
-    """A model of another architecture in float64."""
+    """Make a model of another architecture, in float64."""
     torch.manual_seed(1)
     network = Network(embedding=4, encoder=3, decoder=5, dropout=dropout)
     chosen = ModelConfig(label="other", **changed)
@@ -67,19 +65,20 @@ def made(name: str, dropout: float = 0.0) -> Model:
 
 
 def ragged_batch(source_eos: bool = True) -> Batch:
-    """A batch of several lengths, the longest target first."""
+    """Return a batch of several lengths, the longest target first."""
     source, lengths, target = tiny.batch(rows=4, source=6, target=5)
     target[:, -1] = EOS
     for row, size in enumerate((5, 4, 2, 2)):
         target[row, size - 1] = EOS
         target[row, size:] = PAD
+
     if source_eos:
         source = source.scatter(1, lengths[:, None] - 1, EOS)
     return source, lengths, target
 
 
 def padded(batch: Batch) -> Batch:
-    """The same with two rows of padding, and positions and steps far beyond the end of all rows."""
+    """Add two rows of padding, and positions and steps far beyond the end of all rows."""
     source, lengths, target = batch
     return (
         F.pad(source, (0, 13, 0, 2)),
@@ -89,10 +88,9 @@ def padded(batch: Batch) -> Batch:
 
 
 class SameDraws(TorchDispatchMode):
-    """Each call of a generator has the first entries of one large table, whatever its shape.
+    """Replaces random draws by entries of one large table, whatever their shape.
 
-    So what is drawn for a row, a step and a position is the same in batches that are padded and
-    not.
+    A row, a step and a position then have the same draw in batches with and without padding.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -103,11 +101,13 @@ class SameDraws(TorchDispatchMode):
             torch.ops.aten.randn_like,
         ):
             return drawn
+
         shape = drawn.shape
         index = torch.zeros(shape, dtype=torch.float64)
-        for place, size in enumerate(shape):
-            steps = torch.arange(size, dtype=torch.float64) * (0.37 + 0.71 * place)
-            index = index + steps.view(-1, *[1] * (len(shape) - place - 1))
+        for dimension, size in enumerate(shape):
+            steps = torch.arange(size, dtype=torch.float64) * (0.37 + 0.71 * dimension)
+            index = index + steps.view(-1, *[1] * (len(shape) - dimension - 1))
+
         uniform = 0.5 + 0.45 * torch.sin(17.0 * index + 1.0)
         return drawn.copy_(
             uniform if func.overloadpacket is torch.ops.aten.rand else 3 * uniform - 1.5
@@ -120,26 +120,29 @@ def gradients(model: Model, loss: Tensor) -> dict[str, Tensor]:
     return {name: part.grad for name, part in model.named_parameters() if part.grad is not None}
 
 
-def assert_static_is_ragged(model: Model, what: str, batch: Batch) -> None:
-    """Values and gradients of `objective` or `log_likelihood` are the same in both ways."""
+def assert_static_is_ragged(model: Model, method: str, batch: Batch) -> None:
+    """Check values and gradients of a method, such as `objective`, in both ways."""
     rows, steps = batch[2].shape
     is_real = batch[2] != PAD
     buffers = {name: part.clone() for name, part in model.named_buffers()}
     with SameDraws():
-        ragged = getattr(model, what)(*batch)
-    wanted = torch.where(is_real, ragged, 0.0)
-    right = gradients(model, wanted.sum() / 7)
+        ragged = getattr(model, method)(*batch)
+    expected = torch.where(is_real, ragged, 0.0)
+    expected_gradients = gradients(model, expected.sum() / 7)
+    # Undo what the first pass did to moving averages.
     for name, part in model.named_buffers():
         part.copy_(buffers[name])
 
     larger = padded(batch)
+
     with SameDraws(), model.static_steps():
-        static = getattr(model, what)(*larger)
+        static = getattr(model, method)(*larger)
         assert static.shape == larger[2].shape
         values = torch.where(larger[2] != PAD, static, 0.0)
-        found = gradients(model, values.sum() / 7)
-    torch.testing.assert_close(values[:rows, :steps], wanted, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-12)
+        static_gradients = gradients(model, values.sum() / 7)
+
+    torch.testing.assert_close(values[:rows, :steps], expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(static_gradients, expected_gradients, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "transformer"])
@@ -170,17 +173,17 @@ def test_static_objectives_are_the_ragged_ones_in_small_pieces(
 
 
 def test_a_static_gradient_of_tokens_that_weigh_differently_is_no_number() -> None:
-    batch, model = ragged_batch(), made("soft")
+    batch = ragged_batch()
+    model = made("soft")
     with model.static_steps():
         values = model.log_likelihood(*batch)
-        found = gradients(model, (values * torch.arange(5)).sum())
-    assert any(part.isnan().any() for part in found.values())
+        static_gradients = gradients(model, (values * torch.arange(5)).sum())
+
+    assert any(part.isnan().any() for part in static_gradients.values())
 
 
 class NoCopies(TorchDispatchMode):
-    """Refuses tensors made of numbers of the host: on a GPU they are copied, and the copy is waited
-    for.
-    """
+    """Refuses tensors that are made of numbers on the host: a GPU would wait for the copy."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket not in (torch.ops.aten.lift_fresh, torch.ops.aten.lift), func
@@ -193,6 +196,7 @@ def forget_values(model: Model, mode: FakeTensorMode) -> None:
         for name, weight in list(part._parameters.items()):
             if weight is not None:
                 setattr(part, name, torch.nn.Parameter(mode.from_tensor(weight.data)))
+
         for name, buffer in list(part._buffers.items()):
             if buffer is not None:
                 setattr(part, name, mode.from_tensor(buffer))
@@ -200,25 +204,31 @@ def forget_values(model: Model, mode: FakeTensorMode) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_a_static_step_waits_for_no_value(name: str) -> None:
-    """Tensors have no values here, so that whoever asks for one fails."""
+    """Tensors have no values here, so that code which asks for one fails."""
     batch = tuple(
         part[-3:, :3] if part.dim() == 2 else part[-3:] for part in padded(ragged_batch())
     )
-    model, mode = made(name, dropout=0.3).train(), FakeTensorMode()
+    model = made(name, dropout=0.3).train()
+    mode = FakeTensorMode()
     forget_values(model, mode)
+
     with mode:
         fake = tuple(mode.from_tensor(part) for part in batch)
         model.hold_schedules(torch.device("cpu"))
         model.progress(3, 10)
+
+        # Some parts have to wait, and say so.
         with model.static_steps(), NoCopies():
             if model.waiting_parts():
                 with pytest.raises(DataDependentOutputException):
                     model.objective(*fake)
                 return
+
             values = model.objective(*fake)
             torch.where(fake[2] != PAD, values, 0.0).sum().backward()
             gradients = [part.grad for part in model.parameters() if part.grad is not None]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
     assert len(gradients) > 5
 
 
@@ -237,13 +247,16 @@ def test_a_model_that_has_to_wait_says_which_part_does() -> None:
 
 def test_gradual_schedules_are_held_as_tensors_and_others_are_settings_of_a_step() -> None:
     model = tiny.model(components("acvi, several draws"))
+    # `single` jumps once, at the end of training; the weight changes at each step.
     before = model.latent.single
     model.hold_schedules(torch.device("cpu"))
     held = model.latent.weight
     model.progress(5, 10)
+
     assert held is model.latent.weight
     assert float(held) == 0.75
     assert before in model.settings
+
     settings = model.settings
     model.progress(10, 10)
     assert model.settings != settings

@@ -78,66 +78,77 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("agreement", {"marginalization": "output", "input_feeding": "posterior"}),
     ("agreement", {"latent": {"kind": "acvi", "samples": 2}}),
 ]
-"""Every kind of every component, and what may look at another one."""
+"""Every kind of every component, and combinations in which one may look at another."""
 
-Given = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 Values = Callable[..., Tensor]
 
 
-def shortened(lengths: list[int]) -> Given:
-    """A batch whose targets have these lengths."""
+def shortened(lengths: list[int]) -> Batch:
+    """Return a batch whose targets have these lengths."""
     source, sizes, target = tiny.batch(rows=len(lengths), target=max(lengths))
     target[torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]] = PAD
     return source, sizes, target
 
 
-def by(
-    values: Values, model: Seq2Seq, given: Given, uneven: bool = True
+def values_and_gradients(
+    values: Values, model: Seq2Seq, batch: Batch, uneven: bool = True
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """What a function gives at real symbols, and the gradients of a weighted sum of it."""
+    """Return a function's values at real symbols, and the gradients of a weighted sum of them."""
     torch.manual_seed(3)
     model.zero_grad()
-    real = given[2] != PAD
-    found = values(model, *given)[real]
-    weights = torch.ones_like(found)
-    if uneven:  # some of them zero
-        weights = torch.linspace(0.5, 1.5, len(found)).to(found)
-        weights = weights * (torch.arange(len(found)) % 4 > 0)
-    (found * weights).sum().backward()
+    real = batch[2] != PAD
+    result = values(model, *batch)[real]
+    weights = torch.ones_like(result)
+    if uneven:
+        # Some of them are zero.
+        weights = torch.linspace(0.5, 1.5, len(result)).to(result)
+        weights = weights * (torch.arange(len(result)) % 4 > 0)
+
+    (result * weights).sum().backward()
     gradients = {
         name: torch.zeros_like(part) if part.grad is None else part.grad.clone()
         for name, part in model.named_parameters()
     }
-    return found.detach(), gradients
+    return result.detach(), gradients
 
 
-def objective(model: Seq2Seq, *given: Tensor) -> Tensor:
-    return model.objective(*given)
+def objective(model: Seq2Seq, *batch: Tensor) -> Tensor:
+    return model.objective(*batch)
 
 
-def log_likelihood(model: Seq2Seq, *given: Tensor) -> Tensor:
-    return model.log_likelihood(*given)
+def log_likelihood(model: Seq2Seq, *batch: Tensor) -> Tensor:
+    return model.log_likelihood(*batch)
 
 
 def assert_same(
     model: Seq2Seq,
-    given: Given | None = None,
+    batch: Batch | None = None,
     pair: tuple[Values, Values] = (objective, plain.objective),
     uneven: bool = True,
 ) -> None:
-    """The values of both functions, and their gradients, with the same draws."""
-    found, wanted = (by(values, model, given or tiny.batch(), uneven) for values in pair)
-    assert wanted[0].abs().max() > 0.1
-    torch.testing.assert_close(found[0], wanted[0], rtol=1e-10, atol=1e-10)
-    assert any(gradient.abs().max() > 1e-3 for gradient in wanted[1].values())
-    for name, gradient in wanted[1].items():
+    """Check that both functions have the same values and gradients, with the same draws."""
+    batch = batch or tiny.batch()
+    function, twin = pair
+    values, gradients = values_and_gradients(function, model, batch, uneven)
+    twin_values, twin_gradients = values_and_gradients(twin, model, batch, uneven)
+
+    assert twin_values.abs().max() > 0.1
+    torch.testing.assert_close(values, twin_values, rtol=1e-10, atol=1e-10)
+    assert any(gradient.abs().max() > 1e-3 for gradient in twin_gradients.values())
+
+    for name, twin_gradient in twin_gradients.items():
         torch.testing.assert_close(
-            found[1][name], gradient, rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+            gradients[name],
+            twin_gradient,
+            rtol=1e-9,
+            atol=1e-10,
+            msg=lambda message, name=name: f"{name}: {message}",
         )
 
 
 def made(name: str, changed: dict[str, Any], layers: int = 1) -> Seq2Seq:
-    """A model in training, with dropout."""
+    """Make a model in training, with dropout."""
     return tiny.model(tiny.components(name, **changed), layers=layers, dropout=0.3).train()
 
 
@@ -179,14 +190,16 @@ def test_rows_without_weight_are_left_out_and_change_nothing(
     with torch.no_grad():
         model.score.weight.weight.mul_(100)  # attention is all but one-hot
     left_out = []
-    found = output_kernels.nonzero_rows
+    original = output_kernels.nonzero_rows
 
     def noted(scale: Tensor, width: int) -> Tensor | None:
-        left_out.append(found(scale, 1000 * width))
+        left_out.append(original(scale, 1000 * width))
         return left_out[-1]
 
     monkeypatch.setattr(output_kernels, "nonzero_rows", noted)
+
     assert_same(model)
+
     if name == "prior-joint" or (name == "postr-joint" and chunk == 160):
         assert any(rows is not None for rows in left_out)
 
@@ -204,26 +217,31 @@ def test_an_encoder_of_one_direction_gives_the_same_values_and_gradients(reads: 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_neither_the_order_of_rows_nor_padding_of_targets_changes_a_value(name: str) -> None:
-    model, (source, lengths, target) = tiny.model(tiny.components(name)), shortened([2, 6, 3, 5])
+    model = tiny.model(tiny.components(name))
+    source, lengths, target = shortened([2, 6, 3, 5])
     turned = torch.tensor([2, 0, 3, 1])
-    wanted = model.log_likelihood(source, lengths, target)
-    found = model.log_likelihood(source[turned], lengths[turned], target[turned])
-    torch.testing.assert_close(found, wanted[turned])
+    expected = model.log_likelihood(source, lengths, target)
+    actual = model.log_likelihood(source[turned], lengths[turned], target[turned])
+
+    torch.testing.assert_close(actual, expected[turned])
+
     wide = model.log_likelihood(source, lengths, torch.nn.functional.pad(target, (0, 3)))
     assert wide.shape == (4, 9) and (wide[:, 6:] == 0).all()
-    torch.testing.assert_close(wide[:, :6], wanted, rtol=0, atol=0)
+    torch.testing.assert_close(wide[:, :6], expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", [*tiny.NAMED, "agreement"])
 def test_steps_of_all_rows_have_the_values_and_gradients_of_steps_that_drop_ended_ones(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows of a step are decided in one place."""
-    model, given = tiny.model(tiny.components(name)).train(), shortened([6, 4, 4, 1])
-    wanted = by(objective, model, given)
+    """`PackedTargets` alone decides the rows of a step."""
+    model = tiny.model(tiny.components(name)).train()
+    batch = shortened([6, 4, 4, 1])
+    expected = values_and_gradients(objective, model, batch)
     monkeypatch.setattr(PackedTargets, "of", partial(PackedTargets.of, drop_ended=False))
-    found = by(objective, model, given)
-    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
+    actual = values_and_gradients(objective, model, batch)
+
+    torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.processor
@@ -232,17 +250,22 @@ def test_steps_of_all_rows_have_the_values_and_gradients_of_steps_that_drop_ende
 def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
     model = tiny.model(tiny.components(name)).float()
     model.train()
-    wanted = by(objective, model, tiny.batch())
+    exact_values, exact_gradients = values_and_gradients(objective, model, tiny.batch())
     model.use_bf16(True)
-    found = by(objective, model, tiny.batch())
-    assert found[0].dtype == torch.float32 and not torch.equal(found[0], wanted[0])
-    torch.testing.assert_close(found[0], wanted[0], rtol=0.03, atol=0.06)
-    mine, theirs = (torch.cat([g.flatten() for g in part[1].values()]) for part in (found, wanted))
-    assert (mine - theirs).norm() < 0.05 * theirs.norm()
-    model.eval()  # a development loss is in the training's precision
+    values, gradients = values_and_gradients(objective, model, tiny.batch())
+    assert values.dtype == torch.float32 and not torch.equal(values, exact_values)
+    torch.testing.assert_close(values, exact_values, rtol=0.03, atol=0.06)
+
+    rough = torch.cat([gradient.flatten() for gradient in gradients.values()])
+    exact = torch.cat([gradient.flatten() for gradient in exact_gradients.values()])
+    assert (rough - exact).norm() < 0.05 * exact.norm()
+
+    # Development losses have the precision of training.
+    model.eval()
     rough = model.log_likelihood(*tiny.batch())
     model.use_bf16(False)
     exact = model.log_likelihood(*tiny.batch())
+
     assert not torch.equal(rough, exact)
     torch.testing.assert_close(rough, exact, rtol=0.03, atol=0.06)
 
@@ -251,9 +274,9 @@ def test_products_in_bfloat16_stay_near_the_exact_ones(name: str) -> None:
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_float32_stays_near_float64(name: str) -> None:
     model = tiny.model(tiny.components(name))
-    wanted = model.log_likelihood(*tiny.batch())
-    found = model.float().log_likelihood(*tiny.batch())
-    torch.testing.assert_close(found.double(), wanted, rtol=2e-5, atol=2e-5)
+    expected = model.log_likelihood(*tiny.batch())
+    actual = model.float().log_likelihood(*tiny.batch())
+    torch.testing.assert_close(actual.double(), expected, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["soft", "postr-joint", "mono-postr-joint", "variational"])
@@ -263,6 +286,7 @@ def test_a_batch_frees_its_memory_without_the_garbage_collector(
     tapes = tapes_made(monkeypatch)
     model = tiny.model(tiny.components(name)).train()
     gc.disable()
+
     try:
         model.objective(*tiny.batch()).sum().backward()
         model.objective(*tiny.batch())  # never differentiated

@@ -21,6 +21,7 @@ def made(seed: int = 1, network: Network = NETWORK) -> Transformer:
     torch.manual_seed(seed)
     chosen = tiny.components("transformer", architecture={"kind": "transformer", "heads": 2})
     model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
+
     assert isinstance(model, Transformer)
     nn.init.uniform_(model.output.weight, -3.0, 3.0)
     return model
@@ -30,6 +31,7 @@ def test_a_layer_is_that_of_torch() -> None:
     torch.manual_seed(2)
     mine = DecoderLayer(Shape(8, 2, 16, 1, 1, 0.0)).double().eval()
     theirs = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=True).double()
+    # torch's names of the same weights.
     names = {"self_attn": "own", "multihead_attn": "cross", "linear1": "between.0"}
     names |= {"linear2": "between.3", "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2"}
     weights = mine.state_dict()
@@ -45,11 +47,12 @@ def test_a_layer_is_that_of_torch() -> None:
     memory = model.encode(source, lengths)
     states = torch.randn(4, 5, 8, dtype=torch.float64)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    found, _, weights_of = mine(states, None, memory, causal)
-    wanted = theirs.eval()(
+    actual, _, weights_of = mine(states, None, memory, causal)
+    expected = theirs.eval()(
         states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
     )
-    torch.testing.assert_close(found, wanted)
+
+    torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
 
 
@@ -66,14 +69,16 @@ def test_products_in_bfloat16_stay_near_the_exact_ones() -> None:
             for parameter in model.parameters()
             if parameter.grad is not None
         ]
+
         return values.detach(), torch.cat(gradients)
 
-    wanted, exact = measured()
+    exact_values, exact_gradient = measured()
     model.use_bf16(True)
-    found, rough = measured()
-    assert found.dtype == torch.float32 and not torch.equal(found, wanted)
-    torch.testing.assert_close(found, wanted, rtol=0.03, atol=0.06)
-    assert (rough - exact).norm() < 0.05 * exact.norm()
+    rough_values, rough_gradient = measured()
+
+    assert rough_values.dtype == torch.float32 and not torch.equal(rough_values, exact_values)
+    torch.testing.assert_close(rough_values, exact_values, rtol=0.03, atol=0.06)
+    assert (rough_gradient - exact_gradient).norm() < 0.05 * exact_gradient.norm()
 
 
 @torch.no_grad()
@@ -82,7 +87,9 @@ def test_steps_equal_the_likelihood_of_all_symbols_at_once() -> None:
     source, lengths, target = tiny.batch()
     likelihood = model.log_likelihood(source, lengths, target)
     forced = model.teacher_force(source, lengths, target)
+
     torch.testing.assert_close(forced.log_probs, likelihood)
+
     hypotheses = Hypotheses(model, source, lengths, 1)
     symbol = torch.full_like(target[:, :1], BOS)
     for t, gold in enumerate(target.split(1, dim=1)):
@@ -98,9 +105,10 @@ def test_padding_changes_nothing() -> None:
     model = made()
     source, lengths, target = tiny.batch()
     together = model.teacher_force(nn.functional.pad(source, (0, 3)), lengths, target)
+
     for row, length in enumerate(lengths.tolist()):
-        one = slice(row, row + 1)
-        alone = model.teacher_force(source[one, :length], lengths[one], target[one])
+        rows = slice(row, row + 1)
+        alone = model.teacher_force(source[rows, :length], lengths[rows], target[rows])
         torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
         torch.testing.assert_close(together.alignment[row, :, :length], alone.alignment[0])
         assert (together.alignment[row, :, length:] == 0).all()
@@ -108,15 +116,18 @@ def test_padding_changes_nothing() -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_log_prob_of_an_output_is_its_likelihood(beam: int) -> None:
-    model, sources = made(), [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
+    model = made()
+    sources = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
     decoding = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
-    found = decode(model, sources, decoding, False)
+    outputs = decode(model, sources, decoding, False)
     alone = [decode(model, [source], decoding, False)[0] for source in sources]
-    for source, output, other in zip(sources, found, alone, strict=True):
+
+    for source, output, other in zip(sources, outputs, alone, strict=True):
         assert_same(output, other)
         target = [*output.symbols, EOS] if output.complete else output.symbols
         assert output.log_prob == pytest.approx(log_likelihoods(model, source, [target])[0])
-    assert len({tuple(output.symbols) for output in found}) > 1
+
+    assert len({tuple(output.symbols) for output in outputs}) > 1
 
 
 def test_every_weight_learns() -> None:

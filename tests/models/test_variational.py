@@ -16,17 +16,17 @@ from pam.models.outputs import TokenDistribution
 from pam.models.seq2seq import Seq2Seq
 from pam.models.variational import BiLSTM
 from tests.models import plain, tiny
-from tests.models.plain import next_state, one_sentence, position_log_probs
+from tests.models.plain import first_state, next_state, one_sentence, position_log_probs
 
-Given = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 
 
 def variational(layers: int = 1, dropout: float = 0.0, seed: int = 1, **changed: Any) -> Seq2Seq:
     return tiny.model(tiny.components("variational", **changed), layers, dropout, seed)
 
 
-def padded_batch() -> Given:
-    """Targets of 5, 3, 1 and 4 symbols, padded."""
+def padded_batch() -> Batch:
+    """Return a batch with targets of 5, 3, 1 and 4 symbols, padded."""
     source, lengths, target = tiny.batch()
     target[torch.arange(5) >= torch.tensor([5, 3, 1, 4])[:, None]] = PAD
     return source, lengths, target
@@ -41,22 +41,28 @@ class Known(nn.Module):
         super().__init__()
         self.log_q = log_q
 
-    def forward(self, *given: Any) -> Tensor:
+    def forward(self, *batch: Any) -> Tensor:
         return self.log_q
 
 
-def terms(model: Seq2Seq, given: Given) -> tuple[Tensor, Tensor]:
-    """log prior_t(a) and log p(y_t | s_t, h_a) of one sentence, (n, m) each, written out."""
-    source, lengths, target = given
-    memory, score = model.encode(source, lengths), model.score
-    hidden, context = memory.start, torch.zeros(1, memory.values.shape[2], dtype=torch.float64)
-    previous, priors, likelihoods = BOS, [], []
+def terms(model: Seq2Seq, sentence: Batch) -> tuple[Tensor, Tensor]:
+    """Compute log prior_t(a) and log p(y_t | s_t, h_a) of one sentence, (n, m) each."""
+    source, lengths, target = sentence
+    memory = model.encode(source, lengths)
+    score = model.score
+    hidden, context = first_state(memory)
+    previous = BOS
+    priors = []
+    likelihoods = []
+
     for symbol in target[0].tolist():
         query, hidden = next_state(model, previous, context, hidden)
         inner = memory.values[0] @ score.of_values.weight.t() + query @ score.of_query.weight.t()
         priors.append(torch.log_softmax(torch.tanh(inner) @ score.weight.weight[0], dim=0))
         likelihoods.append(position_log_probs(model, memory, query)[:, symbol])
-        context, previous = (priors[-1].exp() @ memory.values[0])[None], symbol
+        context = (priors[-1].exp() @ memory.values[0])[None]
+        previous = symbol
+
     return torch.stack(priors), torch.stack(likelihoods)
 
 
@@ -68,19 +74,24 @@ def test_the_objective_is_the_enumerated_bound(
 ) -> None:
     marginal = {"kind": "bound", "q_top_k": q_top_k, "weight": weight}
     model = variational(layers, marginalization=marginal)
-    given = one_sentence()
-    prior, likelihood = terms(model, given)
-    log_q = tiny.infer(model, *given)
+    sentence = one_sentence()
+    prior, likelihood = terms(model, sentence)
+    log_q = tiny.infer(model, *sentence)
+
     assert log_q is not None
-    wanted = []
+
+    expected = []
     for q, p, y in zip(log_q[0].exp(), prior, likelihood, strict=True):
+        # q over its best positions, normalized.
         kept = q.sort(descending=True).indices[:q_top_k]
         q = q[kept] / q[kept].sum()
         divergence = sum(a * (a.log() - b) for a, b in zip(q, p[kept], strict=True))
-        wanted.append((q * y[kept]).sum() - weight * divergence)
-    torch.testing.assert_close(model.objective(*given)[0], torch.stack(wanted))
+        expected.append((q * y[kept]).sum() - weight * divergence)
+
+    torch.testing.assert_close(model.objective(*sentence)[0], torch.stack(expected))
+
     exact = torch.logsumexp(prior + likelihood, dim=1)
-    torch.testing.assert_close(model.log_likelihood(*given)[0], exact)
+    torch.testing.assert_close(model.log_likelihood(*sentence)[0], exact)
 
 
 @pytest.mark.parametrize("q_top_k", [None, 1, 2, 4])
@@ -89,63 +100,65 @@ def test_the_bound_is_below_the_likelihood(layers: int, q_top_k: int | None) -> 
     for seed in range(5):
         marginal = {"kind": "bound", "q_top_k": q_top_k}
         model = variational(layers, seed=seed, marginalization=marginal)
-        given = tiny.batch(seed=seed)
-        bound, exact = model.objective(*given), model.log_likelihood(*given)
+        batch = tiny.batch(seed=seed)
+        bound = model.objective(*batch)
+        exact = model.log_likelihood(*batch)
+
         assert (bound <= exact + 1e-12).all()
-        assert (bound < exact - 1e-6)[given[1] > 1].all()  # equal where there is one position
+        assert (bound < exact - 1e-6)[batch[1] > 1].all()  # equal where there is one position
 
 
 @pytest.mark.parametrize("name", ["variational", "prior-joint"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: int) -> None:
-    """Over other scores and distributions too, so that it is the bound's doing."""
+    """It holds for other scores and distributions too."""
     model = variational(layers, score=tiny.components(name).score)
-    given = tiny.batch()
+    batch = tiny.batch()
     posteriors = []
-    for table, symbol in plain.steps(model, *given):
+    for table, symbol in plain.steps(model, *batch):
         joint = table.attention.prior * table.of_each(symbol).exp()
         posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
+
+    # With q in place of the network's, the bound is tight.
     model.inference = Known(torch.stack(posteriors, 1))
-    torch.testing.assert_close(model.objective(*given), model.log_likelihood(*given))
+    torch.testing.assert_close(model.objective(*batch), model.log_likelihood(*batch))
 
 
 def test_q_over_its_best_positions_sums_to_one() -> None:
     model = variational(marginalization={"kind": "bound", "q_top_k": 2})
     log_q = tiny.infer(model, *tiny.batch())
     assert log_q is not None
+
     q = model.marginalization.restrict(log_q[:, 0]).exp()
     torch.testing.assert_close(q.sum(1), torch.ones(len(q), dtype=torch.float64))
     assert ((q > 0).sum(1) <= 2).all() and (q > 0).sum() > len(q)
+
     best = log_q[:, 0].topk(2).indices
     torch.testing.assert_close(q.gather(1, best).sum(1), torch.ones(len(q), dtype=torch.float64))
 
 
 PAID = {
-    *(
-        "variational",
-        "variational-sample",
-        "variational-gumbel",
-        "hard",
-        "fertility",
-        "acvi",
-        "ved",
-    ),
+    "variational",
+    "variational-sample",
+    "variational-gumbel",
+    "hard",
+    "fertility",
+    "acvi",
+    "ved",
     "soft-pointer-coverage",
 }
-"""Models whose objective is a bound, or pays for something besides the likelihood."""
+"""Models whose objective is a bound, or has costs besides the likelihood."""
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.NAMED if name not in PAID])
 def test_the_objective_of_every_other_model_is_its_likelihood(name: str) -> None:
     model = tiny.model(tiny.components(name), dropout=0.3).train()
-    found = []
-    for values in (
-        lambda *given: model.objective(*given),
-        lambda *given: model.log_likelihood(*given),
-    ):
+    results = []
+    for method in (model.objective, model.log_likelihood):
         torch.manual_seed(3)
-        found.append(values(*padded_batch()))
-    torch.testing.assert_close(*found, rtol=0, atol=0)
+        results.append(method(*padded_batch()))
+
+    torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -155,6 +168,7 @@ def test_padding_changes_no_objective(layers: int) -> None:
         source, lengths, target = padded_batch()
         pad = nn.functional.pad
         together = model.objective(pad(source, (0, 3)), lengths, pad(target, (0, 2)))
+
         for row, length in enumerate(lengths.tolist()):
             size = int((target[row] != PAD).sum())
             alone = model.objective(
@@ -168,16 +182,20 @@ def test_the_inference_network_is_two_bidirectional_lstms_and_a_bilinear_score(l
     model = variational(layers)
     source, lengths, target = one_sentence()
     states = []
+
     for reader, embedded in (
         (model.inference.source, model.encoder.embedding(source)),
         (model.inference.target, model.decoder.embedding(target)),
     ):
+        # torch's bidirectional LSTM with the same weights.
         lstm = nn.LSTM(4, 3, layers, bidirectional=True, batch_first=True).double()
         for side, suffix in ((reader.forwards, ""), (reader.backwards, "_reverse")):
-            for layer, own in enumerate(side):
-                for name, value in own.named_parameters():
+            for layer, one_direction in enumerate(side):
+                for name, value in one_direction.named_parameters():
                     getattr(lstm, name.replace("l0", f"l{layer}{suffix}")).data.copy_(value)
+
         states.append(lstm(embedded)[0][0])
+
     scores = states[1] @ model.inference.weight.weight.t() @ states[0].t() / 6**0.5
     log_q = tiny.infer(model, source, lengths, target)
     assert log_q is not None
@@ -188,29 +206,32 @@ def test_q_knows_the_whole_target_and_the_prior_does_not() -> None:
     model = variational()
     source, lengths, target = tiny.batch()
     changed = target.clone()
-    changed[:, -1] = target[:, -1] % 4 + 5  # another symbol
-    before, after = (tiny.infer(model, source, lengths, given) for given in (target, changed))
+    # Another last symbol.
+    changed[:, -1] = target[:, -1] % 4 + 5
+    before, after = (tiny.infer(model, source, lengths, symbols) for symbols in (target, changed))
+
     assert before is not None and after is not None
     assert (before[0, 0] - after[0, 0]).abs().max() > 1e-6
-    priors = [model.teacher_force(source, lengths, given).prior for given in (target, changed)]
+
+    priors = [model.teacher_force(source, lengths, symbols).prior for symbols in (target, changed)]
     torch.testing.assert_close(priors[0], priors[1], rtol=0, atol=0)
 
 
 def test_the_bound_trains_every_weight() -> None:
     model = variational(layers=2, dropout=0.3).train()
-    given = padded_batch()
-    model.objective(*given)[given[2] != PAD].sum().backward()
+    batch = padded_batch()
+    model.objective(*batch)[batch[2] != PAD].sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
 def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is drawn for q is drawn last, so that any way to compute the rest sees the same."""
+    """The draws for q come last, so that all other draws stay the same."""
     model = variational(layers=2, dropout=0.3).train()
 
     def likelihood_of(
-        self: Bound, output: TokenDistribution, symbols: Tensor, *others: Any
+        self: Bound, output: TokenDistribution, symbols: Tensor, *arguments: Any
     ) -> Tensor:
         return output.log_prob(symbols)
 
@@ -218,7 +239,10 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
     torch.manual_seed(3)
     likelihood = model.log_likelihood(*padded_batch())
     torch.manual_seed(3)
+
     torch.testing.assert_close(model.objective(*padded_batch()), likelihood)
+
+    # The inference network itself has dropout.
     first, second = (tiny.infer(model, *padded_batch()) for _ in range(2))
     assert first is not None and second is not None and (first != second).any()
 
@@ -229,7 +253,9 @@ def test_extreme_weights_give_a_finite_bound_and_gradients(scale: float) -> None
     for parameter in model.parameters():
         parameter.data.mul_(scale)
     objective = model.objective(*padded_batch())
+
     assert torch.isfinite(objective).all()
+
     objective.sum().backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
 
@@ -241,4 +267,5 @@ def test_the_inference_network_has_the_encoder_s_size_unless_told_otherwise() ->
         made = build(tiny.components("variational", inference=inference), network, 9, 9).inference
         assert isinstance(made, BiLSTM)
         sizes.append((len(made.source.forwards), made.source.forwards[0].hidden_size))
+
     assert sizes == [(2, 3), (1, 7)]

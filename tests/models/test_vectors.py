@@ -1,6 +1,4 @@
-"""Sources of vectors: with one-hot vectors and the embeddings as the layer that reads them, they
-are symbols.
-"""
+"""Sources of one-hot vectors, read by a layer whose weights are embeddings, are like symbols."""
 
 from __future__ import annotations
 
@@ -17,37 +15,46 @@ from pam.models.seq2seq import Seq2Seq
 from tests.models import tiny
 
 MODELS = (
-    *("soft", "soft-mlp", "structured", "acvi", "ved", "variational", "variational-sample", "hard"),
-    *(
-        "prior-joint",
-        "postr-joint",
-        "prox-postr-joint",
-        "mono-postr-joint",
-        "fertility",
-        "local-p",
-        "none",
-    ),
+    "soft",
+    "soft-mlp",
+    "structured",
+    "acvi",
+    "ved",
+    "variational",
+    "variational-sample",
+    "hard",
+    "prior-joint",
+    "postr-joint",
+    "prox-postr-joint",
+    "mono-postr-joint",
+    "fertility",
+    "local-p",
+    "none",
 )
 
 
 def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
-    """A model of symbols, and that of vectors which has its weights."""
+    """Make a model of symbols, and a model of vectors with the same weights."""
     symbols = tiny.model(tiny.components(name))
     network = Network(embedding=4, encoder=3, decoder=5, dropout=0.0)
     vectors = build(
         tiny.components(name), network, tiny.VOCABULARY, tiny.VOCABULARY, vectors=tiny.VOCABULARY
     )
     vectors.double().eval()
+
     assert isinstance(vectors, Seq2Seq)
+
     weights = dict(symbols.state_dict())
+    # The linear layer reads a one-hot vector as its symbol's embedding.
     weights["encoder.embedding.weight"] = weights["encoder.embedding.weight"].t()
     weights["encoder.embedding.bias"] = torch.zeros(4).double()
     vectors.load_state_dict(weights)
+
     return symbols, vectors
 
 
 def one_hot(source: Tensor, lengths: Tensor) -> Tensor:
-    """(B, m, V), zeros at padding."""
+    """Turn symbols (B, m) into one-hot vectors (B, m, V), zeros at padding."""
     real = torch.arange(source.shape[1]) < lengths[:, None]
     return F.one_hot(source, tiny.VOCABULARY).double() * real[:, :, None]
 
@@ -57,11 +64,12 @@ def test_likelihood_and_objective_are_those_of_the_symbols(name: str) -> None:
     symbols, vectors = twins(name)
     source, lengths, target = tiny.batch()
     read = one_hot(source, lengths)
-    for what in ("log_likelihood", "objective"):
+
+    for method in ("log_likelihood", "objective"):
         torch.manual_seed(3)
-        wanted = getattr(symbols, what)(source, lengths, target)
+        expected = getattr(symbols, method)(source, lengths, target)
         torch.manual_seed(3)
-        torch.testing.assert_close(getattr(vectors, what)(read, lengths, target), wanted)
+        torch.testing.assert_close(getattr(vectors, method)(read, lengths, target), expected)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -69,10 +77,11 @@ def test_search_finds_the_same(name: str) -> None:
     symbols, vectors = twins(name)
     source, lengths, _ = tiny.batch()
     decoding = Decoding(beam=3, max_ratio=1.0, max_extra=3)
-    wanted = beam_search(symbols, source, lengths, decoding, 2)
-    found = beam_search(vectors, one_hot(source, lengths), lengths, decoding, 2)
-    assert [[one.symbols for one in own] for own in found] == [
-        [one.symbols for one in own] for own in wanted
+    expected = beam_search(symbols, source, lengths, decoding, 2)
+    actual = beam_search(vectors, one_hot(source, lengths), lengths, decoding, 2)
+
+    assert [[hypothesis.symbols for hypothesis in hypotheses] for hypotheses in actual] == [
+        [hypothesis.symbols for hypothesis in hypotheses] for hypotheses in expected
     ]
 
 
@@ -80,6 +89,7 @@ def test_the_layer_that_reads_vectors_is_trained() -> None:
     _, vectors = twins("postr-joint")
     source, lengths, target = tiny.batch()
     vectors.objective(one_hot(source, lengths), lengths, target).sum().backward()
+
     assert isinstance(vectors.encoder.embedding, nn.Linear)
     assert all(
         part.grad is not None and part.grad.abs().sum() > 0
