@@ -18,7 +18,7 @@ from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
 from pam.evaluation.inputs import Counts, EvalInputs
-from pam.evaluation.metrics import Units, metric_of
+from pam.evaluation.metrics import Metric, Units, metric_of
 from pam.io import Strict, UserError, read_json, unknown, write_text
 from pam.run_folder import GOLD, RunFolder
 
@@ -115,7 +115,7 @@ def make(
     return Scores(
         **identity,
         kind=kind,
-        metrics=values_of(counts),
+        metrics=values_of(units, [metric_of(name) for name in counts.metrics]),
         cost=_whole_cost(training, main_decoding),
         unseen=main_decoding.get("unseen") or {},
         training=training,
@@ -129,13 +129,12 @@ def make(
     )
 
 
-def values_of(counts: Counts) -> dict[str, Value]:
+def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:
     """Compute each metric with its bootstrap interval, by the metric's name."""
-    units = counts.units
     sums = bootstrap.resampled_sums(units.counts[None])[0]
 
     values = {}
-    for metric in map(metric_of, counts.metrics):
+    for metric in metrics:
         column_indices = [units.index_of(column) for column in metric.columns]
         interval = bootstrap.interval(metric.value(sums[:, column_indices]))
         values[metric.name] = Value(
