@@ -237,6 +237,7 @@ class TrainedModel:
             )
         self._check_writes_symbols()
 
+        # Batch by batch, so that memory does not grow with the number of texts.
         batch_size = self.saved.run.decoding.batch_size
         scores: list[Score] = []
         for first in range(0, len(sources), batch_size):
@@ -270,6 +271,7 @@ class TrainedModel:
         if self.saved.source_eos:
             source_positions.append(END)
 
+        # Without a likelihood of each position there is no posterior over positions.
         posterior = None
         if self.saved.run.components.marginalization.gives_positions:
             posterior = _array(forced.posterior[0])

@@ -102,6 +102,7 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
         hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
         raise UserError("the folder is not empty", file=out, hint=hint)
 
+    # Written in a scratch folder first, so that an error leaves no half of a model.
     with scratch_folder() as folder:
         write_folder(model, run.model, origin, folder, half)
         if is_file:
@@ -114,6 +115,7 @@ def write_folder(
     model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool
 ) -> None:
     """Write all files of an exported model into an empty folder."""
+    # Weights get another name, and may be stored in half the bytes.
     for path in whole_files(model_folder):
         if path.name != WEIGHTS:
             shutil.copyfile(path, out / path.name)

@@ -129,6 +129,7 @@ def heat_maps(
     def legible(row_index: int) -> bool:
         return all(len(symbols) + 1 in LEGIBLE for symbols in _symbols(codec, table[row_index]))
 
+    # All rows are checked before any work is done.
     for row_index in rows or ():
         if not 0 <= row_index < len(table):
             raise UserError(f"there is no row {row_index}", hint=f"use 0 to {len(table) - 1}")

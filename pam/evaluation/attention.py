@@ -162,6 +162,7 @@ class Gatherer:
         nats = np.concatenate(self.entropies)
         is_correct = np.concatenate(self.correct)
         entropy = Entropy(
+            # An exact sum does not depend on the order in which batches came.
             mean=round(fsum(nats) / len(nats), DIGITS),
             count=_histogram(nats, ENTROPY_EDGES),
             correct=_histogram(nats[is_correct], ENTROPY_EDGES),
@@ -176,6 +177,7 @@ class Gatherer:
 
 def entropies(distributions: Floats) -> Floats:
     """Return the entropy in nats of each row of (n, m); zero probabilities add nothing."""
+    # log 1 in place of log 0, which would be infinite, times 0.
     logs = np.log(np.where(distributions > 0, distributions, 1.0))
     return np.asarray(-(distributions * logs).sum(axis=1))
 

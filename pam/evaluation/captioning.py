@@ -27,7 +27,6 @@ from pam.evaluation import meteor
 from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
-    METEOR_COUNTS,
     ORDERS,
     Floats,
     Units,
@@ -85,9 +84,7 @@ def count(inputs: EvalInputs) -> Counts:
         columns |= coco(outputs, references)
         columns |= bleu(outputs, references)
         if not meteor_reason:
-            counts = meteor.counts(outputs, references, "full")
-            for count_name, column in zip(METEOR_COUNTS, counts.T, strict=True):
-                columns[f"{METEOR}_{count_name}"] = column
+            columns |= meteor.named_counts(METEOR, outputs, references, "full")
 
         # People's captions lack one of their references, and are of the same test set.
         compared = [
@@ -118,6 +115,7 @@ def _undefined(references: Sequence[References]) -> dict[str, str]:
     Such a metric would give the references themselves 0.
     """
     reasons = {}
+    # CIDEr weighs n-grams by log(clips / clips that have them), which may be 0 for all.
     first_references = [texts[0] for texts in references]
     if not coco(first_references, references)["cider"].any():
         reasons["cider"] = (
@@ -228,6 +226,7 @@ def _nearest(data: Prepared, rows: Sequence[Caption]) -> list[str]:
     captions: defaultdict[str, list[str]] = defaultdict(list)
     for clip, caption in data.rows("train"):
         captions[clip].append(caption)
+    # Frames differ in number, so clips are compared by the mean of their frames.
     clips = list(captions)
     means = np.stack([table[clip].mean(axis=0) for clip in clips])
 

@@ -43,8 +43,10 @@ def edit_distance(output: Sequence[Hashable], reference: Sequence[Hashable]) -> 
         horizontal = (((equal & more) + more) ^ more) | equal
         row_more = less | (~(horizontal | more) & mask)
         row_less = more & horizontal
+        # The last row of the column holds the distance to the whole reference.
         distance += bool(row_more & last) - bool(row_less & last)
 
+        # Down one row. The first row counts the output's symbols: it is one more in each column.
         row_more = (row_more << 1) | 1
         row_less = row_less << 1
         more = (row_less | ~(vertical | row_more)) & mask

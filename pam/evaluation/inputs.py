@@ -121,6 +121,7 @@ def check_against_split(
     """
     expected = [tuple(line.split("\t")) for _, line in _lines(split)]
     hint = "predict again on this data set"
+    # Before the numbers of rows, since the first row that differs tells more.
     for index, (row, reference) in enumerate(zip(rows, expected, strict=False)):
         if row[: len(reference)] != reference:
             # The reference may be a whole article, so its beginning has to do.
@@ -141,6 +142,7 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
     if not data.strip():
         raise UserError("empty file", file=path, hint="delete the file and make it again")
 
+    # Lines end with LF or CR LF alone. All other characters, such as U+2028, belong to the text.
     for number, line in enumerate(data.rstrip(b"\r\n").split(b"\n"), start=1):
         try:
             yield number, line.rstrip(b"\r").decode("utf-8")

@@ -68,6 +68,7 @@ def choose(generator: Generator, data: Path) -> Choice:
     candidates = []
     for index, penalty in enumerate(generator.penalties):
         texts = [hypotheses[index].target for hypotheses in outputs]
+        # sacreBLEU puts lengths before n-grams, our BLEU after them.
         counts = statistics(metric, texts, references, further).sum(axis=0)
         output_length, reference_length, *ngrams = counts
         sums = np.array([*ngrams, output_length, reference_length])

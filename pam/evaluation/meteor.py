@@ -69,6 +69,14 @@ def counts(outputs: Sequence[str], references: Sequence[Sequence[str]], kind: st
     return _counts_of(answers, outputs, kind)
 
 
+def named_counts(
+    name: str, outputs: Sequence[str], references: Sequence[Sequence[str]], kind: str
+) -> dict[str, Floats]:
+    """Return `counts` by their names, which begin with the metric's, `name`."""
+    columns = counts(outputs, references, kind).T
+    return {f"{name}_{count}": column for count, column in zip(METEOR_COUNTS, columns, strict=True)}
+
+
 def _counts_of(answers: Sequence[str], outputs: Sequence[str], kind: str) -> Floats:
     """Turn the program's answers into counts, (outputs, 6)."""
     table = np.array([[float(word) for word in line.split()] for line in answers])

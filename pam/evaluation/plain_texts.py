@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -101,49 +100,60 @@ def score_texts(
             raise unknown("metric", name, list(OFFERED))
 
     outputs = [line.text for line in plain_lines(hypotheses)]
-    texts = _read_references(references, len(outputs))
-    targets = [row[0] for row in texts]
-    further = OtherReferences([], [])
-    if any(len(row) > 1 for row in texts):
-        further_texts = [row[1:] for row in texts]
-        further = OtherReferences(texts=further_texts, words=further_texts)
-
-    sacre = sacre_metrics(code, list(chain.from_iterable(texts)))
-    undefined = reasons_undefined(code, sacre, targets, targets, further)
-    left_out = {name: undefined[name] for name in metrics if name in undefined}
+    counter = _Counter(_read_references(references, len(outputs)), code)
+    undefined = counter.reasons_undefined()
     defined = [OFFERED[name] for name in metrics if name not in undefined]
 
-    def count(lines: Sequence[str]) -> Units:
-        rows = [
-            Prediction(source="", target=target, predicted=line, text=line)
-            for target, line in zip(targets, lines, strict=True)
-        ]
-        return count_sentences(rows, targets, further, sacre, beam=None)
-
-    units = count(outputs)
-    signatures = signatures_of(sacre)
+    units = counter.count(outputs)
+    values = values_of(units, defined)
+    signatures = signatures_of(counter.metrics)
     baseline_values: dict[str, Value] = {}
     gains: dict[str, Gain] = {}
     if baseline is not None:
         baseline_lines = _read_as_many(baseline, len(outputs))
-        baseline_units = count([line.text for line in baseline_lines])
+        baseline_units = counter.count([line.text for line in baseline_lines])
         baseline_values = values_of(baseline_units, defined)
         gains = gains_of(units, baseline_units, defined)
 
-    values = values_of(units, defined)
     return TextScores(
         language=code,
         metrics=values,
         baseline=baseline_values,
         gains=gains,
         signatures={name: signatures[name] for name in OF_BEAMS if name in values},
-        left_out=left_out,
+        left_out={name: undefined[name] for name in metrics if name in undefined},
         bootstrap={
             "resamples": bootstrap.resamples_for(len(outputs)),
             "seed": bootstrap.SEED,
             "level": bootstrap.LEVEL,
         },
     )
+
+
+class _Counter:
+    """The references of all lines, and the counts of outputs against them."""
+
+    def __init__(self, references: Sequence[Sequence[str]], code: str) -> None:
+        self.code = code
+        self.targets = [texts[0] for texts in references]
+        self.further = OtherReferences([], [])
+        if any(len(texts) > 1 for texts in references):
+            further_texts = [list(texts[1:]) for texts in references]
+            self.further = OtherReferences(texts=further_texts, words=further_texts)
+        self.metrics = sacre_metrics(code, self.targets)
+
+    def reasons_undefined(self) -> dict[str, str]:
+        """Say why metrics are not defined for these references, by their names."""
+        return reasons_undefined(self.code, self.metrics, self.targets, self.targets, self.further)
+
+    def count(self, outputs: Sequence[str]) -> Units:
+        """Count what metrics need, per line."""
+        # There are no sources, which only BLEU by their length needs.
+        rows = [
+            Prediction(source="", target=target, predicted=output, text=output)
+            for target, output in zip(self.targets, outputs, strict=True)
+        ]
+        return count_sentences(rows, self.targets, self.further, self.metrics, beam=None)
 
 
 def gains_of(units: Units, baseline: Units, metrics: Sequence[Metric]) -> dict[str, Gain]:
@@ -154,6 +164,7 @@ def gains_of(units: Units, baseline: Units, metrics: Sequence[Metric]) -> dict[s
     for metric in metrics:
         sign = -1.0 if metric.lower_is_better else 1.0
         column_indices = [units.index_of(column) for column in metric.columns]
+        # Both systems' lines are drawn alike, so their values differ by the systems alone.
         resampled = metric.value(sums[:, column_indices])
         resampled_baseline = metric.value(baseline_sums[:, column_indices])
         value = metric.value(units.total(metric.columns))
@@ -209,6 +220,7 @@ def _read_references(paths: Sequence[Path], count: int) -> list[list[str]]:
 
     references = []
     for lines in zip(*files, strict=True):
+        # A line that is empty in one file has fewer references than others.
         texts = [line.text for line in lines if line.text.strip()]
         if not texts:
             raise lines[0].error(

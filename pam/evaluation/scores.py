@@ -133,6 +133,7 @@ def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:
     """Compute each metric with its bootstrap interval, by the metric's name."""
     sums = bootstrap.resampled_sums(units.counts[None])[0]
 
+    # All metrics see the same draws.
     values = {}
     for metric in metrics:
         column_indices = [units.index_of(column) for column in metric.columns]
@@ -150,6 +151,7 @@ def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:
 
 def _whole_cost(training: Record, decoding: Record) -> Cost:
     """Add up the seconds of training and decoding; those that training lacks stay unknown."""
+    # A sum without the seconds of training would pass for the whole.
     cost = {}
     for key in Cost.model_fields:
         if training.get(key) is not None:

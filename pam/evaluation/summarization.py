@@ -29,7 +29,6 @@ from pam.evaluation import meteor
 from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
-    METEOR_COUNTS,
     METRICS,
     NGRAMS,
     ROUGE,
@@ -107,9 +106,8 @@ def count(inputs: EvalInputs) -> Counts:
         columns |= wording(rows, vocabulary, text.language)
         outputs = [text.joined(row.predicted) for row in rows]
         for name in meteors:
-            counts = meteor.counts(outputs, whole_references, name.removeprefix("meteor_"))
-            for count_name, column in zip(METEOR_COUNTS, counts.T, strict=True):
-                columns[f"{name}_{count_name}"] = column
+            kind = name.removeprefix("meteor_")
+            columns |= meteor.named_counts(name, outputs, whole_references, kind)
 
         compared = [
             (row.source, row.target, json.dumps(texts))

@@ -112,6 +112,7 @@ def count(inputs: EvalInputs) -> Counts:
     details: dict[str, Any] = {}
     for path, beam in inputs.by_beam:
         rows = read_checked(path, inputs, Prediction)
+        # All files have the same targets, so the first one decides how they are compared.
         if not metrics:
             targets = [row.target for row in rows]
             metrics = sacre_metrics(code, targets)
@@ -127,6 +128,7 @@ def count(inputs: EvalInputs) -> Counts:
             ]
         names += [of_beam(name, beam) for name in defined]
 
+        # Oddities that scores alone do not show.
         predicted_words = " ".join(row.predicted for row in rows).split()
         details[of_beam("unknown_words", beam)] = predicted_words.count(UNKNOWN)
         details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
@@ -222,6 +224,7 @@ def sacre_metrics(code: str, targets: Sequence[str] = ()) -> dict[str, SacreMetr
     """
     from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
 
+    # The first tokenizer whose package is installed.
     target_language = language(code)
     sacrebleu: SacreMetric | None = None
     for name in target_language.bleu_tokenizers:
@@ -231,6 +234,7 @@ def sacre_metrics(code: str, targets: Sequence[str] = ()) -> dict[str, SacreMetr
             continue
     assert sacrebleu is not None, "the last tokenizer needs no package"
 
+    # A whole phrase hardly ever matches, so its characters are compared.
     tokenizer = "none"
     if are_phrases(" ".join(targets).split(), target_language):
         tokenizer = "char"
@@ -280,6 +284,7 @@ def reasons_undefined(
     Such a metric would not give the references themselves the best value.
     """
     reasons = {}
+    # BLEU is 0 without any n-gram of four words, even of a reference against itself.
     in_words = [*targets, *chain.from_iterable(further.words)]
     in_text = [*references, *chain.from_iterable(further.texts)]
     for name, texts in (("bleu", in_words), ("sacrebleu", in_text)):
@@ -356,6 +361,7 @@ def count_sentences(
     targets = [row.target for row in rows]
     outputs_in_text = [row.text for row in rows]
 
+    # sacreBLEU's columns are the output's length, the reference's length, and n-grams.
     words_counts = statistics(metrics["bleu"], outputs_in_words, targets, further.words)
     columns |= _bleu_counts("bleu", words_counts, beam)
     columns[of_beam("words", beam_of_references)] = words_counts[:, 1]
@@ -365,14 +371,11 @@ def count_sentences(
     columns[of_beam("sacrebleu_words", beam_of_references)] = text_counts[:, 1]
 
     chrf_counts = statistics(metrics["chrf"], outputs_in_text, references, further.texts)
-    by_order = chrf_counts.reshape(len(rows), CHARACTER_ORDERS, 3)
-    output_ngrams, reference_ngrams, matches = by_order.transpose(2, 1, 0)
-    names = [of_beam(column, beam) for column in CHRF_OUTPUT]
-    names += [of_beam(column, beam_of_references) for column in CHRF_REFERENCE]
-    columns |= dict(zip(names, [*output_ngrams, *matches, *reference_ngrams], strict=True))
+    columns |= _chrf_counts(chrf_counts, beam, beam_of_references)
 
     columns |= _error_rates(rows, references, further, beam)
 
+    # Units of two systems can be compared where their sources and references are the same.
     compared = []
     for index, (row, reference) in enumerate(zip(rows, references, strict=True)):
         compared.append((row.source, row.target, reference, *further.texts_of(index)))
@@ -390,6 +393,17 @@ def _bleu_counts(name: str, counts: Floats, beam: int | None) -> dict[str, Float
     output_length, _, *ngrams = counts.T
     names = [of_beam(column, beam) for column in bleu_columns(name)]
     return dict(zip(names, [*ngrams, output_length], strict=True))
+
+
+def _chrf_counts(
+    counts: Floats, beam: int | None, beam_of_references: int | None
+) -> dict[str, Floats]:
+    """Name sacreBLEU's counts (sentences, 18) of character n-grams."""
+    by_order = counts.reshape(len(counts), CHARACTER_ORDERS, 3)
+    output_ngrams, reference_ngrams, matches = by_order.transpose(2, 1, 0)
+    names = [of_beam(column, beam) for column in CHRF_OUTPUT]
+    names += [of_beam(column, beam_of_references) for column in CHRF_REFERENCE]
+    return dict(zip(names, [*output_ngrams, *matches, *reference_ngrams], strict=True))
 
 
 def _unpenalized(
@@ -500,8 +514,6 @@ def paired_bootstrap(
     Raises:
         UserError: a file is faulty or of other sentences.
     """
-    from sacrebleu.significance import PairedTest
-
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     further = read_other_references(inputs)
@@ -515,6 +527,7 @@ def paired_bootstrap(
     tests = []
     for metric in metrics:
         in_words = metric == "bleu"
+        # BLEU compares the words of the task, the other metrics readable text.
         streams: Any
         if in_words:
             streams = streams_of(targets, further.words)
@@ -524,27 +537,42 @@ def paired_bootstrap(
         for model, rows in rows_by_system.items():
             outputs.append((model, _outputs(rows, in_words)))
 
-        # One metric a test: sacreBLEU keys results by names that two of our metrics share.
-        name = of_beam(metric, beam)
-        test = PairedTest(
-            outputs, {name: sacre[metric]}, streams, test_type="bs", n_samples=resamples
-        )
-        signatures, results_by_metric = test()
-        ((key, signature),) = signatures.items()
-        results: list[Any] = results_by_metric[key]
-        baseline_result = results[0]
-        for model, result in zip(systems, results[1:], strict=True):
-            tests.append(
-                Test(
-                    model=model,
-                    metric=name,
-                    score=float(result.score),
-                    baseline=float(baseline_result.score),
-                    p=float(result.p_value),
-                    signature=str(signature),
-                )
-            )
+        tests += _test(of_beam(metric, beam), sacre[metric], outputs, streams, resamples)
 
+    return tests
+
+
+def _test(
+    name: str,
+    metric: SacreMetric,
+    outputs: Sequence[tuple[str, Sequence[str]]],
+    streams: Any,
+    resamples: int,
+) -> list[Test]:
+    """Test systems by one metric; the first of `outputs` is the baseline's.
+
+    sacreBLEU can test several metrics at once, but it keys results by names that two of ours share.
+    """
+    from sacrebleu.significance import PairedTest
+
+    test = PairedTest(list(outputs), {name: metric}, streams, test_type="bs", n_samples=resamples)
+    signatures, results_by_metric = test()
+    ((key, signature),) = signatures.items()
+    results: list[Any] = results_by_metric[key]
+    baseline_result = results[0]
+
+    tests = []
+    for (model, _), result in zip(outputs[1:], results[1:], strict=True):
+        tests.append(
+            Test(
+                model=model,
+                metric=name,
+                score=float(result.score),
+                baseline=float(baseline_result.score),
+                p=float(result.p_value),
+                signature=str(signature),
+            )
+        )
     return tests
 
 
