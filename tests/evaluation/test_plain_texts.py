@@ -31,6 +31,7 @@ def test_scores_are_those_of_sacrebleu_and_have_intervals(
 ) -> None:
     scores = score_texts(hypotheses, [references], code="en")
     words = BLEU(tokenize="none", smooth_method="none", force=True)
+
     expected = {
         "bleu": words.corpus_score(TEXTS, [REFERENCES]).score,
         "sacrebleu": BLEU().corpus_score(TEXTS, [REFERENCES]).score,
@@ -39,8 +40,10 @@ def test_scores_are_those_of_sacrebleu_and_have_intervals(
     assert tuple(scores.metrics) == METRIC_NAMES
     for name, value in expected.items():
         assert scores.metrics[name].value == pytest.approx(value)
+
     for value in scores.metrics.values():
         assert value.low <= value.value <= value.high and value.n == len(REFERENCES)
+
     assert scores.metrics["exact_match"].value == 0 and scores.metrics["exact_match"].unit == "%"
     assert "|tok:13a|smooth:exp|" in scores.signatures["sacrebleu"]
     assert not scores.left_out and not scores.baseline and not scores.gains
@@ -50,6 +53,7 @@ def test_error_rates_and_exact_matches_count_words_and_characters(tmp_path: Path
     hypotheses = write(tmp_path / "h", ["a b c d", "x y"])
     references = write(tmp_path / "r", ["a b c d", "x z"])
     scores = score_texts(hypotheses, [references], metrics=["exact_match", "wer", "cer", "ser"])
+
     values = {name: value.value for name, value in scores.metrics.items()}
     assert values == pytest.approx({"exact_match": 50, "wer": 100 / 6, "cer": 10, "ser": 50})
 
@@ -62,10 +66,12 @@ def test_several_references_of_a_line_count_and_one_may_be_empty(
     second = write(tmp_path / "second.txt", further)
     scores = score_texts(hypotheses, [references, second])
     streams = [REFERENCES, [text or None for text in further]]
+
     expected = BLEU().corpus_score(TEXTS, streams).score
     assert scores.metrics["sacrebleu"].value == pytest.approx(expected)
     assert scores.metrics["exact_match"].value == pytest.approx(100 / 6)
     assert "nrefs:var" in scores.signatures["sacrebleu"]
+
     swapped = score_texts(hypotheses, [second, references])
     assert swapped.metrics["sacrebleu"].value == pytest.approx(expected)
 
@@ -93,6 +99,7 @@ def test_gains_over_a_baseline_are_paired_and_positive_where_better(tmp_path: Pa
         difference = scores.metrics[name].value - scores.baseline[name].value
         assert gain.value == pytest.approx(abs(difference)), name
         assert 0 < gain.low <= gain.value <= gain.high and gain.p < 0.05, name
+
     alone = score_texts(worse, [references])
     assert scores.baseline == alone.metrics
 
@@ -109,6 +116,7 @@ def test_different_numbers_of_lines_are_told(
 ) -> None:
     short = write(tmp_path / "short.txt", TARGETS[:4])
     further = [short] if which == "references" else []
+
     baseline = short if which == "baseline" else None
     with pytest.raises(UserError, match="4 lines, but the hypotheses have 6") as raised:
         score_texts(hypotheses, [references, *further], baseline=baseline)
@@ -126,6 +134,7 @@ def test_an_empty_file_is_refused(content: str, references: Path, tmp_path: Path
 def test_a_metric_that_a_language_cannot_have_is_left_out(tmp_path: Path) -> None:
     lines = ["我们明天去北京看我们的老朋友", "今天的天气非常好"]
     path = write(tmp_path / "zh.txt", lines)
+
     scores = score_texts(path, [path], baseline=path, code="zh")
     assert "wer" not in scores.metrics and "wer" not in scores.gains
     assert "not defined for phrases: Chinese" in scores.left_out["wer"]
