@@ -27,21 +27,24 @@ def outputs(tmp_path: Path) -> Path:
 def test_every_metric_is_printed_with_its_interval(
     called: Call, outputs: Path, references: Path
 ) -> None:
-    said = called("score", "--hypotheses", outputs, "--references", references)
-    assert (said.code, said.err) == (0, "")
-    values = re.findall(r"^(\w+): [\d.]+(?: %)? \[[\d.]+, [\d.]+\] of 6 lines$", said.out, re.M)
+    result = called("score", "--hypotheses", outputs, "--references", references)
+    assert (result.code, result.err) == (0, "")
+
+    values = re.findall(r"^(\w+): [\d.]+(?: %)? \[[\d.]+, [\d.]+\] of 6 lines$", result.out, re.M)
     assert values == ["bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer"]
-    assert re.search(r"^  signature: nrefs:1\|.*\|tok:13a\|", said.out, re.M)
-    assert "gain" not in said.out
+    assert re.search(r"^  signature: nrefs:1\|.*\|tok:13a\|", result.out, re.M)
+    assert "gain" not in result.out
 
 
 def test_a_baseline_adds_paired_gains(called: Call, outputs: Path, references: Path) -> None:
     arguments = ["--references", references, "--baseline", outputs, "--metric", "chrf", "wer"]
-    said = called("score", "--hypotheses", references, *arguments)
-    assert said.code == 0
-    gains = re.findall(r"^  gain: (\S+) \[.+\], p = (\S+)$", said.out, re.M)
+    result = called("score", "--hypotheses", references, *arguments)
+
+    assert result.code == 0
+
+    gains = re.findall(r"^  gain: (\S+) \[.+\], p = (\S+)$", result.out, re.M)
     assert len(gains) == 2 and all(float(gain) > 0 and float(p) < 0.05 for gain, p in gains)
-    assert "bleu:" not in said.out
+    assert "bleu:" not in result.out
 
 
 def test_json_holds_what_is_printed(
@@ -49,8 +52,10 @@ def test_json_holds_what_is_printed(
 ) -> None:
     out = tmp_path / "scores.json"
     files = ["--hypotheses", outputs, "--references", references, references, "--lang", "en"]
-    said = called("score", *files, "--out", out)
-    assert (said.code, said.out) == (0, "")
+
+    result = called("score", *files, "--out", out)
+    assert (result.code, result.out) == (0, "")
+
     scores = json.loads(out.read_text(encoding="utf-8"))
     assert scores["language"] == "en" and scores["metrics"]["wer"]["unit"] == "%"
     assert scores["signatures"]["chrf"].startswith("nrefs:2|")
@@ -59,9 +64,10 @@ def test_json_holds_what_is_printed(
 
 def test_a_metric_that_is_left_out_is_printed_with_the_reason(called: Call, tmp_path: Path) -> None:
     path = write(tmp_path / "zh.txt", ["我们明天去北京看我们的老朋友"])
-    said = called("score", "--hypotheses", path, "--references", path, "--lang", "zh")
-    assert said.code == 0
-    assert "wer is left out: the word error rate is not defined for phrases" in said.out
+    result = called("score", "--hypotheses", path, "--references", path, "--lang", "zh")
+
+    assert result.code == 0
+    assert "wer is left out: the word error rate is not defined for phrases" in result.out
 
 
 @pytest.mark.parametrize(
@@ -95,6 +101,7 @@ def test_what_does_not_belong_together_is_refused(
     write(tmp_path / "short.txt", REFERENCES[:5])
     write(tmp_path / "empty.txt", [])
     monkeypatch.chdir(tmp_path)
+
     message, hint = called("score", *arguments).message()
     assert re.search(words, message) and hint
 
@@ -104,13 +111,17 @@ def test_the_example_of_the_documentation_prints_what_it_shows(
 ) -> None:
     page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     files = re.findall(r"^`(\w+\.txt)`:\n\n```text\n(.*?)```", page, re.M | re.S)
+
     assert len(files) == 3
+
     for name, content in files:
         (tmp_path / name).write_text(content, encoding="utf-8")
+
     (command,) = re.findall(r"^python -m pam (score --hypotheses .*)$", page, re.M)
-    (shown,) = re.findall(r"^It prints\n\n```text\n(.*?)```", page, re.M | re.S)
+    (printed,) = re.findall(r"^It prints\n\n```text\n(.*?)```", page, re.M | re.S)
     monkeypatch.chdir(tmp_path)
-    said = called(*shlex.split(command))
+    result = called(*shlex.split(command))
+
     version = re.compile(r"version:[\w.]+")
-    assert said.code == 0
-    assert version.sub("", said.out) == version.sub("", shown)
+    assert result.code == 0
+    assert version.sub("", result.out) == version.sub("", printed)
