@@ -23,17 +23,20 @@ TYPED = "Haus\tcase=nominative,number=plural\n"
 
 
 def damaged(path: Path) -> None:
+    """Turn one bit of a file."""
     content = bytearray(path.read_bytes())
     content[-3] ^= 0x08
     path.write_bytes(content)
 
 
 def resaved(path: Path, notes: dict[str, str]) -> None:
+    """Change notes of a file of tensors."""
     tensors, old_notes = load_tensors(path)
     save_tensors(path, tensors, old_notes | notes)
 
 
 def replaced(path: Path, old: str, new: str) -> None:
+    """Replace a text in a file."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -171,21 +174,25 @@ def run(folder: Path, model: str) -> Path:
 
 
 def untouched(folder: Path) -> bool:
+    """Tell whether a run's folder still holds nothing but its configuration."""
     return [path.name for path in folder.iterdir()] == ["run.yaml"]
 
 
 def without_alignment(folder: Path) -> None:
+    """Take the alignments out of prepared training data."""
     replace(Split.load(folder, "train"), alignments=None).save(folder, "train")
     write_summary(folder, Prepared(folder).summary)
 
 
 def without_rows(folder: Path) -> None:
+    """Take all rows out of the prepared development split."""
     digests = Split.load(folder, "dev").digests
     Split.from_rows([], [], [], digests).save(folder, "dev")
     write_summary(folder, Prepared(folder).summary)
 
 
 def short(path: Path) -> None:
+    """Cut a file to half of its length."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 

@@ -84,11 +84,8 @@ def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) 
     assert re.search(r"pairs +postr-joint +1 ", result.out)
 
     (own.folder / "own/test.links").unlink()
-    assert (
-        called("check", "--configfile", "own/translation.yaml")
-        .message()[0]
-        .startswith("own/test.links: ")
-    )
+    message, _ = called("check", "--configfile", "own/translation.yaml").message()
+    assert message.startswith("own/test.links: ")
 
 
 @pytest.mark.parametrize(
@@ -155,10 +152,8 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
         )
 
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
-    assert (
-        called(*CHECK, "--brief", "--config", "training={epochs: 100}").out
-        != "no training is left to do\n"
-    )
+    result = called(*CHECK, "--brief", "--config", "training={epochs: 100}")
+    assert result.out != "no training is left to do\n"
 
 
 def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:
@@ -229,9 +224,8 @@ def test_a_path_that_no_file_can_have_is_named_by_file_and_line(
     own.edit(file, old, new.format(name))
     message, hint = called(*CHECK).message()
 
-    assert (
-        message.startswith(f"{file}:{line}: ") and "longer than the file system allows" in message
-    )
+    assert message.startswith(f"{file}:{line}: ")
+    assert "longer than the file system allows" in message
     assert "255 bytes" in hint
 
 
@@ -273,10 +267,8 @@ def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(
     own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
 
     result = called(*CHECK, "--config", "training={epochs: 2}")
-    assert (
-        "1 run of nouns had another configuration and will be trained from the first epoch"
-        in result.out
-    )
+    warning = "1 run of nouns had another configuration and will be trained from the first epoch"
+    assert warning in result.out
 
 
 def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(

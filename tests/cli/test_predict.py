@@ -56,11 +56,10 @@ def test_where_a_text_has_lines_all_of_them_are_one_source(
     lines = "Hand\t\n\ncase=nominative,number=plural\n"
 
     whole = called("predict", *model, typed=lines)
+    joined = called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n")
     assert whole.code == 0
-    assert (
-        whole.out
-        == called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n").out
-    )
+    assert whole.out == joined.out
+
     # Line by line the first would have no features.
     assert called("predict", *model, "--each-line", typed="Hand\n").code == 2
 
@@ -116,17 +115,14 @@ def test_a_line_that_shows_nothing_has_a_blank_answer(
     assert result.out.count("\n") == 3
 
     (tmp_path / "a").write_text(typed, encoding="utf-8")
-    assert (
-        called("predict", "--model", trained / "model", "--input", tmp_path / "a").out == result.out
-    )
+    from_file = called("predict", "--model", trained / "model", "--input", tmp_path / "a")
+    assert from_file.out == result.out
 
 
 def test_lines_that_end_with_cr_are_lines(called: Call, trained: Path) -> None:
-    result = called("predict", "--model", trained / "model", typed=TYPED)
-    assert (
-        called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r")).out
-        == result.out
-    )
+    with_lf = called("predict", "--model", trained / "model", typed=TYPED)
+    with_cr = called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r"))
+    assert with_cr.out == with_lf.out
 
 
 def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path) -> None:
@@ -189,9 +185,8 @@ def test_a_split_is_decoded_in_its_order_with_costs(
     record = tmp_path / "decoding.json"
 
     arguments = ["--model", trained / "model", "--data", data, "--out", out, "--record", record]
-    assert (
-        called("predict", *arguments, "--split", "dev", "--beam", "2", "--device", "cpu").code == 0
-    )
+    arguments += ["--split", "dev", "--beam", "2", "--device", "cpu"]
+    assert called("predict", *arguments).code == 0
 
     header, *rows = predictions(out)
     assert header == ["lemma", "features", "form", "predicted", "log_prob", "text"]
@@ -255,9 +250,8 @@ def test_a_run_is_decoded_where_the_next_step_looks_for_it(
 
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     assert (scores["model"], scores["seed"], list(scores["decoding"])) == ("postr-joint", 1, ["1"])
-    assert (
-        called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
-    )
+    message, _ = called("score", "--run", run, "--kind", "inflection").message()
+    assert message.startswith("--run and")
 
     typed = called("predict", "--run", run, typed=TYPED)
     assert (typed.code, len(typed.out.splitlines())) == (0, 2)

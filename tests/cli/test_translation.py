@@ -344,9 +344,7 @@ def test_analyses_and_scores_of_a_run(
         files = ["--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json"]
         assert called("predict", *run, "--data", data, "--beam", beam, *files).code == 0
 
-    assert (
-        called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
-    )
+    assert called("analyze", *run, "--data", data, "--out", tmp_path / "a.json").code == 0
 
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]

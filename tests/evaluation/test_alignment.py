@@ -89,9 +89,8 @@ def test_an_analysis_that_lacks_a_reading_is_scored_by_the_others(tmp_path: Path
     content["sentences"]["links_late"] = [[(0, 0)]]
 
     stored.write_text(json.dumps(content))
-    assert (
-        alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-1] == "one_minus_aer_late"
-    )
+    metrics = alignment.count(EvalInputs(analysis=stored, data=data)).metrics
+    assert metrics[-1] == "one_minus_aer_late"
 
 
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:

@@ -249,15 +249,13 @@ def test_a_control_gives_outputs_without_a_model(
 def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_same_again(
     data: Path,
 ) -> None:
-    (_, (_, *rows)), (_, (_, *again)) = (
-        summarization.control_rows("random", Prepared(data), "test") for _ in "ab"
-    )
+    _, (_, *rows) = summarization.control_rows("random", Prepared(data), "test")
+    _, (_, *again) = summarization.control_rows("random", Prepared(data), "test")
     assert rows == again
+
     for row in rows:
-        earlier, later = (
-            " ".join(sentence) for sentence in sentences_of(row.predicted.split(), ENGLISH.language)
-        )
-        assert row.source.index(earlier) < row.source.index(later)
+        earlier, later = sentences_of(row.predicted.split(), ENGLISH.language)
+        assert row.source.index(" ".join(earlier)) < row.source.index(" ".join(later))
 
 
 @pytest.mark.usefixtures("no_meteor")
@@ -277,17 +275,16 @@ def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
 
 def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
     row = Summary("a b", "a", "a <unk> zebra")
-    assert summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)[
-        "oov_words"
-    ].tolist() == [1.0]
+    counts = summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)
+    assert counts["oov_words"].tolist() == [1.0]
 
 
 def test_words_are_marked_as_they_are_counted() -> None:
     """`zebra` is in no source, so that no model can have adopted it."""
     row = Summary("a b yak", "a", "a <unk> yak zebra b")
     vocabulary = Vocabulary(["a", "b"])
-    labels = summarization.origins(row.predicted, row.source, vocabulary)
 
+    labels = summarization.origins(row.predicted, row.source, vocabulary)
     counts = summarization.wording([row], vocabulary, ENGLISH.language)
     assert labels == ["source", "novel", "adopted", "novel", "source"]
     assert labels.count("novel") == counts["novel_1"][0]
