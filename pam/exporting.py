@@ -80,6 +80,7 @@ def _read_if_there(path: Path) -> Mapping[str, Any]:
     """Read a JSON file; a missing file is empty."""
     if not path.is_file():
         return {}
+
     content: Mapping[str, Any] = read_json(path)
     return content
 
@@ -97,6 +98,7 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
     """
     model = load_model(run.model)
     origin = Origin.of_run(run)
+
     is_file = out.suffix == EXPORTED_SUFFIX
     if not is_file and out.exists() and any(out.iterdir()):
         hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
@@ -188,6 +190,7 @@ def card(model: SavedModel, origin: Origin) -> str:
 def card_head(model: SavedModel, origin: Origin) -> dict[str, Any]:
     """Return the keys by which model hubs sort and show a model."""
     head: dict[str, Any] = {"library_name": "pam", "tags": ["posterior-attention", model.task]}
+
     licence = origin.data.get("licence")
     if licence:
         head["license"] = "other"
@@ -195,6 +198,7 @@ def card_head(model: SavedModel, origin: Origin) -> dict[str, Any]:
     dataset = origin.data.get("dataset")
     if dataset:
         head["datasets"] = [dataset]
+
     if origin.scores is not None:
         head["metrics"] = list(origin.scores.metrics)
     return head

@@ -37,6 +37,7 @@ def identity_of(plan: Plan, name: Name) -> dict[str, Any]:
         "training": run.training_config(),
         "decoding": decoding_of(run),
     }
+
     # Through JSON, so that it is equal to a record that was read.
     return dict(json.loads(json.dumps(identity)))
 
@@ -54,6 +55,7 @@ def check_unchanged(plan: Plan, runs: Mapping[Name, RunFolder]) -> None:
     share = ""
     if len(changed) > 1:
         share = f" ({len(changed)} of {len(runs)} restored runs)"
+
     hint = (
         "delete the folders of such runs to have them trained, or give the experiment another name"
     )
@@ -78,4 +80,5 @@ def _is_unchanged(plan: Plan, name: Name, folder: RunFolder) -> bool:
     same_data = record.get("data") == identity["data"]
     same_training = restored_run.training_config() == planned_run.training_config()
     same_decoding = decoding_of(restored_run) == decoding_of(planned_run)
+
     return same_data and same_training and same_decoding

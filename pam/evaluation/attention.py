@@ -146,6 +146,7 @@ class Gatherer:
             "links_late": most_attended(late, sentence.target_words),
             "links_posterior": most_attended(posterior, sentence.target_words),
         }
+
         self.entropies.append(entropies(sentence.prior))
         self.correct.append(sentence.correct)
         self.coverage.append(coverage)

@@ -85,6 +85,7 @@ def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[st
             problem = f"expected {len(names)} columns, found {len(fields)}"
             raise UserError(problem, file=path, line=number, hint=PREDICT_AGAIN)
         rows.append(tuple(fields[index] for index in indices))
+
     if not rows:
         raise UserError("no predictions", file=path, hint=PREDICT_AGAIN)
 
@@ -103,6 +104,7 @@ def read_checked(path: Path, inputs: EvalInputs, kind: type[Row]) -> list[Row]:
     A UserError says that they are faulty, or of other rows.
     """
     rows = [kind._make(row) for row in read_predictions(path, kind._fields)]
+
     check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
     return rows
 

@@ -107,6 +107,7 @@ def score_texts(
     units = counter.count(outputs)
     values = values_of(units, defined)
     signatures = signatures_of(counter.metrics)
+
     baseline_values: dict[str, Value] = {}
     gains: dict[str, Gain] = {}
     if baseline is not None:
@@ -199,6 +200,7 @@ def report(scores: TextScores) -> str:
             )
         if name in scores.signatures:
             lines.append(f"  signature: {scores.signatures[name]}")
+
     for name, reason in scores.left_out.items():
         lines.append(f"{name} is left out: {reason}")
 
