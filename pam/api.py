@@ -52,7 +52,7 @@ class Prediction:
 
     Attributes:
         text: the output as people write it.
-        score: what outputs of a source are ranked by; without a length penalty it is `log_prob`.
+        score: the number that ranks outputs of a source; `log_prob` without a length penalty.
         log_prob: log p(text | source) in nats, end symbol included.
         complete: False if the length limit cut the output short.
     """
@@ -88,19 +88,19 @@ class Score:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The attention of n target symbols, end symbol included, over m source positions; each row
-    sums to one.
+    """The attention of n target symbols over m source positions.
+
+    The end symbol is one of the n. Each row sums to one.
 
     Attributes:
         label: the model's name in tables.
         source: m source symbols.
         target: n target symbols.
         prior: (n, m) attention before the target symbol is seen.
-        alignment: (n, m) what is fed to the next decoder state: of Postr-Joint the posterior, of
-            Soft the prior.
+        alignment: (n, m) attention that is fed to the next decoder state: the posterior in
+            Postr-Joint, the prior in Soft.
         posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and
-            Sarawagi 2019); None
-            for models in which a position has no likelihood of its own.
+            Sarawagi 2019); None for models in which a position has no likelihood of its own.
     """
 
     label: str
@@ -122,7 +122,9 @@ class AttentionMap:
         """
         import matplotlib.pyplot as plt
 
-        weights = getattr(self, which) if which in ("prior", "alignment", "posterior") else None
+        weights = None
+        if which in ("prior", "alignment", "posterior"):
+            weights = getattr(self, which)
         if weights is None:
             hint = "use `prior` or `alignment`, or a model with `marginalization: output`"
             raise UserError(f"{self.label} has no attention of the kind `{which}`", hint=hint)
@@ -137,6 +139,7 @@ class AttentionMap:
         axes.set_yticks(range(len(self.source)), self.source)
         axes.grid(visible=False)
         axes.set_title(f"{self.label}, {which}")
+
         return axes
 
 
@@ -169,7 +172,7 @@ class TrainedModel:
 
     @property
     def parameters(self) -> int:
-        """The number of trained numbers."""
+        """The number of parameters."""
         return sum(parameter.numel() for parameter in self.saved.network.parameters())
 
     def predict(
@@ -201,14 +204,16 @@ class TrainedModel:
             UserError: a source is none for this model, or a key or its value is wrong.
         """
         settings = self._decoding(beam=beam, changed=decoding)
-        sampling = Sampling(temperature, seed) if sample else None
+        sampling = None
+        if sample:
+            sampling = Sampling(temperature, seed)
         generator = Generator(
             self.saved, self.folder, settings, n_best=n_best or 1, sampling=sampling
         )
 
-        symbols = [self._source_symbols(text, number) for number, text in enumerate(sources)]
+        source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources)]
         with enough_for(f"decoding {settings.batch_size} sources side by side", HINT):
-            hypotheses = generator(symbols)
+            hypotheses = generator(source_symbols)
 
         if n_best is None:
             return [outputs[0].text for outputs in hypotheses]
@@ -231,16 +236,19 @@ class TrainedModel:
                 hint="give one target for each source",
             )
         self._check_writes_symbols()
+
+        # Batch by batch, so that memory does not grow with the number of texts.
         batch_size = self.saved.run.decoding.batch_size
         scores: list[Score] = []
         for first in range(0, len(sources), batch_size):
             rows = slice(first, first + batch_size)
             scores += self._score_batch(sources[rows], targets[rows], first)
+
         return scores
 
     @torch.no_grad()
     def attention(self, source: str, target: str | None = None) -> AttentionMap:
-        """Look at what the model attends to while it writes a target.
+        """Return the attention of the model while it writes a target.
 
         Args:
             target: the text that is written; None: the model's own output.
@@ -259,12 +267,18 @@ class TrainedModel:
         )
         forced = self.saved.network.teacher_force(*batch)
 
+        source_positions = [str(symbol) for symbol in source_symbols]
+        if self.saved.source_eos:
+            source_positions.append(END)
+
+        # Without a likelihood of each position there is no posterior over positions.
         posterior = None
         if self.saved.run.components.marginalization.gives_positions:
             posterior = _array(forced.posterior[0])
+
         return AttentionMap(
             label=self.label,
-            source=[*map(str, source_symbols), *([END] if self.saved.source_eos else [])],
+            source=source_positions,
             target=[*target_symbols, END],
             prior=_array(forced.prior[0]),
             alignment=_array(forced.alignment[0]),
@@ -282,17 +296,21 @@ class TrainedModel:
     def _score_batch(
         self, sources: Sequence[str], targets: Sequence[str], first: int
     ) -> Iterator[Score]:
+        """Yield the scores of pairs that are one batch; `first` is the number of its first pair."""
         source_symbols = [
             self._source_symbols(text, number) for number, text in enumerate(sources, first)
         ]
         target_symbols = [self._target_symbols(text) for text in targets]
+
         batch = self.saved.pairs(source_symbols, target_symbols, self.saved.run.decoding.max_source)
         with enough_for(f"scoring {len(sources)} targets side by side", HINT):
             log_probs = self.saved.network.log_likelihood(*batch)
+
         for row, symbols in enumerate(target_symbols):
             yield Score([*symbols, END], _array(log_probs[row, : len(symbols) + 1]))
 
     def _source_symbols(self, text: str, number: int) -> Sequence[str]:
+        """Split a typed source into symbols; an error names the source by its number."""
         codec = self.saved.codec
         try:
             return codec.source_symbols(codec.typed_source(text))
@@ -300,18 +318,22 @@ class TrainedModel:
             raise UserError(f"source {number}: {error.message}", hint=error.hint) from error
 
     def _target_symbols(self, text: str) -> list[str]:
+        """Split a typed target into symbols, without the end symbol."""
         codec = self.saved.codec
         return codec.target_symbols(codec.typed_target(text))
 
     def _decoding(self, beam: int | None, changed: dict[str, Any]) -> Any:
-        """The run's settings of decoding with some of them changed."""
+        """Return the run's settings of decoding with some of them changed."""
         settings = self.saved.run.decoding
+        # Candidates for a length penalty are dropped: they exclude one that the caller gives.
         values = settings.model_dump() | {"length_penalties": []} | changed
         if beam is not None:
             values["beam"] = beam
+
         return parse(type(settings), values)
 
     def _check_writes_symbols(self) -> None:
+        """Check that the model writes symbols, so that a text can be forced upon it."""
         if self.saved.run.components.targets == "actions":
             raise UserError(
                 f"{self.label} writes pointer actions, of which a text does not tell",
@@ -324,9 +346,8 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
 
     Args:
         name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file
-            that
-            `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with the
-            package.
+            that `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with
+            the package.
         device: `cpu`, `cuda`, or `auto`.
 
     Raises:
@@ -336,7 +357,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     if not path.is_file():
         return TrainedModel(load_model(path, choose_device(device)), path)
 
-    # The folder goes when the model does.
+    # The folder is deleted when the model is.
     unpacked = ExitStack()
     folder = unpacked.enter_context(scratch_folder())
     extract_all(path, folder, LARGEST_MODEL)
@@ -344,24 +365,27 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
         saved = load_model(folder, choose_device(device))
     except UserError as error:
         raise UserError(error.message, file=path, hint="export the model again") from error
+
     return TrainedModel(saved, folder, unpacked)
 
 
 def find(name: str | Path) -> Path:
-    """Return where the model folder or the exported file of a name should be; see `load`.
+    """Return the path at which the model folder or exported file of a name should be; see `load`.
 
     Raises:
         UserError: no pretrained model has this name.
     """
     if str(name).startswith(PRETRAINED):
-        wanted = str(name).removeprefix(PRETRAINED)
-        if wanted not in pretrained():
-            known = ", ".join(pretrained()) or "none"
-            raise UserError(f"no pretrained model `{wanted}`", hint=f"known: {known}")
-        return PRETRAINED_FOLDER / f"{wanted}{EXPORTED_SUFFIX}"
+        model_name = str(name).removeprefix(PRETRAINED)
+        if model_name not in pretrained():
+            known_names = ", ".join(pretrained()) or "none"
+            raise UserError(f"no pretrained model `{model_name}`", hint=f"known: {known_names}")
+        return PRETRAINED_FOLDER / f"{model_name}{EXPORTED_SUFFIX}"
 
     run = RunFolder(Path(name))
-    return run.model if run.model.is_dir() else run.path
+    if run.model.is_dir():
+        return run.model
+    return run.path
 
 
 def pretrained() -> list[str]:
@@ -371,6 +395,7 @@ def pretrained() -> list[str]:
 
 
 def _prediction(hypothesis: Any) -> Prediction:
+    """Return what a user sees of a decoded hypothesis."""
     output = hypothesis.output
     return Prediction(
         text=hypothesis.text, score=output.score, log_prob=output.log_prob, complete=output.complete
@@ -378,4 +403,5 @@ def _prediction(hypothesis: Any) -> Prediction:
 
 
 def _array(values: Tensor) -> Floats:
+    """Return a tensor's values as a NumPy array of float64."""
     return values.detach().double().cpu().numpy()

@@ -43,13 +43,13 @@ from pam.run_folder import RunFolder
 
 CARD = "README.md"
 CONFIG_JSON = "config.json"
-# of each file in the archive, so that its bytes tell of nothing but content
+# date of each file in the archive, so that the archive's bytes depend on nothing but content
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run's folder tells of a model; what is missing there stays empty.
+    """The records of a model in its run's folder; those that are missing stay empty.
 
     Attributes:
         training: the content of training.json: cost, hardware, command.
@@ -63,14 +63,26 @@ class Origin:
 
     @classmethod
     def of_run(cls, run: RunFolder) -> Origin:
-        """Read what is known of a run."""
-        training = read_json(run.training) if run.training.is_file() else {}
-        summary = run.data("test") / SUMMARY
-        data = read_json(summary) if summary.is_file() else {}
-
+        """Read the records of a run."""
+        scores = None
         scores_file = run.scores("test")
-        scores = load(Scores, scores_file) if scores_file.is_file() else None
-        return cls(training, scores, data)
+        if scores_file.is_file():
+            scores = load(Scores, scores_file)
+
+        return cls(
+            training=_read_if_there(run.training),
+            scores=scores,
+            data=_read_if_there(run.data("test") / SUMMARY),
+        )
+
+
+def _read_if_there(path: Path) -> Mapping[str, Any]:
+    """Read a JSON file; a missing file is empty."""
+    if not path.is_file():
+        return {}
+
+    content: Mapping[str, Any] = read_json(path)
+    return content
 
 
 def export(run: RunFolder, out: Path, half: bool = False) -> None:
@@ -86,11 +98,13 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
     """
     model = load_model(run.model)
     origin = Origin.of_run(run)
+
     is_file = out.suffix == EXPORTED_SUFFIX
     if not is_file and out.exists() and any(out.iterdir()):
         hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
         raise UserError("the folder is not empty", file=out, hint=hint)
 
+    # Written in a scratch folder first, so that an error leaves no half of a model.
     with scratch_folder() as folder:
         write_folder(model, run.model, origin, folder, half)
         if is_file:
@@ -103,6 +117,7 @@ def write_folder(
     model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool
 ) -> None:
     """Write all files of an exported model into an empty folder."""
+    # Weights get another name, and may be stored in half the bytes.
     for path in whole_files(model_folder):
         if path.name != WEIGHTS:
             shutil.copyfile(path, out / path.name)
@@ -112,14 +127,16 @@ def write_folder(
         tensors = {name: halved(tensor) for name, tensor in tensors.items()}
     save_tensors(out / EXPORTED_WEIGHTS, tensors, notes)
 
-    described = {"model_type": "pam", "task": model.task} | model.run.model_dump(mode="json")
-    write_json(out / CONFIG_JSON, described)
+    config = {"model_type": "pam", "task": model.task} | model.run.model_dump(mode="json")
+    write_json(out / CONFIG_JSON, config)
     write_text(out / CARD, card(model, origin))
 
 
 def halved(tensor: Tensor) -> Tensor:
     """Return a tensor in float16, or as it is if it holds whole numbers."""
-    return tensor.to(torch.float16) if tensor.is_floating_point() else tensor
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.to(torch.float16)
 
 
 def pack(folder: Path, out: Path) -> None:
@@ -135,23 +152,31 @@ def pack(folder: Path, out: Path) -> None:
 
 # The card.
 
+USE = """```python
+import pam
+
+model = pam.load("PATH OF THIS FILE OR FOLDER")
+model.predict([...])
+```"""
+
 
 def card(model: SavedModel, origin: Origin) -> str:
     """Return the model card: a YAML head for hubs, then text for people."""
     run = model.run
-    title = f"{run.label} on {origin.data.get('title', run.task)}"
+    head = yaml.safe_dump(card_head(model, origin), sort_keys=False, allow_unicode=True)
+    introduction = (
+        f"A model of the kind of task `{model.task}` from the experiment `{run.experiment}`,"
+        f" seed {run.seed}."
+    )
+    if run.components.source:
+        introduction += f" The model is that of {run.components.source}."
+
     parts = [
-        f"---\n{yaml.safe_dump(card_head(model, origin), sort_keys=False, allow_unicode=True)}---",
-        f"# {title}",
-        (
-            f"A model of the kind of task `{model.task}` from the experiment `{run.experiment}`,"
-            f" seed {run.seed}.{cited(run.components.source)}"
-        ),
+        f"---\n{head}---",
+        f"# {run.label} on {origin.data.get('title', run.task)}",
+        introduction,
         "## Use",
-        (
-            '```python\nimport pam\n\nmodel = pam.load("PATH OF THIS FILE OR'
-            ' FOLDER")\nmodel.predict([...])\n```'
-        ),
+        USE,
         "## Data",
         data_text(origin.data),
         "## Scores on the test split",
@@ -165,6 +190,7 @@ def card(model: SavedModel, origin: Origin) -> str:
 def card_head(model: SavedModel, origin: Origin) -> dict[str, Any]:
     """Return the keys by which model hubs sort and show a model."""
     head: dict[str, Any] = {"library_name": "pam", "tags": ["posterior-attention", model.task]}
+
     licence = origin.data.get("licence")
     if licence:
         head["license"] = "other"
@@ -172,19 +198,17 @@ def card_head(model: SavedModel, origin: Origin) -> dict[str, Any]:
     dataset = origin.data.get("dataset")
     if dataset:
         head["datasets"] = [dataset]
+
     if origin.scores is not None:
         head["metrics"] = list(origin.scores.metrics)
     return head
-
-
-def cited(source: str | None) -> str:
-    return f" The model is that of {source}." if source else ""
 
 
 def data_text(data: Mapping[str, Any]) -> str:
     """Say what the model was trained on, by whom it was made, and under which licence."""
     if not data:
         return "Nothing is known of the data: the run's folder had no summary of them."
+
     lines = [f"{data['title']} (`{data['dataset']}`)."]
     if data.get("citation"):
         lines.append(f"Source: {data['citation']}.")
@@ -196,6 +220,7 @@ def scores_text(scores: Scores | None) -> str:
     """Return a table of metrics with their bootstrap intervals."""
     if scores is None:
         return "The run was not scored."
+
     lines = ["| metric | value | 95 % interval | of |", "| --- | --: | --: | --: |"]
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
@@ -208,6 +233,7 @@ def training_text(training: Mapping[str, Any]) -> str:
     """Say how the model was trained: epochs, cost, hardware, command."""
     if not training:
         return "Nothing is known of the training: the run's folder had no record of it."
+
     hardware = training["hardware"]
     machine = hardware.get("gpu") or hardware.get("cpu")
     return (

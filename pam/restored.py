@@ -1,4 +1,4 @@
-"""Runs that were restored from `results/reference`: what they were made with, and what they lack.
+"""Runs that were restored from `results/reference`, and whether the plan still asks for them.
 
 Weights are not stored. Whatever would need those of a restored run is left out of the page, unless
 somebody asks for it by name.
@@ -19,23 +19,26 @@ Name = tuple[str, str, int]  # a run: task, model, seed
 
 
 def data_of(task: Mapping[str, Any]) -> list[Any]:
-    """Return what decides which data a task has."""
+    """Return the part of a task's configuration that decides its data."""
     return [task.get(key) or None for key in ("dataset", "format", "trained_on", "word_alignments")]
 
 
 def decoding_of(run: RunConfig) -> dict[str, Any]:
-    """Return what decides a run's outputs."""
+    """Return the settings of decoding that decide a run's outputs."""
     return run.decoding.model_dump(exclude={"batch_size"})
 
 
 def identity_of(plan: Plan, name: Name) -> dict[str, Any]:
-    """Return what decides the results of a run, as a restored run's record holds it."""
+    """Return the settings that decide a run's results, as a restored run's record holds them."""
+    task, _, _ = name
     run = plan.run(*name)
     identity = {
-        "data": data_of(dict(plan.task(name[0]))),
+        "data": data_of(dict(plan.task(task))),
         "training": run.training_config(),
         "decoding": decoding_of(run),
     }
+
+    # Through JSON, so that it is equal to a record that was read.
     return dict(json.loads(json.dumps(identity)))
 
 
@@ -48,28 +51,34 @@ def check_unchanged(plan: Plan, runs: Mapping[Name, RunFolder]) -> None:
     changed = [name for name, folder in runs.items() if not _is_unchanged(plan, name, folder)]
     if not changed:
         return
-    others = f" ({len(changed)} of {len(runs)} restored runs)" if len(changed) > 1 else ""
+
+    share = ""
+    if len(changed) > 1:
+        share = f" ({len(changed)} of {len(runs)} restored runs)"
+
     hint = (
         "delete the folders of such runs to have them trained, or give the experiment another name"
     )
     raise UserError(
-        f"this run was restored, and its configuration has changed since{others}",
+        f"this run was restored, and its configuration has changed since{share}",
         file=runs[changed[0]].path,
         hint=hint,
     )
 
 
 def _is_unchanged(plan: Plan, name: Name, folder: RunFolder) -> bool:
+    """Tell whether a restored run was made as the plan asks for."""
     record = read_json(folder.restored)
-    wanted = identity_of(plan, name)
-    if record == wanted:
+    identity = identity_of(plan, name)
+    if record == identity:
         return True
-    # The record may be older than some key of the configuration, which `run.yaml` has by its
-    # default.
-    stored, run = load_run(folder.config_file), plan.run(*name)
-    same_training = stored.training_config() == run.training_config()
-    return (
-        record.get("data") == wanted["data"]
-        and same_training
-        and decoding_of(stored) == decoding_of(run)
-    )
+
+    # The record may be older than some key of the configuration. Read as a configuration,
+    # `run.yaml` has the default of such a key.
+    restored_run = load_run(folder.config_file)
+    planned_run = plan.run(*name)
+    same_data = record.get("data") == identity["data"]
+    same_training = restored_run.training_config() == planned_run.training_config()
+    same_decoding = decoding_of(restored_run) == decoding_of(planned_run)
+
+    return same_data and same_training and same_decoding

@@ -14,6 +14,10 @@ from pam.run_folder import RunFolder
 SEVERAL: dict[str, Any] = {"nargs": "+", "default": []}
 NAMES = "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all"
 
+# Options of `score` that name files of a run, and those for plain text files.
+OF_FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
+OF_TEXTS = ("hypotheses", "references", "baseline", "lang", "metric")
+
 
 @command(
     "likelihood, entropy, coverage and word links of a split, under teacher forcing",
@@ -84,6 +88,18 @@ def attention(args: Namespace) -> int:
     path("--analysis", "analysis.json, for perplexity or alignments"),
     path("--training", "training.json, for the cost"),
     option("--kind", "kind of scoring (default: the kind of task of --data)"),
+    path("--hypotheses", "instead of a run: outputs of any system, one a line"),
+    path(
+        "--references", "for --hypotheses: references, one a line, in one file or more", **SEVERAL
+    ),
+    path("--baseline", "for --hypotheses: outputs of another system, to be compared with"),
+    option("--lang", "for --hypotheses: code of the language (default: any with spaces)"),
+    option(
+        "--metric",
+        "for --hypotheses: bleu, sacrebleu, chrf, exact_match, wer, cer, ... (default: these six)",
+        metavar="NAME",
+        **SEVERAL,
+    ),
     path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
 )
 def score(args: Namespace) -> int:
@@ -91,26 +107,59 @@ def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, score
     from pam.io import UserError
 
-    instead = ("predictions", "decoding", "data", "analysis", "training", "kind")
-    given = {name: getattr(args, name) for name in instead if getattr(args, name)}
+    if any(getattr(args, name) for name in OF_TEXTS):
+        return _score_texts(args)
+
+    single_files = {name: getattr(args, name) for name in OF_FILES if getattr(args, name)}
     if args.run is None:
-        files = Scored(split=args.split, **given)
-    elif given:
+        files = Scored(split=args.split, **single_files)
+    elif single_files:
         raise UserError("--run and single files", hint="name a run, or its files, not both")
     else:
         files = files_of(RunFolder(args.run), args.split)
-    found = score(files)
+
+    scores = score(files)
     out = args.out or (args.run and RunFolder(args.run).scores(args.split))
     if out:
-        save(found, out)
+        save(scores, out)
         return 0
-    for name, value in found.metrics.items():
-        unit, interval = (
-            f" {value.unit}" if value.unit else "",
-            f"[{value.low:.2f}, {value.high:.2f}]",
-        )
-        units = f"{len(found.units)} {found.over}"
+    for name, value in scores.metrics.items():
+        unit = f" {value.unit}" if value.unit else ""
+        interval = f"[{value.low:.2f}, {value.high:.2f}]"
+        units = f"{len(scores.units)} {scores.over}"
         sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
+    return 0
+
+
+def _score_texts(args: Namespace) -> int:
+    """Score plain text files, which are options of their own."""
+    from pam.evaluation.inputs import save
+    from pam.evaluation.plain_texts import METRIC_NAMES, report, score_texts
+    from pam.io import UserError
+
+    for name in OF_TEXTS[1:]:
+        if getattr(args, name) and not args.hypotheses:
+            hint = "name the outputs with --hypotheses, one a line"
+            raise UserError(f"--{name} without --hypotheses", hint=hint)
+    if not args.references:
+        hint = "name files of references with --references, one a line"
+        raise UserError("--hypotheses without --references", hint=hint)
+    for name in ("run", *OF_FILES):
+        if getattr(args, name):
+            hint = "score text files, or a run or its files, not both"
+            raise UserError(f"--hypotheses and --{name}", hint=hint)
+
+    scores = score_texts(
+        hypotheses=args.hypotheses,
+        references=args.references,
+        baseline=args.baseline,
+        code=args.lang or "",
+        metrics=args.metric or METRIC_NAMES,
+    )
+    if args.out:
+        save(scores, args.out)
+    else:
+        sys.stdout.write(report(scores))
     return 0
 
 

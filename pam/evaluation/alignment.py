@@ -1,8 +1,8 @@
-"""Word alignments against those that people made: the alignment error rate.
+"""Alignment error rate: word alignments of models against those that people made.
 
-AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the links A that were found, those that are sure, S,
-and those that are possible, P, sure ones included (Och & Ney 2003, equation 23). Counts are per
-sentence, so that the bootstrap can draw sentences; the details hold the value that nltk computes
+AER = 1 - (|A & S| + |A & P|) / (|A| + |S|) for the model's links A, the sure links S, and the
+possible links P, which include the sure ones (Och & Ney 2003, equation 23). Counts are per
+sentence, so that the bootstrap can draw sentences. The details hold the value that nltk computes
 from the links themselves.
 """
 
@@ -24,7 +24,7 @@ READINGS = {
     "_late": "links_late",
     "_posterior": "links_posterior",
 }
-"""Ends of metrics' names, and what they count."""
+"""Suffixes of the metrics' names, and the links of an analysis that they count."""
 
 
 class WordAlignments(Strict):
@@ -35,9 +35,10 @@ class WordAlignments(Strict):
 
 
 def count(inputs: EvalInputs) -> Counts:
-    """Counts per sentence: sure links, links found, and those of them that are sure or possible.
+    """Count links per sentence: sure ones, the model's, and its links that are sure or possible.
 
-    A UserError names a file that is missing or faulty, or an analysis of other sentences.
+    Raises:
+        UserError: a file is missing or faulty, or the analysis is of other sentences.
     """
     if inputs.analysis is None:
         raise UserError(
@@ -46,59 +47,65 @@ def count(inputs: EvalInputs) -> Counts:
     from nltk.translate.metrics import alignment_error_rate  # slow to import, and optional
 
     gold = read_word_alignments(inputs.prepared.file("links.json"))
-    found = load(Analysis, inputs.analysis).sentences
-    if found.links is None or len(found.links) != len(gold.sure):
-        words = f"links of {len(found.links or ())} sentences, gold links of {len(gold.sure)}"
-        raise UserError(
-            words, file=inputs.analysis, hint="analyze the word alignments' own sentences"
-        )
-    references = digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True))
-    units, details, metrics = [], {}, []
+    analyzed = load(Analysis, inputs.analysis).sentences
+    if analyzed.links is None or len(analyzed.links) != len(gold.sure):
+        problem = f"links of {len(analyzed.links or ())} sentences, gold links of {len(gold.sure)}"
+        hint = "analyze the word alignments' own sentences"
+        raise UserError(problem, file=inputs.analysis, hint=hint)
+
+    parts = []
+    metrics = []
+    details = {}
     for suffix, name in READINGS.items():
-        links = getattr(found, name)
+        links = getattr(analyzed, name)
         if links is None:  # a reading that the analysis does not have
             continue
+        parts.append(_count_links(links, gold, suffix))
         metrics += [f"aer{suffix}", f"one_minus_aer{suffix}"]
-        sets = [map(set, row) for row in zip(links, gold.sure, gold.possible, strict=True)]
-        table = [
-            (len(own & sure), len(own & possible), len(own), len(sure), 1)
-            for own, sure, possible in sets
-        ]
-        columns = (
-            f"sure_hit{suffix}",
-            f"possible_hit{suffix}",
-            f"links{suffix}",
-            "sure",
-            "sentences",
+        details[f"aer{suffix}_nltk"] = float(
+            alignment_error_rate(_pooled(gold.sure), _pooled(links), _pooled(gold.possible))
         )
-        units.append(
-            Units(numbered(len(table)), columns, np.array(table, dtype=np.float64), references)
-        )
-        # By nltk, the links of all sentences are taken together, each with its sentence.
-        pooled = [
-            {
-                (number, *link)
-                for number, of_sentence in enumerate(of_sentences)
-                for link in of_sentence
-            }
-            for of_sentences in (gold.sure, links, gold.possible)
-        ]
-        details[f"aer{suffix}_nltk"] = float(alignment_error_rate(*pooled))
-    return Counts(join(units), tuple(metrics), "sentences", details)
+
+    return Counts(join(parts), tuple(metrics), "sentences", details)
+
+
+def _count_links(links: list[Links], gold: WordAlignments, suffix: str) -> Units:
+    """Count the links of one reading; names of counts end in `suffix`."""
+    table = []
+    for model_links, sure_links, possible_links in zip(
+        links, gold.sure, gold.possible, strict=True
+    ):
+        model_set = set(model_links)
+        sure_set = set(sure_links)
+        sure_hits = len(model_set & sure_set)
+        possible_hits = len(model_set & set(possible_links))
+        table.append((sure_hits, possible_hits, len(model_set), len(sure_set), 1))
+
+    hits = (f"sure_hit{suffix}", f"possible_hit{suffix}")
+    return Units(
+        names=numbered(len(table)),
+        columns=(*hits, f"links{suffix}", "sure", "sentences"),
+        counts=np.array(table, dtype=np.float64),
+        references=digest_of((str(row),) for row in zip(gold.sure, gold.possible, strict=True)),
+    )
+
+
+def _pooled(links: list[Links]) -> set[tuple[int, int, int]]:
+    """Return the links of all sentences in one set, each with its sentence, as nltk takes them."""
+    return {(index, *link) for index, of_sentence in enumerate(links) for link in of_sentence}
 
 
 def read_word_alignments(path: Path | str) -> WordAlignments:
     """Read `links.json`; a UserError says that it is faulty or that a sure link is not possible."""
     gold = load(WordAlignments, path)
     hint = "delete the folder and prepare the word alignments again"
+
     if len(gold.sure) != len(gold.possible):
-        words = f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}"
-        raise UserError(words, file=path, hint=hint)
+        problem = f"sure links of {len(gold.sure)} sentences, possible ones of {len(gold.possible)}"
+        raise UserError(problem, file=path, hint=hint)
     for number, (sure, possible) in enumerate(zip(gold.sure, gold.possible, strict=True), 1):
         if not set(sure) <= set(possible):
-            raise UserError(
-                f"sentence {number}: a sure link is not among the possible ones",
-                file=path,
-                hint=hint,
-            )
+            problem = f"sentence {number}: a sure link is not among the possible ones"
+            raise UserError(problem, file=path, hint=hint)
+
     return gold

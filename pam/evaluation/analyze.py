@@ -1,6 +1,4 @@
-"""A trained model under teacher forcing: likelihood and attention of a split, and heat maps of a
-few of its rows.
-"""
+"""Analysis of a trained model under teacher forcing: likelihood and attention, and heat maps."""
 
 from __future__ import annotations
 
@@ -9,79 +7,105 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pam.data.dataset import Examples, Prepared
 from pam.data.tokenizers import Codec
 from pam.decoding.files import END
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
+from pam.evaluation.metrics import Floats
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
 from pam.runtime.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
-# symbols, end symbol included, of a heat map worth a look in which they can be read
+# symbols, end symbol included, on each side of a heat map that is legible and worth a look
 LEGIBLE = range(6, 19)
 
 
 def load_writer_of_symbols(model: Path, device: str = "cpu") -> SavedModel:
-    """A model that can be forced to write the targets of any split; a UserError if it writes
-    pointer actions.
+    """Load a model that can be forced to write the targets of any split.
+
+    A UserError says that it writes pointer actions.
     """
-    found = load_model(model, choose_device(device))
-    if found.run.components.targets == "actions":
-        words = f"{found.run.label} writes pointer actions, of which test rows have none"
-        raise UserError(words, hint="choose a model with `targets: symbols`")
-    return found
+    saved = load_model(model, choose_device(device))
+    if saved.run.components.targets == "actions":
+        problem = f"{saved.run.label} writes pointer actions, of which test rows have none"
+        raise UserError(problem, hint="choose a model with `targets: symbols`")
+    return saved
 
 
 def analyze(model: SavedModel, data: Path, split: str, batch_size: int) -> Analysis:
-    """What a model makes of a split of prepared data, or word alignments; `batch_size` rows are
-    worked on side by side.
+    """Analyze a model on a split of prepared data or word alignments.
 
-    A UserError says that the data are not those that the model was trained with, or that memory is
-    short.
+    Args:
+        batch_size: rows that are worked on side by side.
+
+    Raises:
+        UserError: the data are not those that the model was trained with, or memory is short.
     """
-    prepared, run = prepared_for(model, data, split), model.run
+    prepared = prepared_for(model, data, split)
     watch = Stopwatch(next(model.network.parameters()).device)
     gathered = _gather(model, prepared, split, batch_size)
-    about = {
-        "task": run.task,
-        "model": run.model,
-        "label": run.label,
-        "seed": run.seed,
-        "split": split,
-    }
-    return gathered.analysis(**about, **watch.restart())
+
+    run = model.run
+    return gathered.analysis(
+        task=run.task,
+        model=run.model,
+        label=run.label,
+        seed=run.seed,
+        split=split,
+        **watch.restart(),
+    )
 
 
 def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> Gatherer:
+    """Force the model to write each target of a split, and gather the measures."""
     device = next(model.network.parameters()).device
     examples = Examples(data.split(split, extended=model.copies), "symbols")
-    rows, codec = data.rows(split), data.codec
+    rows = data.rows(split)
+    codec = data.codec
+
     gathered = Gatherer()
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
             batch = batch.to(device)
             forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
         correct = forced.correct.cpu().numpy()
-        floats = (forced.log_probs, forced.exact, forced.prior, forced.alignment, forced.posterior)
-        log_probs, exact, prior, alignment, posterior = (
-            part.double().cpu().numpy() for part in floats
-        )
-        for place, number in enumerate(batch.rows.tolist()):
-            source, target = _symbols(codec, rows[number])
+        log_probs = _array(forced.log_probs)
+        exact = _array(forced.exact)
+        prior = _array(forced.prior)
+        alignment = _array(forced.alignment)
+        posterior = _array(forced.posterior)
+
+        for batch_row, row_index in enumerate(batch.rows.tolist()):
+            source, target = _symbols(codec, rows[row_index])
             # A target that was cut has no end symbol, and its last symbol takes that one's place.
-            m, n = len(source) + model.source_eos, int(examples.target_lengths[number])
-            likelihood = log_probs[place, :n], exact[place, :n], correct[place, :n]
-            attention = prior[place, :n, :m], alignment[place, :n, :m], posterior[place, :n, :m]
-            words = codec.words(source, "source"), codec.words(target[: n - 1], "target")
-            gathered.add(number, Sentence(*likelihood, *attention, *words))
+            m = len(source) + model.source_eos
+            n = int(examples.target_lengths[row_index])
+            sentence = Sentence(
+                log_probs=log_probs[batch_row, :n],
+                exact=exact[batch_row, :n],
+                correct=correct[batch_row, :n],
+                prior=prior[batch_row, :n, :m],
+                alignment=alignment[batch_row, :n, :m],
+                posterior=posterior[batch_row, :n, :m],
+                source_words=codec.words(source, "source"),
+                target_words=codec.words(target[: n - 1], "target"),
+            )
+            gathered.add(row_index, sentence)
+
     return gathered
 
 
+def _array(values: Tensor) -> Floats:
+    """Return a tensor's values as a NumPy array of float64."""
+    return values.double().cpu().numpy()
+
+
 def _symbols(codec: Codec, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Source and target of a row, without end symbols."""
+    """Split a row into the symbols of its source and target, without end symbols."""
     return codec.source_symbols(row[:-1]), codec.target_symbols(row[-1])
 
 
@@ -89,56 +113,69 @@ def _symbols(codec: Codec, row: tuple[str, ...]) -> tuple[list[str], list[str]]:
 def heat_maps(
     model: SavedModel, data: Path, split: str, count: int, rows: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """Prior and posterior attention of rows of a split, a list of source positions for each target
-    symbol.
+    """Return prior attention and alignment of rows of a split, target symbol by target symbol.
 
-    The `rows` are numbers from 0; without them, `count` telling ones are chosen. A UserError says
-    that there is no such row, or that the data are not the model's.
+    Args:
+        count: the number of telling rows that are chosen where `rows` is None.
+        rows: numbers of rows, from 0.
+
+    Raises:
+        UserError: there is no such row, or the data are not the model's.
     """
     prepared = prepared_for(model, data, split)
-    table, codec = prepared.rows(split), prepared.codec
+    table = prepared.rows(split)
+    codec = prepared.codec
 
-    def legible(number: int) -> bool:
-        return all(len(side) + 1 in LEGIBLE for side in _symbols(codec, table[number]))
+    def legible(row_index: int) -> bool:
+        return all(len(symbols) + 1 in LEGIBLE for symbols in _symbols(codec, table[row_index]))
 
-    for number in rows or ():
-        if not 0 <= number < len(table):
-            raise UserError(f"there is no row {number}", hint=f"use 0 to {len(table) - 1}")
+    # All rows are checked before any work is done.
+    for row_index in rows or ():
+        if not 0 <= row_index < len(table):
+            raise UserError(f"there is no row {row_index}", hint=f"use 0 to {len(table) - 1}")
+    if rows is None:
+        rows = telling_rows(table, count, legible)
+
     maps = []
-    for number in telling_rows(table, count, legible) if rows is None else rows:
-        source, target = _symbols(codec, table[number])
+    for row_index in rows:
+        source, target = _symbols(codec, table[row_index])
         forced = model.network.teacher_force(*model.pairs([source], [target]))
-        columns: dict[str, Any] = dict(zip(model.codec.columns, table[number], strict=True))
-        end = [END] if model.source_eos else []
-        symbols = {"row": number, "source": source + end, "target": [*target, END]}
+
+        heat_map: dict[str, Any] = dict(zip(model.codec.columns, table[row_index], strict=True))
+        heat_map["row"] = row_index
+        heat_map["source"] = [*source, END] if model.source_eos else source
+        heat_map["target"] = [*target, END]
         for name in ("prior", "alignment"):
             attention = getattr(forced, name)[0].tolist()
-            symbols[name] = [[round(value, 6) for value in position] for position in attention]
-        maps.append(columns | symbols)
+            heat_map[name] = [[round(value, 6) for value in weights] for weights in attention]
+        maps.append(heat_map)
+
     return {"model": model.run.model, "label": model.run.label, "rows": maps}
 
 
 def telling_rows(
     rows: Sequence[tuple[str, ...]], count: int, legible: Callable[[int], bool] = lambda _: True
 ) -> list[int]:
-    """Numbers of rows to look at: spread evenly, and each worth a look.
+    """Choose rows to look at, spread evenly over the split.
 
-    From places spread evenly over the split, each time the first row from there on whose target is
-    not simply its first column, that is neither too short nor too long, and whose middle columns
-    (such as features) have not been shown; if there is none, a row that meets the first wishes, or
-    the last, or any.
+    From each of `count` evenly spread places on, the first row is taken that meets three wishes:
+    its target is not simply its first column, it is legible, and its middle columns (such as
+    features) are not those of a row chosen before. If no row meets all, the earlier wishes weigh
+    more.
     """
     total = len(rows)
+    count = min(count, total)
     chosen: list[int] = []
-    for place in range(min(count, total)):
-        start = (2 * place + 1) * total // (2 * min(count, total))
-        walk = [number % total for number in range(start, start + total)]
-        shown = {rows[number][1:-1] for number in chosen}
-        left = [number for number in walk if number not in chosen]
-        chosen.append(
-            min(
-                left,
-                key=lambda n: (rows[n][-1] == rows[n][0], not legible(n), rows[n][1:-1] in shown),
-            )
-        )
+
+    def faults(row_index: int) -> tuple[bool, bool, bool]:
+        first_column, *middle, target = rows[row_index]
+        is_repeated = any(rows[index][1:-1] == tuple(middle) for index in chosen)
+        return target == first_column, not legible(row_index), is_repeated
+
+    for spread_index in range(count):
+        start = (2 * spread_index + 1) * total // (2 * count)
+        candidates = [row_index % total for row_index in range(start, start + total)]
+        candidates = [row_index for row_index in candidates if row_index not in chosen]
+        chosen.append(min(candidates, key=faults))
+
     return sorted(chosen)

@@ -1,8 +1,8 @@
-"""What a model makes of given targets under teacher forcing: likelihood, attention, word links.
+"""Likelihood, attention and word links of targets under teacher forcing: `analysis.json`.
 
-`analysis.json` holds likelihoods, and what the paper's section 4.3 looks at: how uncertain
-attention is and how often the model is right then (Figure 3), how much of a sentence attention
-covers (Figure 4), and which source word is attended most (Table 3).
+It holds likelihoods, and the subjects of the paper's section 4.3: how uncertain attention is and
+how often the model is right then (Figure 3), how much of a sentence attention covers (Figure 4),
+and which source word is attended most (Table 3).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pam.evaluation.metrics import Floats
 from pam.io import Strict
 
 DIGITS = 6  # after the point, in the file
-COVERED = 0.5  # a source word is covered once it was attended so much in all
+COVERED = 0.5  # attention in all, from which on a source word is covered
 ENTROPY_EDGES = [0.25 * number for number in range(17)]
 COVERAGE_EDGES = [round(0.05 * number, 2) for number in range(21)]
 
 Links = list[Annotated[tuple[int, int], Field(strict=False)]]
-"""A source word and a target word of each, both counted from 0; JSON has only lists."""
+"""Pairs of a source word and a target word, counted from 0; not strict, as JSON has only lists."""
 
 
 class Sentences(Strict):
@@ -39,8 +39,8 @@ class Sentences(Strict):
         description="mean over source words of the attention they got in all, at most 1 each"
     )
     covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
-    # For each target word the source word most attended; of a run that was stored, in hand-aligned
-    # sentences alone.
+    # For each target word the source word most attended. Stored runs have them only of
+    # hand-aligned sentences.
     links: list[Links] | None = Field(
         None, description="word links, by the alignment handed on to the next step"
     )
@@ -102,9 +102,7 @@ class Analysis(Strict):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of n target symbols and m source symbols, end symbols included where there are
-    some.
-    """
+    """One sentence of n target symbols and m source symbols, with any end symbols."""
 
     log_probs: Floats  # (n,) log p(y_t | y_<t, x)
     exact: Floats  # (n,) the same summed over all source positions
@@ -112,33 +110,30 @@ class Sentence:
     prior: Floats  # (n, m) distributions over source positions
     alignment: Floats  # (n, m) likewise; what is fed to the next state
     posterior: Floats  # (n, m) likewise, given the symbol
-    source_words: list[int]  # for each source symbol but the end symbol the number of its word
+    source_words: list[int]  # for each source symbol but the end symbol, the index of its word
     target_words: list[int]  # (n - 1,) likewise
 
 
 @dataclass
 class Gatherer:
-    """Adds up what sentences show; they may come in any order."""
+    """A collector of measures of sentences, which may come in any order."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     entropies: list[Floats] = field(default_factory=list)
     correct: list[NDArray[np.bool_]] = field(default_factory=list)
     coverage: list[Floats] = field(default_factory=list)
 
-    def add(self, number: int, sentence: Sentence) -> None:
-        """Takes in row `number` of the split."""
-        # A source word gets what its symbols get; end symbols are left out on both sides.
-        starts = _starts(sentence.source_words)
-        read, symbols = (
-            (sentence.alignment, sentence.prior, sentence.posterior),
-            len(sentence.source_words),
-        )
-        alignment, prior, posterior = (
-            np.add.reduceat(weights[:, :symbols], starts, axis=1) for weights in read
-        )
-        alignment, prior, late, posterior = alignment[:-1], prior[:-1], prior[1:], posterior[:-1]
+    def add(self, row_index: int, sentence: Sentence) -> None:
+        """Take in a row of the split."""
+        # End symbols are left out on both sides. The prior of the next step is the `late` reading.
+        alignment = _of_source_words(sentence.alignment, sentence.source_words)[:-1]
+        posterior = _of_source_words(sentence.posterior, sentence.source_words)[:-1]
+        priors = _of_source_words(sentence.prior, sentence.source_words)
+        prior = priors[:-1]
+        late = priors[1:]
         coverage = np.minimum(alignment.sum(axis=0), 1.0)
-        self.rows[number] = {
+
+        self.rows[row_index] = {
             "nll": _rounded(-sentence.log_probs.sum()),
             "nll_exact": _rounded(-sentence.exact.sum()),
             "tokens": len(sentence.log_probs),
@@ -151,53 +146,75 @@ class Gatherer:
             "links_late": most_attended(late, sentence.target_words),
             "links_posterior": most_attended(posterior, sentence.target_words),
         }
+
         self.entropies.append(entropies(sentence.prior))
         self.correct.append(sentence.correct)
         self.coverage.append(coverage)
 
     def analysis(self, **about: Any) -> Analysis:
-        """All that was gathered, and `about` it whose it is and what it cost."""
-        rows = [self.rows[number] for number in sorted(self.rows)]
+        """Return all that was gathered.
+
+        Args:
+            about: further fields of `Analysis`: which model was analyzed, and the cost.
+        """
+        rows = [self.rows[row_index] for row_index in sorted(self.rows)]
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
-        nats, correct = np.concatenate(self.entropies), np.concatenate(self.correct)
-        mean, count, right = fsum(nats) / len(nats), _histogram(nats, ENTROPY_EDGES), nats[correct]
-        covered, words = np.array(columns["covered"]), np.concatenate(self.coverage)
-        coverage = Coverage(
-            words=_histogram(words, COVERAGE_EDGES), sentences=_histogram(covered, COVERAGE_EDGES)
-        )
+
+        nats = np.concatenate(self.entropies)
+        is_correct = np.concatenate(self.correct)
         entropy = Entropy(
-            mean=round(mean, DIGITS), count=count, correct=_histogram(right, ENTROPY_EDGES)
+            # An exact sum does not depend on the order in which batches came.
+            mean=round(fsum(nats) / len(nats), DIGITS),
+            count=_histogram(nats, ENTROPY_EDGES),
+            correct=_histogram(nats[is_correct], ENTROPY_EDGES),
         )
+        coverage = Coverage(
+            words=_histogram(np.concatenate(self.coverage), COVERAGE_EDGES),
+            sentences=_histogram(np.array(columns["covered"]), COVERAGE_EDGES),
+        )
+
         return Analysis(sentences=Sentences(**columns), entropy=entropy, coverage=coverage, **about)
 
 
 def entropies(distributions: Floats) -> Floats:
-    """Entropy in nats of each row of (n, m); what has no probability adds nothing."""
+    """Return the entropy in nats of each row of (n, m); zero probabilities add nothing."""
+    # log 1 in place of log 0, which would be infinite, times 0.
     logs = np.log(np.where(distributions > 0, distributions, 1.0))
     return np.asarray(-(distributions * logs).sum(axis=1))
 
 
 def most_attended(alignment: Floats, words: list[int]) -> Links:
-    """For each target word its most attended source word, by `alignment` (n - 1, source words).
+    """Link each target word to its most attended source word.
 
-    A word attends as its symbols do on average (Ghader & Monz 2017, section 3); `words` (n - 1,)
-    says whose each is.
+    A word attends as its symbols do on average (Ghader & Monz 2017, section 3).
+
+    Args:
+        alignment: (n - 1, source words) the attention of target symbols.
+        words: (n - 1,) the index of the word that each target symbol belongs to.
     """
     if not words:
         return []
+
     # A sum has its largest entry where the average has it.
     of_words = np.add.reduceat(alignment, _starts(words), axis=0)
     return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
 
 
+def _of_source_words(weights: Floats, source_words: list[int]) -> Floats:
+    """Sum the attention of symbols, (n, m), over the symbols of each source word."""
+    symbols = len(source_words)
+    return np.asarray(np.add.reduceat(weights[:, :symbols], _starts(source_words), axis=1))
+
+
 def _starts(words: list[int]) -> NDArray[np.int64]:
-    """Where each word begins."""
+    """Return the index of the first symbol of each word."""
     return np.flatnonzero(np.diff(words, prepend=-1))
 
 
 def _histogram(values: Floats, edges: list[float]) -> list[int]:
-    """How many values are in each bin; what is beyond the edges is in the outer bins."""
-    return list(np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist())
+    """Count the values in each bin; the outer bins hold what is beyond the edges too."""
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
+    return list(counts.tolist())
 
 
 def _rounded(value: np.float64) -> float:

@@ -1,20 +1,21 @@
 """Bootstrap over units: percentile intervals and paired differences.
 
 A test set of 200 lemmas with 8 forms each is a sample of 200 lemmas, not of 1,600 independent
-    forms: the forms of a lemma are right or wrong together. So lemmas are drawn, with replacement,
-    and each brings all its forms; of a translated text, sentences are drawn. Every system of a task
-    sees the same draws, which makes differences between systems paired; the draws depend on the
-    seed and the number of units only, so a system's interval does not change when another one joins
-    the table.
+forms: the forms of a lemma are right or wrong together. So lemmas are drawn, with replacement,
+and each brings all its forms. In a translated text, sentences are drawn. Every system of a task
+sees the same draws, which makes differences between systems paired. The draws depend only on the
+seed and the number of units, so a system's interval does not change when another system joins
+the table.
 
-A figure is a mean over a few seeds, which are a sample too: of all trainings that the same
-configuration could have had. `Draws` hold both levels. The units' draws give the mean over
-seeds in other test sets. To each is added how far that mean would be off with other seeds,
-drawn with replacement from those at hand, by sqrt(n / (n - 1)) wider, as the n deviations from
-their own mean are too small by that. Few seeds tell their own spread badly, so `spread` widens
-the tails from normal to Student's, by Satterthwaite's degrees of freedom. In simulations with
-three seeds of each system 93 to 96 % of such 95 % intervals hold the truth, whichever level
-scatters more. Of intervals over units alone as few as half do.
+A figure is a mean over a few seeds. These are a sample too, of all trainings that the same
+configuration could have had, so `Draws` hold both levels. The units' draws give the mean over
+seeds in other test sets. To each draw is added how far that mean would be off with other seeds,
+which are drawn with replacement from those at hand. These deviations are widened by
+sqrt(n / (n - 1)), because n deviations from their own mean are too small by that factor. Few
+seeds estimate their own spread badly, so `spread` widens the tails from normal to Student's, by
+Satterthwaite's degrees of freedom. In simulations with three seeds of each system, 93 to 96 % of
+such 95 % intervals hold the truth, whichever level scatters more. Among intervals over units
+alone, as few as half do.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ import numpy as np
 
 from pam.evaluation.metrics import Floats
 
-RESAMPLES, RESAMPLES_OF_MANY = 10_000, 1_000
+RESAMPLES = 10_000
+RESAMPLES_OF_MANY = 1_000
 MANY = 1_000
-"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it: their
-draws cost in proportion to the units, and 1,000 still give an interval's ends.
+"""Sets of more units than this are resampled `RESAMPLES_OF_MANY` times, as sacreBLEU does it.
+
+Draws cost in proportion to the units, and 1,000 still give an interval's ends.
 """
-SEED, LEVEL = 2019, 0.95
+SEED = 2019
+LEVEL = 0.95
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB, whatever the size of the test set
 
 
@@ -48,28 +52,36 @@ class Interval:
 
 
 def resamples_for(units: int) -> int:
-    """How many bootstrap samples are drawn of so many units."""
-    return RESAMPLES if units <= MANY else RESAMPLES_OF_MANY
+    """Return the number of bootstrap samples that are drawn from so many units."""
+    if units <= MANY:
+        return RESAMPLES
+    return RESAMPLES_OF_MANY
 
 
 def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEED) -> Floats:
-    """Sums of `counts` (systems, units, columns) over bootstrap samples of the units: (systems,
-    resamples, columns).
+    """Sum counts over bootstrap samples of the units.
 
-    How often each of n units is drawn among n draws is multinomial, so one matrix product of these
-    frequencies with the counts gives all sums at once. Without `resamples`, there are as many as
-    `resamples_for` the units.
+    Args:
+        counts: (systems, units, columns).
+        resamples: None: as many as `resamples_for` gives for the units.
+
+    Returns:
+        Sums, (systems, resamples, columns).
     """
     systems, units, columns = counts.shape
     resamples = resamples or resamples_for(units)
     generator = np.random.default_rng(seed)
+
+    # How often each of n units is drawn among n draws is multinomial, so one matrix product of
+    # these frequencies with the counts gives the sums of all systems at once.
     by_unit = counts.transpose(1, 0, 2).reshape(units, systems * columns)
     sums = np.empty((resamples, systems * columns))
     chunk = max(1, _WEIGHTS_AT_ONCE // units)
     for start in range(0, resamples, chunk):
         size = min(chunk, resamples - start)
-        weights = generator.multinomial(units, np.full(units, 1.0 / units), size=size)
-        sums[start : start + size] = weights.astype(np.float64) @ by_unit
+        frequencies = generator.multinomial(units, np.full(units, 1.0 / units), size=size)
+        sums[start : start + size] = frequencies.astype(np.float64) @ by_unit
+
     return sums.reshape(resamples, systems, columns).transpose(1, 0, 2)
 
 
@@ -79,8 +91,8 @@ class Draws:
 
     values: Floats  # (resamples,)
     seed_parts: tuple[tuple[float, int], ...] = ()
-    """Variance of the mean that is due to seeds, and its degrees of freedom, of each system that
-    has several seeds.
+    """For each system that has several seeds, the variance of the mean that is due to seeds, and
+    its degrees of freedom.
     """
 
     def minus(self, other: Draws) -> Draws:
@@ -95,16 +107,16 @@ class Draws:
     def spread(self) -> Floats:
         """Return the draws (resamples,) with the tails of Student's distribution for so few seeds.
 
-        By Satterthwaite's approximation the variance of all draws has the square of it, divided by
-        the sum of (part's variance)^2 / (its degrees of freedom), as degrees of freedom. A normal
-        deviation times sqrt(f / chi2_f) is one of Student's with f of them.
+        Satterthwaite's approximation gives the degrees of freedom f of the variance of all draws:
+        its square, divided by the sum of (part's variance)^2 / (part's degrees of freedom). A
+        normal deviation times sqrt(f / chi2_f) is one of Student's with f degrees of freedom.
         """
-        uncertain = sum(variance**2 / freedom for variance, freedom in self.seed_parts)
-        total = float(np.var(self.values))
-        if uncertain == 0 or total == 0:
+        uncertainty = sum(variance**2 / freedom for variance, freedom in self.seed_parts)
+        total_variance = float(np.var(self.values))
+        if uncertainty == 0 or total_variance == 0:
             return self.values
 
-        freedom = total**2 / uncertain
+        freedom = total_variance**2 / uncertainty
         chi_squared = np.random.default_rng(SEED).chisquare(freedom, size=len(self.values))
         center = self.values.mean()
         return np.asarray(center + (self.values - center) * np.sqrt(freedom / chi_squared))
@@ -114,59 +126,63 @@ def draws_over_seeds(values: Floats, means: Floats, name: str) -> Draws:
     """Return the draws of one system's mean over seeds.
 
     Args:
-        values: (seeds,) what was measured.
+        values: (seeds,) the measured values.
         means: (resamples,) the mean over these seeds in each resample of the units.
-        name: the system's, from which its draws of seeds follow: those of two systems are
-            independent, and those of
-            one do not change when another joins.
+        name: the system's, which decides its draws of seeds. So the draws of two systems are
+            independent, and those of one do not change when another joins.
     """
     seeds = len(values)
     if seeds < 2:
         return Draws(means)
+
     generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
     weights = generator.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=len(means)) / seeds
     deviations = np.sqrt(seeds / (seeds - 1)) * (values - values.mean())
     variance = float(values.var(ddof=1)) / seeds
+
     return Draws(means + weights @ deviations, ((variance, seeds - 1),))
 
 
 def interval(values: Floats) -> Interval:
-    """The central `LEVEL` of resampled values, (resamples,)."""
+    """Return the central `LEVEL` of resampled values, (resamples,)."""
     tail = 100 * (1 - LEVEL) / 2
-    return Interval(*np.percentile(values, [tail, 100 - tail]).tolist())
+    low, high = np.percentile(values, [tail, 100 - tail]).tolist()
+    return Interval(low, high)
 
 
 def p_value(differences: Floats, observed: float) -> float:
-    """Two-sided paired bootstrap test of the hypothesis that two systems do equally well.
+    """Test the hypothesis that two systems do equally well, by a two-sided paired bootstrap.
 
-    The resampled differences, (resamples,), are shifted to mean 0, which is what they would scatter
-    around if the hypothesis held; c counts those at least as large as the observed difference, in
-    either direction, and p = (c + 1) / (n + 1). As in sacreBLEU's `significance` (after Clark's
+    The resampled differences, (resamples,), are shifted to mean 0, around which they would scatter
+    if the hypothesis held. c counts those that are at least as large as the observed difference,
+    in either direction, and p = (c + 1) / (n + 1). As in sacreBLEU's `significance` (after Clark's
     multeval), 1 is added above and below because the observed sample is itself one draw under the
-    hypothesis: without it the test could claim p = 0, and would
-        reject more often than its level says.
+    hypothesis. Without it the test could claim p = 0, and would reject more often than its level
+    says.
 
-    It departs from sacreBLEU in two points. sacreBLEU takes absolute values before it shifts, which
-    makes p of a clear gain one-sided, half of this one; and it counts strictly larger differences,
-    so that two systems with the same outputs get p = 1 / (n + 1), here 1.
+    The test departs from sacreBLEU in two points. sacreBLEU takes absolute values before it
+    shifts, which makes p of a clear gain one-sided, half of this one. And it counts strictly
+    larger differences, so that two systems with the same outputs get p = 1 / (n + 1), here 1.
     """
     shifted = np.abs(differences - np.mean(differences))
-    # Differences live on a lattice (whole forms): a tie must not hang on the last bit.
+    # Differences lie on a lattice (whole forms), so a tie must not depend on the last bit.
     count = int(np.sum(shifted >= abs(observed) - 1e-9))
     return (count + 1) / (len(differences) + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return each p corrected for how many there are, by Holm's step-down method, in the given
-    order.
+    """Correct each p for their number, by Holm's step-down method; the order stays.
 
-    The smallest of n is multiplied by n, the next by n - 1 and so on; none gets smaller than one
+    The smallest of n is multiplied by n, the next by n - 1 and so on. None gets smaller than one
     before it, nor larger than 1. If only those below a level are called differences, the chance of
     calling any wrongly is at most that level.
     """
+    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
+
     corrected = [0.0] * len(p_values)
     largest = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+    for rank, index in enumerate(ascending):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = largest
+
     return corrected

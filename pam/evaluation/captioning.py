@@ -1,10 +1,10 @@
-"""Captions: CIDEr, ROUGE-L, BLEU-4 and METEOR against all references of a clip, counted per clip.
+"""Scores of captions against all references of a clip, counted per clip.
 
-CIDEr (Vedantam et al. 2015, its form D) and ROUGE-L are those of coco-caption, through the package
-pycocoevalcap; its BLEU-4 is sacreBLEU's without smoothing, by the reference nearest in length. What
-is compared are the words of the task, in small letters, marks apart: coco-caption's own tokenizer,
-which needs Java, splits a few words otherwise. In a language without spaces whose words the
-task's tokenizer does not find, characters are compared.
+CIDEr (Vedantam et al. 2015, its form D) and ROUGE-L are computed as by coco-caption, through the
+package pycocoevalcap. BLEU-4 is sacreBLEU's without smoothing, by the reference nearest in length.
+METEOR is its authors' program. The words of the task are compared, in small letters and without
+punctuation; coco-caption's own tokenizer, which needs Java, splits a few words differently. In a
+language without spaces whose words the task's tokenizer does not find, characters are compared.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from pam.evaluation import meteor
 from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
-    METEOR_COUNTS,
-    METRICS,
     ORDERS,
     Floats,
     Units,
     bleu_columns,
     digest_of,
     join,
+    names_for_beam,
     numbered,
     of_beam,
 )
@@ -54,105 +53,127 @@ class Caption(NamedTuple):
 
 
 def count(inputs: EvalInputs) -> Counts:
-    """Counts per clip, of every beam; those of the main beam are named without a beam.
+    """Count what metrics need, per clip, for every beam.
 
-    A metric that is not defined for the language or for these references is left out, with the
-    reason among the details; so is METEOR where Java or its package is missing. A UserError names a
-    file that is missing or faulty, or is about other clips.
+    Counts of the main beam are named without a beam. A metric that is not defined for the language
+    or for these references is left out, with the reason among the details; so is METEOR where Java
+    or its package is missing.
+
+    Raises:
+        UserError: a file is missing or faulty, or is about other clips.
     """
-    parts, names, details = list[Units](), list[str](), dict[str, Any]()
     text = compared_text(inputs.prepared)
-    missing = meteor.reason_left_out(text.language)
+    meteor_reason = meteor.reason_left_out(text.language)
+    metrics = NAMES if meteor_reason else (*NAMES, METEOR)
+
     undefined: dict[str, str] | None = None
-    for path, beam in inputs.by_beam:
+    parts: list[Units] = []
+    names: list[str] = []
+    details: dict[str, Any] = {}
+    for path, path_beam in inputs.by_beam:
         # Plain `cider` is of the main beam, the first.
-        beam, rows = beam if parts else None, read_checked(path, inputs, Caption)
-        known = read_references(inputs, text)
-        references = _without_copies(known, path)
+        beam = path_beam if parts else None
+        rows = read_checked(path, inputs, Caption)
+        all_references = read_references(inputs, text)
+        references = _without_copies(all_references, path)
         outputs = [text.compared(row.predicted) for row in rows]
         if undefined is None:
-            undefined = _undefined(known)
-        columns = (
-            {"clips": np.ones(len(rows))} | coco(outputs, references) | bleu(outputs, references)
-        )
-        if not missing:
-            found = meteor.counts(outputs, references, "full")
-            columns |= dict(zip((f"{METEOR}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
-        metrics = [
-            name for name in (*NAMES, *(() if missing else (METEOR,))) if name not in undefined
-        ]
-        names += [of_beam(name, beam) for name in metrics]
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
-        details[of_beam("different", beam)] = len({row.predicted for row in rows})
-        given = {column for metric in METRICS.values() for column in metric.given}
-        named = [column if column in given else of_beam(column, beam) for column in columns]
+            undefined = _undefined(all_references)
+
+        columns = {"clips": np.ones(len(rows))}
+        columns |= coco(outputs, references)
+        columns |= bleu(outputs, references)
+        if not meteor_reason:
+            columns |= meteor.named_counts(METEOR, outputs, references, "full")
+
         # People's captions lack one of their references, and are of the same test set.
-        digest = digest_of(
-            (row.source, json.dumps(own)) for row, own in zip(rows, known, strict=True)
-        )
+        compared = [
+            (row.source, json.dumps(texts)) for row, texts in zip(rows, all_references, strict=True)
+        ]
         parts.append(
             Units(
-                numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest
+                names=numbered(len(rows)),
+                columns=names_for_beam(columns, beam),
+                counts=np.stack(list(columns.values()), axis=1),
+                references=digest_of(compared),
             )
         )
-    tell_left_out([*(undefined or {}).values(), *([missing] if missing else [])], details)
+        names += [of_beam(name, beam) for name in metrics if name not in undefined]
+        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+        details[of_beam("different", beam)] = len({row.predicted for row in rows})
+
+    reasons = list((undefined or {}).values())
+    if meteor_reason:
+        reasons.append(meteor_reason)
+    tell_left_out(reasons, details)
     return Counts(join(parts), tuple(names), "clips", details)
 
 
 def _undefined(references: Sequence[References]) -> dict[str, str]:
-    """Why a metric is not defined for a test split, by its name: the references themselves would
-    have 0.
+    """Say why metrics are not defined for a test split, by the names of the metrics.
+
+    Such a metric would give the references themselves 0.
     """
-    found = {}
-    firsts = [own[0] for own in references]
-    if not coco(firsts, references)["cider"].any():
-        found["cider"] = (
+    reasons = {}
+    # CIDEr weighs n-grams by log(clips / clips that have them), which may be 0 for all.
+    first_references = [texts[0] for texts in references]
+    if not coco(first_references, references)["cider"].any():
+        reasons["cider"] = (
             "CIDEr is not defined here: it weighs words by how few clips have them, and all clips"
             f" of the test split ({len(references)}) have the same"
         )
-    if max(len(text.split()) for own in references for text in own) < ORDERS:
-        found["bleu_coco"] = (
+    if max(len(text.split()) for texts in references for text in texts) < ORDERS:
+        reasons["bleu_coco"] = (
             "BLEU-4 is not defined for these references, none of which has four words"
         )
-    return found
+    return reasons
 
 
 def compared_text(data: Prepared) -> ComparedText:
-    """How captions of prepared data are compared; a UserError if the data are of another kind."""
+    """Return how captions of prepared data are compared; a UserError if they are not captions."""
     if not isinstance(data.codec, CaptioningCodec):
         hint = "name the prepared data of a task of captioning"
         raise UserError("this data is not of captions", file=data.folder, hint=hint)
+
     side = data.codec.target
-    tokenizer = side.tokenizer
-    own_language = language(str(data.summary["format"]["language"]))
-    return ComparedText(own_language, tokenizer.segments, side if tokenizer.spells else None)
+    return ComparedText(
+        language=language(str(data.summary["format"]["language"])),
+        segmented=side.tokenizer.segments,
+        spelled=side if side.tokenizer.spells else None,
+    )
 
 
 def read_references(inputs: EvalInputs, text: ComparedText) -> list[References]:
-    """The references of each clip, as they are compared; a UserError if they are not what was
-    prepared.
+    """Read the references of each clip, as they are compared.
+
+    A UserError says that they are not what was prepared.
     """
     path = inputs.prepared.file(f"{inputs.split}.target.txt")
     try:
-        return [[text.compared(own) for own in json.loads(line)] for line in read_lines(path)]
+        return [
+            [text.compared(reference) for reference in json.loads(line)]
+            for line in read_lines(path)
+        ]
     except (ValueError, TypeError, AttributeError) as error:
         hint = "name the prepared data of a task of captioning"
         raise UserError("these are not references of captions", file=path, hint=hint) from error
 
 
 def _without_copies(references: list[References], path: Path) -> list[References]:
-    """References without the one that each output is a copy of, where predictions say which; else
-    all.
-    """
+    """Return the references without those of which outputs are copies, where predictions say so."""
     if HELD_OUT not in columns_of(path):
         return references
-    held = [int(number) - 1 for (number,) in read_predictions(path, (HELD_OUT,))]
-    return [own[:out] + own[out + 1 :] for own, out in zip(references, held, strict=True)]
+
+    copied = [int(number) - 1 for (number,) in read_predictions(path, (HELD_OUT,))]
+    return [
+        texts[:index] + texts[index + 1 :] for texts, index in zip(references, copied, strict=True)
+    ]
 
 
 def coco(outputs: Sequence[str], references: Sequence[References]) -> dict[str, Floats]:
-    """CIDEr and ROUGE-L of each output, with n-grams weighted by how many clips have them in their
-    references.
+    """Compute CIDEr and ROUGE-L of each output.
+
+    CIDEr weighs n-grams by how many clips have them in their references.
     """
     try:
         from pycocoevalcap.cider.cider import Cider  # optional: other tasks are scored without it
@@ -160,58 +181,77 @@ def coco(outputs: Sequence[str], references: Sequence[References]) -> dict[str, 
     except ModuleNotFoundError as error:
         message = "scores of captions need the package pycocoevalcap"
         raise UserError(message, hint="pip install pycocoevalcap") from error
-    given = dict(enumerate(references)), {number: [output] for number, output in enumerate(outputs)}
-    return {
-        "cider": Cider().compute_score(*given)[1],
-        "rouge_coco": Rouge().compute_score(*given)[1],
-    }
+    references_by_clip = dict(enumerate(references))
+    outputs_by_clip = {clip: [output] for clip, output in enumerate(outputs)}
+    _, cider = Cider().compute_score(references_by_clip, outputs_by_clip)
+    _, rouge = Rouge().compute_score(references_by_clip, outputs_by_clip)
+    return {"cider": cider, "rouge_coco": rouge}
 
 
 def bleu(outputs: Sequence[str], references: Sequence[References]) -> dict[str, Floats]:
-    """The counts of BLEU-4 of each output."""
+    """Count what BLEU-4 needs of each output."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     most = max(map(len, references))
     # A stream has one reference of each clip, and None where a clip has no more.
     streams: Any = [
-        [own[number] if number < len(own) else None for own in references] for number in range(most)
+        [texts[index] if index < len(texts) else None for texts in references]
+        for index in range(most)
     ]
-    found = np.array(metric._extract_corpus_statistics(outputs, streams), dtype=np.float64)
-    length, words, *ngrams = found.T
-    return dict(zip(bleu_columns("bleu_coco"), [*ngrams, length], strict=True)) | {
-        "bleu_coco_words": words
-    }
+    counts = np.array(metric._extract_corpus_statistics(outputs, streams), dtype=np.float64)
+
+    output_length, reference_length, *ngrams = counts.T
+    columns = dict(zip(bleu_columns("bleu_coco"), [*ngrams, output_length], strict=True))
+    columns["bleu_coco_words"] = reference_length
+    return columns
 
 
 # Outputs that no model made, which every table shows with those of models.
 
 
 def _constant(data: Prepared, rows: Sequence[Caption]) -> list[str]:
-    """The caption that training has most often, of equally frequent ones the first."""
+    """Return the most frequent caption in training, the first of equally frequent ones."""
     counts = Counter(caption for _, caption in data.rows("train"))
     return [counts.most_common(1)[0][0]] * len(rows)
 
 
 def _nearest(data: Prepared, rows: Sequence[Caption]) -> list[str]:
-    """Of the training clip that is nearest by the mean of its frames the caption that its others
-    agree with most.
+    """Return a caption of the training clip that looks most alike.
+
+    That clip is the nearest by the mean of its frames. Of its captions the one is returned with
+    which its other captions agree most.
     """
-    table, captions = Table.load(data.folder), defaultdict[str, list[str]](list)
+    table = Table.load(data.folder)
+    captions: defaultdict[str, list[str]] = defaultdict(list)
     for clip, caption in data.rows("train"):
         captions[clip].append(caption)
+    # Frames differ in number, so clips are compared by the mean of their frames.
     clips = list(captions)
     means = np.stack([table[clip].mean(axis=0) for clip in clips])
-    own = (((means - table[row.source].mean(axis=0)) ** 2).sum(axis=1).argmin() for row in rows)
-    return [_agreed(captions[clips[number]]) for number in own]
+
+    outputs = []
+    for row in rows:
+        mean = table[row.source].mean(axis=0)
+        squared_distances = ((means - mean) ** 2).sum(axis=1)
+        nearest_clip = clips[squared_distances.argmin()]
+        outputs.append(_agreed(captions[nearest_clip]))
+
+    return outputs
 
 
 def _agreed(captions: list[str]) -> str:
-    """The caption with the best ROUGE-L against the others (Devlin et al. 2015, consensus)."""
-    others = [
-        captions[:place] + captions[place + 1 :] or captions for place in range(len(captions))
+    """Return the caption with the best ROUGE-L against the rest (Devlin et al. 2015, consensus)."""
+    # A caption that is the only one is compared with itself.
+    references = [
+        captions[:index] + captions[index + 1 :] or captions for index in range(len(captions))
     ]
-    return captions[int(coco(captions, others)["rouge_coco"].argmax())]
+    return captions[int(coco(captions, references)["rouge_coco"].argmax())]
+
+
+def _people(data: Prepared, rows: Sequence[Caption]) -> list[str]:
+    """Return a person's caption, which is compared with those of other people."""
+    return [row.target for row in rows]
 
 
 @dataclass(frozen=True)
@@ -220,35 +260,35 @@ class Control:
 
     label: str  # in tables
     outputs: Callable[[Prepared, Sequence[Caption]], list[str]]
-    held_out: bool = (
-        False  # whether an output is the first reference, which is held against the others
-    )
+    # whether an output is the first reference, and compared with the others
+    held_out: bool = False
 
 
 CONTROLS = {
     "constant": Control("One caption for all", _constant),
     "nearest": Control("Nearest clip's caption", _nearest),
-    "people": Control("People", lambda data, rows: [row.target for row in rows], held_out=True),
+    "people": Control("People", _people, held_out=True),
 }
-"""The most frequent caption; that of the clip that looks most alike; a person's, against those of
-other people.
-"""
 
 
 def control_rows(name: str, data: Prepared, split: str) -> tuple[str, list[tuple[str, ...]]]:
-    """A control's label, and predictions of a split with their heading; a UserError if there is no
-    such control.
+    """Return a control's label, and its predictions of a split with their heading.
+
+    A UserError says that there is no such control.
     """
     if name not in CONTROLS:
         raise unknown("control", name, list(CONTROLS))
-    control, rows = (
-        CONTROLS[name],
-        [Caption(clip, caption, "") for clip, caption in data.rows(split)],
-    )
-    more = (HELD_OUT,), ("1",)
-    heading, last = more if control.held_out else ((), ())
-    made = [
-        (*row[:2], output, *last)
-        for row, output in zip(rows, control.outputs(data, rows), strict=True)
+
+    control = CONTROLS[name]
+    rows = [Caption(clip, caption, predicted="") for clip, caption in data.rows(split)]
+    outputs = control.outputs(data, rows)
+
+    heading: tuple[str, ...] = Caption._fields
+    copied: tuple[str, ...] = ()
+    if control.held_out:
+        heading = (*heading, HELD_OUT)
+        copied = ("1",)
+    written = [
+        (row.source, row.target, output, *copied) for row, output in zip(rows, outputs, strict=True)
     ]
-    return control.label, [(*Caption._fields, *heading), *made]
+    return control.label, [heading, *written]

@@ -1,6 +1,4 @@
-"""Morphological inflection: forms that are right, lemmas with all forms right, and characters that
-are wrong.
-"""
+"""Scores of inflection: right forms, lemmas with all forms right, wrong characters."""
 
 from __future__ import annotations
 
@@ -23,35 +21,41 @@ class Prediction(NamedTuple):
     lemma: str
     features: str
     form: str
-    predicted: str  # where it is empty, it is wrong
+    predicted: str  # an empty one is wrong
 
 
 def read(path: Path | str) -> list[Prediction]:
-    """Reads predictions; errors are those of `read_predictions`, and an empty lemma or form."""
+    """Read predictions; an empty lemma or form is an error, as are those of `read_predictions`."""
     rows = [Prediction(*row) for row in read_predictions(path, Prediction._fields)]
-    for number, row in enumerate(rows, start=2):
+    for line_number, row in enumerate(rows, start=2):
         if not row.lemma or not row.form:
             hint = "every row names a lemma and the form to be predicted"
-            raise UserError("empty lemma or form", file=path, line=number, hint=hint)
+            raise UserError("empty lemma or form", file=path, line=line_number, hint=hint)
     return rows
 
 
 def count(inputs: EvalInputs) -> Counts:
-    """Counts per lemma, of every beam; those of the main beam are named without a beam."""
-    counted, metrics = list[Units](), list[str]()
-    for path, beam in inputs.by_beam:
+    """Count what metrics need, per lemma, for every beam.
+
+    Counts of the main beam are named without a beam.
+    """
+    parts: list[Units] = []
+    metrics: list[str] = []
+    for path, path_beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
-        beam, rows = beam if counted else None, read(path)
+        beam = path_beam if parts else None
+        rows = read(path)
         if inputs.data is not None or len(inputs.predictions) > 1:
             check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
-        counted.append(count_lemmas(rows, beam))
+
+        parts.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
-    return Counts(join(counted), tuple(metrics), "lemmas")
+
+    return Counts(join(parts), tuple(metrics), "lemmas")
 
 
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
-    """Counts per lemma: forms right, whether all are right, forms, 1, and edits and characters of
-    the forms.
+    """Count right forms, whether all are right, forms, 1, edits and characters, per lemma.
 
     Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the
     letter they show. Lemmas keep the order in which they first appear.
@@ -65,9 +69,11 @@ def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
         entry[1] += 1
         entry[2] += edit_distance(predicted, form)
         entry[3] += len(form)
+
     table = []
     for right, forms, edits, characters in counts.values():
         table.append([right, forms, int(right == forms), 1, edits, characters])
+
     columns = (
         of_beam("correct", beam),
         "forms",

@@ -1,6 +1,4 @@
-"""A run's length penalty: of several candidates the one with which it translates the development
-split best.
-"""
+"""Choice of a run's length penalty: the candidate that translates the development split best."""
 
 from __future__ import annotations
 
@@ -44,54 +42,65 @@ class Choice(Strict):
 
 
 def choose(generator: Generator, data: Path) -> Choice:
-    """Translates the development split of prepared `data`, with each of the generator's `penalties`
-    by one search.
+    """Choose a length penalty by BLEU on the development split of prepared `data`.
 
-    Of equally good candidates the lowest is chosen. A UserError says that there are none, that the
-    data are not the model's or of another kind of task, or that memory is short.
+    One search gives the outputs of all of the generator's `penalties`. Of equally good candidates
+    the lowest is chosen.
+
+    Raises:
+        UserError: there are no candidates, the data are not the model's or of another kind of
+            task, or memory is short.
     """
-    penalties, decoding, model = generator.penalties, generator.decoding, generator.model
-    if not penalties:
+    decoding = generator.decoding
+    if not generator.penalties:
         raise UserError(
             "no length penalties to choose from", hint="list some in `decoding.length_penalties`"
         )
-    prepared = prepared_for(model, data, SPLIT)
+
+    prepared = prepared_for(generator.model, data, SPLIT)
     rows = prepared.rows(SPLIT)
-    metric = sacre_metrics(target_language(prepared), [row[-1] for row in rows])["bleu"]
+    references = [row[-1] for row in rows]
+    metric = sacre_metrics(target_language(prepared), references)["bleu"]
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):
         outputs = generator([prepared.codec.source_symbols(row[:-1]) for row in rows])
-    others = read_other_references(EvalInputs(data=data, split=SPLIT)).words
-    candidates, references = [], [row[-1] for row in rows]
-    for place, penalty in enumerate(penalties):
-        counted = statistics(
-            metric, [found[place].target for found in outputs], references, others
-        ).sum(axis=0)
-        length, words, *ngrams = counted
-        bleu = float(metric_of("bleu").value(np.array([*ngrams, length, words])))
+    further = read_other_references(EvalInputs(data=data, split=SPLIT)).words
+
+    candidates = []
+    for index, penalty in enumerate(generator.penalties):
+        texts = [hypotheses[index].target for hypotheses in outputs]
+        # sacreBLEU puts lengths before n-grams, our BLEU after them.
+        counts = statistics(metric, texts, references, further).sum(axis=0)
+        output_length, reference_length, *ngrams = counts
+        sums = np.array([*ngrams, output_length, reference_length])
         candidates.append(
-            Candidate(length_penalty=penalty, bleu=bleu, length_ratio=float(length / words))
+            Candidate(
+                length_penalty=penalty,
+                bleu=float(metric_of("bleu").value(sums)),
+                length_ratio=float(output_length / reference_length),
+            )
         )
-    best = max(candidates, key=lambda one: (one.bleu, -one.length_penalty))
-    form = decoding.length_penalty_form
+    best = max(candidates, key=lambda candidate: (candidate.bleu, -candidate.length_penalty))
+
     return Choice(
         beam=decoding.beam,
-        length_penalty_form=form,
+        length_penalty_form=decoding.length_penalty_form,
         chosen=best.length_penalty,
         candidates=candidates,
     )
 
 
 def chosen_penalty(folder: RunFolder | None, decoding: Decoding, beam: int) -> float:
-    """The length penalty that was chosen for a run and a beam out of the candidates of its
-    `decoding`.
+    """Read the length penalty that was chosen for a run and a beam.
 
-    A UserError says that none was, or that it was out of other candidates.
+    A UserError says that none was, or that it was chosen out of other candidates than those of
+    `decoding`.
     """
     if folder is None:
         hint = "name the run with --run, or give --length-penalty"
         raise UserError(
             "a model by itself does not say which length penalty was chosen for it", hint=hint
         )
+
     path = folder.length_penalty(beam)
     hint = (
         f"choose it: python -m pam length-penalty --run {folder.path} --beam {beam}; or give"
@@ -99,10 +108,12 @@ def chosen_penalty(folder: RunFolder | None, decoding: Decoding, beam: int) -> f
     )
     if not path.is_file():
         raise UserError("no length penalty was chosen", file=path, hint=hint)
-    found = load(Choice, path)
-    known = [one.length_penalty for one in found.candidates], found.length_penalty_form
-    if known != (decoding.length_penalties, decoding.length_penalty_form):
+
+    choice = load(Choice, path)
+    penalties = [candidate.length_penalty for candidate in choice.candidates]
+    same_form = choice.length_penalty_form == decoding.length_penalty_form
+    if penalties != decoding.length_penalties or not same_form:
         raise UserError(
             "this length penalty was chosen out of other candidates", file=path, hint=hint
         )
-    return found.chosen
+    return choice.chosen

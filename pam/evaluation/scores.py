@@ -1,8 +1,7 @@
-"""`scores.json`: all that is known of one trained run, result, cost and origin; and what the
-command `score` does.
+"""The record `scores.json` of a run, its results, cost and origin, and the command `score`.
 
 Tables and figures read nothing else of a run, except histories and alignments. To score another
-kind of task: a function from `EvalInputs` to `Counts`, and a line in `KINDS`.
+kind of task, write a function from `EvalInputs` to `Counts`, and add a line to `KINDS`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
 from pam.evaluation.inputs import Counts, EvalInputs
-from pam.evaluation.metrics import Units, metric_of
+from pam.evaluation.metrics import Metric, Units, metric_of
 from pam.io import Strict, UserError, read_json, unknown, write_text
 from pam.run_folder import GOLD, RunFolder
 
@@ -35,7 +34,7 @@ CONTROLS: dict[str, Callable[[str, Prepared, str], tuple[str, Sequence[Sequence[
     "summarization": summarization.control_rows,
     "captioning": captioning.control_rows,
 }
-"""By kind of task what makes outputs without a model, which are scored as a model's are."""
+"""Functions that make outputs without a model, by kind of task; these are scored like a model's."""
 
 
 class Cost(Strict):
@@ -80,13 +79,14 @@ class Scores(Strict):
     @model_validator(mode="before")
     @classmethod
     def _without_lemmas(cls, content: Any) -> Any:
-        """Records made before anything but inflection was scored say how many lemmas they have."""
+        """Drop the key `lemmas`, which old records of inflection have."""
+        # They were made when nothing but inflection was scored, and name no kind.
         if isinstance(content, dict) and "kind" not in content:
             return {key: value for key, value in content.items() if key != "lemmas"}
         return content
 
     def counts(self) -> Units:
-        """The counts per unit as arrays."""
+        """Return the counts per unit as arrays."""
         counts = np.array(list(self.units.values()), dtype=np.float64)
         return Units(tuple(self.units), tuple(self.columns), counts, self.references)
 
@@ -101,35 +101,23 @@ def make(
     training: Record,
     decoding: Mapping[str, Record],
 ) -> Scores:
-    """Puts a run's record together.
+    """Build the record of a run.
 
     Args:
         identity: experiment, task, model, label and seed; empty for predictions from elsewhere.
         training: content of `training.json`, or empty; without its cost, the whole cost is unknown.
         decoding: content of each `decoding.json` by beam, the main beam's first, whose cost counts.
     """
-    units, main = counts.units, next(iter(decoding.values()), {})
-    trained = {key: training[key] for key in Cost.model_fields if training.get(key) is not None}
-    cost = {key: float(seconds) + float(main.get(key) or 0.0) for key, seconds in trained.items()}
-    sums, metrics = bootstrap.resampled_sums(units.counts[None])[0], {}
-    for known in map(metric_of, counts.metrics):
-        places = [units.index_of(column) for column in known.columns]
-        value, n = (
-            float(known.value(units.total(known.columns))),
-            int(units.total([known.counted])[0]),
-        )
-        spread = bootstrap.interval(known.value(sums[:, places]))
-        metrics[known.name] = Value(
-            value=value, low=spread.low, high=spread.high, n=n, unit=known.unit
-        )
-    resamples, rows = bootstrap.resamples_for(len(units.names)), units.counts.tolist()
-    numbers = [[int(number) if number.is_integer() else number for number in row] for row in rows]
+    units = counts.units
+    main_decoding = next(iter(decoding.values()), {})
+    resamples = bootstrap.resamples_for(len(units.names))
+
     return Scores(
         **identity,
         kind=kind,
-        metrics=metrics,
-        cost=Cost(**cost),
-        unseen=main.get("unseen") or {},
+        metrics=values_of(units, [metric_of(name) for name in counts.metrics]),
+        cost=_whole_cost(training, main_decoding),
+        unseen=main_decoding.get("unseen") or {},
         training=training,
         decoding=dict(decoding),
         details=counts.details,
@@ -137,13 +125,49 @@ def make(
         references=units.references,
         over=counts.over,
         columns=list(units.columns),
-        units=dict(zip(units.names, numbers, strict=True)),
+        units=dict(zip(units.names, map(_as_numbers, units.counts.tolist()), strict=True)),
     )
+
+
+def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:
+    """Compute each metric with its bootstrap interval, by the metric's name."""
+    sums = bootstrap.resampled_sums(units.counts[None])[0]
+
+    # All metrics see the same draws.
+    values = {}
+    for metric in metrics:
+        column_indices = [units.index_of(column) for column in metric.columns]
+        interval = bootstrap.interval(metric.value(sums[:, column_indices]))
+        values[metric.name] = Value(
+            value=float(metric.value(units.total(metric.columns))),
+            low=interval.low,
+            high=interval.high,
+            n=int(units.total([metric.counted])[0]),
+            unit=metric.unit,
+        )
+
+    return values
+
+
+def _whole_cost(training: Record, decoding: Record) -> Cost:
+    """Add up the seconds of training and decoding; those that training lacks stay unknown."""
+    # A sum without the seconds of training would pass for the whole.
+    cost = {}
+    for key in Cost.model_fields:
+        if training.get(key) is not None:
+            cost[key] = float(training[key]) + float(decoding.get(key) or 0.0)
+
+    return Cost(**cost)
+
+
+def _as_numbers(row: list[float]) -> list[int | float]:
+    """Return whole numbers as `int`, which JSON writes without `.0`."""
+    return [int(number) if number.is_integer() else number for number in row]
 
 
 @dataclass(frozen=True)
 class Scored(EvalInputs):
-    """The files that a run's scores are made of; what is not there is left out."""
+    """The files from which a run's scores are made; what is not there is left out."""
 
     decoding: Sequence[Path] = ()  # records of the predictions, in their order; they name the beams
     run: RunConfig | None = None  # whose scores these are
@@ -152,17 +176,25 @@ class Scored(EvalInputs):
 
 
 def files_of(folder: RunFolder, split: str) -> Scored:
-    """The files of a run that its scores on a split are made of."""
-    run, analysis = folder.load(), folder.analysis(split)
-    beams: list[int | str] = list(dict.fromkeys([run.decoding.beam, *run.decoding.beams]))
-    if split != "test":
-        beams = [] if split == GOLD else [run.decoding.beam]
+    """List the files of a run from which its scores on a split are made."""
+    run = folder.load()
+
+    # Several beams are decoded of the test split alone; hand-aligned sentences are not decoded.
+    beams: list[int | str]
+    if split == "test":
+        beams = list(dict.fromkeys([run.decoding.beam, *run.decoding.beams]))
+    elif split == GOLD:
+        beams = []
+    else:
+        beams = [run.decoding.beam]
+
+    analysis = folder.analysis(split)
     return Scored(
         predictions=[folder.predictions(split, beam) for beam in beams],
         decoding=[folder.decoding(split, beam) for beam in beams],
         data=folder.data(split),
         split=split,
-        # Of a task of inflection there may be one that its scores do not need.
+        # Runs of inflection may have none, and their scores need none.
         analysis=analysis if analysis.is_file() else None,
         run=run,
         training=folder.training,
@@ -170,68 +202,81 @@ def files_of(folder: RunFolder, split: str) -> Scored:
 
 
 def score(files: Scored) -> Scores:
-    """Scores and the whole cost; a UserError if there is no such kind, or files are faulty or of
-    different runs.
+    """Compute the scores and the whole cost of a run.
+
+    Raises:
+        UserError: there is no such kind, or files are faulty or of different runs.
     """
     if not files.kind and files.data is None:
         hint = "name the run with --run, its data with --data, or the kind: --kind inflection"
         raise UserError("what kind of predictions these are is not said", hint=hint)
+
     kind = files.kind or str(files.prepared.summary["task"])
-    decoding, beams = _decoding(files)
+    decoding_records, beams = _decoding(files)
     if kind not in KINDS:
         raise unknown("kind of scoring", kind, list(KINDS))
     counts = KINDS[kind](replace(files, beams=beams))
-    names = ("experiment", "task", "model", "label", "seed")
-    identity = {name: getattr(files.run, name) for name in names} if files.run else {}
-    training = {} if files.training is None else _content(files.training)
-    return make(
-        kind, counts, identity, training, {str(found.get("beam", 1)): found for found in decoding}
-    )
+
+    identity = {}
+    if files.run:
+        names = ("experiment", "task", "model", "label", "seed")
+        identity = {name: getattr(files.run, name) for name in names}
+    training: Record = {}
+    if files.training is not None:
+        training = _content(files.training)
+    decoding_by_beam = {str(record.get("beam", 1)): record for record in decoding_records}
+
+    return make(kind, counts, identity, training, decoding_by_beam)
 
 
 def score_control(
     name: str, data: Path, split: str, predictions: Path, experiment: str, task: str
 ) -> Scores:
-    """Writes what a control gives for a split as `predictions`; its scores, as those of a model of
-    that name.
+    """Write the outputs of a control for a split, and return its scores as a model's of that name.
 
-    A UserError says that there is no such control for data of this kind.
+    Args:
+        name: of the control, such as `lead`.
+        predictions: the file to write.
+        experiment, task: whose tables show the control.
+
+    Raises:
+        UserError: there is no such control for data of this kind.
     """
     prepared = Prepared(data)
     kind = str(prepared.summary["task"])
     if kind not in CONTROLS:
         hint = f"name the data of a task of {' or '.join(CONTROLS)}"
         raise UserError(f"a task of {kind} has no controls", file=data, hint=hint)
+
     label, rows = CONTROLS[kind](name, prepared, split)
     write_text(predictions, "".join("\t".join(row) + "\n" for row in rows))
+
+    counts = KINDS[kind](EvalInputs([predictions], [None], data=data, split=split))
     identity = {"experiment": experiment, "task": task, "model": name, "label": label, "seed": 1}
-    return make(
-        kind,
-        KINDS[kind](EvalInputs([predictions], [None], data=data, split=split)),
-        identity,
-        {},
-        {},
-    )
+    return make(kind, counts, identity, training={}, decoding={})
 
 
-def _decoding(files: Scored) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """The records of decoding, one for each file of predictions, or none; and the beams, which
-    differ.
+def _decoding(files: Scored) -> tuple[list[Record], list[int | None]]:
+    """Read the records of decoding, and return them with the beam of each file of predictions.
+
+    There is one record for each file of predictions, or none at all. No beam occurs twice.
     """
-    found = [_content(path) for path in files.decoding]
-    if found and len(found) != len(files.predictions):
-        words = f"{len(files.predictions)} files of predictions and {len(found)} of decoding"
-        raise UserError(
-            words, hint="name one --decoding for each of --predictions, in the same order"
-        )
-    beams = [content.get("beam") for content in found] or [None] * len(files.predictions)
+    records = [_content(path) for path in files.decoding]
+    if records and len(records) != len(files.predictions):
+        problem = f"{len(files.predictions)} files of predictions and {len(records)} of decoding"
+        hint = "name one --decoding for each of --predictions, in the same order"
+        raise UserError(problem, hint=hint)
+
+    beams = [record.get("beam") for record in records] or [None] * len(files.predictions)
     if len(set(beams)) < len(beams):
-        words = f"several files of predictions, of beams {', '.join(map(str, beams))}"
-        raise UserError(words, hint="name their records with --decoding, each beam once")
-    return found, beams
+        problem = f"several files of predictions, of beams {', '.join(map(str, beams))}"
+        raise UserError(problem, hint="name their records with --decoding, each beam once")
+
+    return records, beams
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _content(path: Path) -> Record:
+    """Read a record that training or decoding wrote."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError("expected keys and values", file=path, hint="delete it and make it again")

@@ -1,13 +1,12 @@
-"""Summaries: ROUGE, METEOR, and how much of a summary is new, copied or said twice; counted per
-summary.
+"""Scores of summaries: ROUGE, METEOR, and how much is new, copied or repeated; counted per summary.
 
-ROUGE is that of the package rouge-score. In English its words are those of the Perl program
-ROUGE-1.5.5, with stems, and it agrees with that to some hundredths. In other languages they are the
-words of the task, or characters where a language has no spaces and the task's tokenizer finds no
-words; there are no stems. ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by sentence:
-that of the whole text as one sentence, which some wrappers give, is several points lower. Of
-several references the one that fits best counts. Texts are compared in the words of the task,
-sources whole: also what a model did not read is no novelty.
+ROUGE is computed by the package rouge-score. In English its words are those of the Perl program
+ROUGE-1.5.5, with stems, and it agrees with that program to some hundredths. In other languages they
+are the words of the task, or characters where a language has no spaces and the task's tokenizer
+finds no words; there are no stems. ROUGE-L is the summary's (Lin 2004, section 3.2), sentence by
+sentence. Some wrappers take the whole text as one sentence, which gives several points less. Of
+several references the one that fits best counts. Texts are compared in the words of the task.
+Sources are taken whole: what a model did not read is no novelty either.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from pam.evaluation import meteor
 from pam.evaluation.compared_text import ComparedText, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
-    METEOR_COUNTS,
     METRICS,
     NGRAMS,
     ROUGE,
@@ -38,6 +36,7 @@ from pam.evaluation.metrics import (
     Units,
     digest_of,
     join,
+    names_for_beam,
     numbered,
     of_beam,
 )
@@ -53,9 +52,11 @@ NAMES = (
     "summary_words",
 )
 METEORS = ("meteor_exact", "meteor_full")
-# where a word of a summary comes from; see `origins`
-SOURCE, NOVEL, ADOPTED = ("source", "novel", "adopted")
-ORIGINS = "origins"  # column of tables that has that of every word, with a space between two
+# labels of the words of a summary; see `origins`
+SOURCE = "source"
+NOVEL = "novel"
+ADOPTED = "adopted"
+ORIGINS = "origins"  # column of tables that has the label of every word, with a space between two
 SEED = 2019  # of the sentences of a random extract
 Reference = list[str]  # its sentences
 
@@ -67,48 +68,67 @@ class Summary(NamedTuple):
 
 
 def count(inputs: EvalInputs) -> Counts:
-    """Counts per summary, of every beam; those of the main beam are named without a beam.
+    """Count what metrics need, per summary, for every beam.
 
-    A metric that is not defined for the language or for these references is left out, with the
-    reason among the details; so is METEOR where Java or its package is missing. A UserError names a
-    file that is missing or faulty, or is about other texts.
+    Counts of the main beam are named without a beam. A metric that is not defined for the language
+    or for these references is left out, with the reason among the details; so is METEOR where Java
+    or its package is missing.
+
+    Raises:
+        UserError: a file is missing or faulty, or is about other texts.
     """
-    references, known = read_references(inputs), inputs.prepared.target
-    parts, names, details = list[Units](), list[str](), dict[str, Any]()
-    text = compared_text(inputs.prepared)
-    missing = meteor.reason_left_out(text.language)
+    prepared = inputs.prepared
+    references = read_references(inputs)
+    vocabulary = prepared.target
+    text = compared_text(prepared)
+    whole_references = [
+        [text.joined(" ".join(sentences)) for sentences in texts] for texts in references
+    ]
+
+    details: dict[str, Any] = {}
     undefined = _undefined(references, text)
-    tell_left_out([*undefined.values(), *([missing] if missing else [])], details)
-    whole = [[text.joined(" ".join(sentences)) for sentences in own] for own in references]
-    for path, beam in inputs.by_beam:
+    reasons = list(undefined.values())
+    meteors: tuple[str, ...] = METEORS
+    if meteor_reason := meteor.reason_left_out(text.language):
+        meteors = ()
+        reasons.append(meteor_reason)
+    tell_left_out(reasons, details)
+
+    parts: list[Units] = []
+    names: list[str] = []
+    for path, path_beam in inputs.by_beam:
         # Plain `rouge1` is of the main beam, the first.
-        beam, rows = beam if parts else None, read_checked(path, inputs, Summary)
-        columns = {"summaries": np.ones(len(rows))} | rouge(rows, references, text)
-        columns |= wording(rows, known, text.language)
-        for name in () if missing else METEORS:
-            outputs = [text.joined(row.predicted) for row in rows]
-            found = meteor.counts(outputs, whole, name.removeprefix("meteor_"))
-            columns |= dict(zip((f"{name}_{one}" for one in METEOR_COUNTS), found.T, strict=True))
-        metrics = [
-            name for name in (*NAMES, *(() if missing else METEORS)) if name not in undefined
+        beam = path_beam if parts else None
+        rows = read_checked(path, inputs, Summary)
+
+        columns = {"summaries": np.ones(len(rows))}
+        columns |= rouge(rows, references, text)
+        columns |= wording(rows, vocabulary, text.language)
+        outputs = [text.joined(row.predicted) for row in rows]
+        for name in meteors:
+            kind = name.removeprefix("meteor_")
+            columns |= meteor.named_counts(name, outputs, whole_references, kind)
+
+        compared = [
+            (row.source, row.target, json.dumps(texts))
+            for row, texts in zip(rows, references, strict=True)
         ]
-        names += [of_beam(name, beam) for name in metrics]
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
-        given = {column for metric in METRICS.values() for column in metric.given}
-        named = [column if column in given else of_beam(column, beam) for column in columns]
-        digest = digest_of(
-            (*row[:2], json.dumps(own)) for row, own in zip(rows, references, strict=True)
-        )
         parts.append(
             Units(
-                numbered(len(rows)), tuple(named), np.stack(list(columns.values()), axis=1), digest
+                names=numbered(len(rows)),
+                columns=names_for_beam(columns, beam),
+                counts=np.stack(list(columns.values()), axis=1),
+                references=digest_of(compared),
             )
         )
+        names += [of_beam(name, beam) for name in (*NAMES, *meteors) if name not in undefined]
+        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+
     return Counts(join(parts), tuple(names), "summaries", details)
 
 
 def read_references(inputs: EvalInputs) -> list[list[Reference]]:
-    """The references of each text; a UserError if they are not what was prepared."""
+    """Read the references of each text; a UserError if they are not what was prepared."""
     path = inputs.prepared.file(f"{inputs.split}.target.txt")
     try:
         return [json.loads(line) for line in read_lines(path)]
@@ -118,28 +138,31 @@ def read_references(inputs: EvalInputs) -> list[list[Reference]]:
 
 
 def compared_text(data: Prepared) -> ComparedText:
-    """How texts of prepared data are compared; a UserError if the data are not of summaries."""
+    """Return how texts of prepared data are compared; a UserError if they are not of summaries."""
     if not isinstance(data.codec, SummarizationCodec):
         raise UserError(
             "this data is not of summarization", file=data.folder, hint="name the task's own data"
         )
+
     side = data.codec.target
     layout = data.summary["format"]
-    segmented = bool(layout.get("tokenized")) or side.tokenizer.segments
     return ComparedText(
-        language(str(layout["language"])), segmented, side if side.tokenizer.spells else None
+        language=language(str(layout["language"])),
+        segmented=bool(layout.get("tokenized")) or side.tokenizer.segments,
+        spelled=side if side.tokenizer.spells else None,
     )
 
 
 def _undefined(references: Sequence[Sequence[Reference]], text: ComparedText) -> dict[str, str]:
-    """Why a metric is not defined for a test split, by its name: the references themselves would
-    have 0.
+    """Say why metrics are not defined for a test split, by the names of the metrics.
+
+    Such a metric would give the references themselves 0.
     """
-    longest = max(
-        sum(len(text.tokenize(sentence)) for sentence in own)
-        for texts in references
-        for own in texts
-    )
+    longest = 0
+    for texts in references:
+        for sentences in texts:
+            longest = max(longest, sum(len(text.tokenize(sentence)) for sentence in sentences))
+
     if longest > 1:
         return {}
     if longest == 1:
@@ -169,79 +192,102 @@ class PorterWords:
 def rouge(
     rows: Sequence[Summary], references: Sequence[Sequence[Reference]], text: ComparedText
 ) -> dict[str, Floats]:
-    """ROUGE-1, -2 and -L as F1, 0 to 1, of each summary against that of its references which fits
-    best.
+    """Compute ROUGE-1, -2 and -L of each summary, as F1, 0 to 1.
+
+    The best value over the references of a summary counts.
     """
     from rouge_score.rouge_scorer import RougeScorer  # optional: other tasks are scored without it
 
     # The package's `rougeLsum` is ROUGE-L of a summary, whose sentences are lines.
-    names = dict(zip(ROUGE, ("rouge1", "rouge2", "rougeLsum"), strict=True))
-    scorer = RougeScorer(list(names.values()), tokenizer=_rouge_tokenizer(text))
-    found = dict[str, list[float]]((name, []) for name in names)
-    for row, own in zip(rows, references, strict=True):
+    package_names = dict(zip(ROUGE, ("rouge1", "rouge2", "rougeLsum"), strict=True))
+    scorer = RougeScorer(list(package_names.values()), tokenizer=_rouge_tokenizer(text))
+
+    values: dict[str, list[float]] = {name: [] for name in ROUGE}
+    for row, texts in zip(rows, references, strict=True):
         sentences = sentences_of(row.predicted.split(), text.language)
         summary = "\n".join(" ".join(sentence) for sentence in sentences)
-        scores = [scorer.score("\n".join(reference), summary) for reference in own]
-        for name, theirs in names.items():
-            found[name].append(max(score[theirs].fmeasure for score in scores))
-    return {name: np.array(values) for name, values in found.items()}
+        scores = [scorer.score("\n".join(reference), summary) for reference in texts]
+        for name, package_name in package_names.items():
+            values[name].append(max(score[package_name].fmeasure for score in scores))
+
+    return {name: np.array(column) for name, column in values.items()}
 
 
 def _rouge_tokenizer(text: ComparedText) -> Any:
-    """What gives the words that ROUGE compares, as the package asks for it."""
-    return PorterWords(text) if text.language.has_rouge_stemmer else text
+    """Return an object whose `tokenize` gives the words that ROUGE compares."""
+    if text.language.has_rouge_stemmer:
+        return PorterWords(text)
+    return text
 
 
 def wording(
-    rows: Sequence[Summary], known: Vocabulary, own_language: Language
+    rows: Sequence[Summary], vocabulary: Vocabulary, text_language: Language
 ) -> dict[str, Floats]:
-    """Counts of n-grams and sentences of each summary, and of those that are new, copied whole or
-    said twice.
+    """Count n-grams and sentences of each summary, and those that are new, copied or repeated.
 
-    Words outside the target's vocabulary `known` can only have been copied, `<unk>` apart.
+    Words outside the target's vocabulary can only have been copied, `<unk>` apart.
     """
-    counted = [_wording(row, known, own_language) for row in rows]
-    return {name: np.array([own[name] for own in counted], dtype=np.float64) for name in counted[0]}
+    table = [_wording(row, vocabulary, text_language) for row in rows]
+    return {name: np.array([counts[name] for counts in table], np.float64) for name in table[0]}
 
 
-def _wording(row: Summary, known: Vocabulary, own_language: Language) -> dict[str, int]:
-    words, source = row.predicted.split(), row.source.split()
+def _wording(row: Summary, vocabulary: Vocabulary, text_language: Language) -> dict[str, int]:
+    """Count the parts of one summary by the names of the counts."""
+    words = row.predicted.split()
+    source_words = row.source.split()
     counts = {"summary_words": len(words), "reference_words": len(row.target.split())}
+
     for n in NGRAMS:
-        there, own = set(ngrams(source, n)), ngrams(words, n)
-        counts |= {f"ngrams_{n}": len(own), f"novel_{n}": sum(ngram not in there for ngram in own)}
+        source_ngrams = set(ngrams(source_words, n))
+        summary_ngrams = ngrams(words, n)
+        counts[f"ngrams_{n}"] = len(summary_ngrams)
+        counts[f"novel_{n}"] = sum(ngram not in source_ngrams for ngram in summary_ngrams)
         if n == 3:
-            counts["repeated"] = sum(times - 1 for times in Counter(own).values())
-    sentences, text = list(sentences_of(words, own_language)), f" {row.source} "
-    copied = sum(f" {' '.join(sentence)} " in text for sentence in sentences)
-    outside = sum(is_outside(word, known) for word in words)
-    return counts | {
-        "output_sentences": len(sentences),
-        "copied_sentences": copied,
-        "oov_words": outside,
-    }
+            counts["repeated"] = sum(times - 1 for times in Counter(summary_ngrams).values())
+
+    # With spaces around it a sentence matches whole words only, at both ends of the source too.
+    source = f" {row.source} "
+    sentences = list(sentences_of(words, text_language))
+    counts["output_sentences"] = len(sentences)
+    counts["copied_sentences"] = sum(f" {' '.join(sentence)} " in source for sentence in sentences)
+    counts["oov_words"] = sum(is_outside(word, vocabulary) for word in words)
+
+    return counts
 
 
-def is_outside(word: str, known: Vocabulary) -> bool:
-    """Whether a model can only have copied a word."""
-    return word not in known and word != "<unk>"
+def is_outside(word: str, vocabulary: Vocabulary) -> bool:
+    """Tell whether a model can only have copied a word."""
+    return word not in vocabulary and word != "<unk>"
 
 
-def origins(summary: str, source: str, known: Vocabulary) -> list[str]:
-    """Of each word of a summary `novel` if its source, which is whole, does not have it; `adopted`
-    if the source has it and the target's vocabulary `known` does not; else `source`.
+def origins(summary: str, source: str, vocabulary: Vocabulary) -> list[str]:
+    """Label each word of a summary by its origin.
+
+    Args:
+        source: the whole source.
+        vocabulary: the target's.
+
+    Returns:
+        For each word `novel` if the source does not contain it, `adopted` if the source contains
+        it and the vocabulary does not, else `source`.
     """
-    there = set(source.split())
-    adopted = {word for word in there if is_outside(word, known)}
-    return [
-        NOVEL if word not in there else ADOPTED if word in adopted else SOURCE
-        for word in summary.split()
-    ]
+    source_words = set(source.split())
+
+    labels = []
+    for word in summary.split():
+        if word not in source_words:
+            labels.append(NOVEL)
+        elif is_outside(word, vocabulary):
+            labels.append(ADOPTED)
+        else:
+            labels.append(SOURCE)
+
+    return labels
 
 
 def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
-    """All n words in a row."""
-    return list(zip(*(words[place:] for place in range(n)), strict=False))
+    """List all runs of n words."""
+    return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 # Outputs that no model made, which every table shows with those of models.
@@ -252,21 +298,28 @@ class Control:
     """Outputs that are made of the prepared data alone."""
 
     label: str  # in tables; `{n}` is the number of sentences of an extract
-    # of a row, whose own output is empty, and that number
+    # from a row without an output, that number, and the language, to the output
     output: Callable[[Summary, int, Language], str]
     extracts: bool = True  # whether it takes sentences of the source
 
 
-def _lead(row: Summary, sentences: int, own_language: Language) -> str:
-    return _text(list(sentences_of(row.source.split(), own_language))[:sentences])
+def _lead(row: Summary, extract_length: int, text_language: Language) -> str:
+    """Return the first sentences of the source."""
+    sentences = list(sentences_of(row.source.split(), text_language))
+    return _text(sentences[:extract_length])
 
 
-def _random(row: Summary, sentences: int, own_language: Language) -> str:
-    found = list(sentences_of(row.source.split(), own_language))
-    drawn_count = min(sentences, len(found))
+def _random(row: Summary, extract_length: int, text_language: Language) -> str:
+    """Return sentences of the source that are drawn at random, the same each time."""
+    sentences = list(sentences_of(row.source.split(), text_language))
     generator = random.Random(f"{SEED} {row.source}")  # noqa: S311
-    drawn = generator.sample(range(len(found)), drawn_count)
-    return _text([found[index] for index in sorted(drawn)])
+    drawn = generator.sample(range(len(sentences)), min(extract_length, len(sentences)))
+    return _text([sentences[index] for index in sorted(drawn)])
+
+
+def _reference(row: Summary, extract_length: int, text_language: Language) -> str:
+    """Return the reference itself."""
+    return row.target
 
 
 def _text(sentences: Sequence[Sequence[str]]) -> str:
@@ -276,29 +329,36 @@ def _text(sentences: Sequence[Sequence[str]]) -> str:
 CONTROLS = {
     "lead": Control("Lead-{n}", _lead),
     "random": Control("Random-{n}", _random),
-    "reference": Control(
-        "Reference", lambda row, sentences, own_language: row.target, extracts=False
-    ),
+    "reference": Control("Reference", _reference, extracts=False),
 }
-"""The first sentences of the source, sentences drawn at random, and the reference itself."""
 
 NO_SENTENCES = 0.9  # share of texts of one sentence above which an extract is the whole text
 
 
 def control_rows(name: str, data: Prepared, split: str) -> tuple[str, list[Summary]]:
-    """A control's label, and predictions of a split with their heading; a UserError if there is no
-    such control.
+    """Return a control's label, and its predictions of a split with their heading.
+
+    A UserError says that there is no such control.
     """
     if name not in CONTROLS:
         raise unknown("control", name, list(CONTROLS))
+
     control = CONTROLS[name]
-    sentences = int(data.summary["format"]["lead"])
-    own_language = language(str(data.summary["format"]["language"]))
-    rows = [Summary(source, target, "") for source, target in data.rows(split)]
-    made = [row._replace(predicted=control.output(row, sentences, own_language)) for row in rows]
-    label = control.label.format(n=sentences)
-    whole = sum(len(list(sentences_of(row.source.split(), own_language))) == 1 for row in rows)
-    if control.extracts and whole > NO_SENTENCES * len(rows):
-        # In Thai a space ends a sentence, or nothing.
+    extract_length = int(data.summary["format"]["lead"])
+    text_language = language(str(data.summary["format"]["language"]))
+
+    rows = []
+    single_sentences = 0
+    for source, target in data.rows(split):
+        row = Summary(source, target, predicted="")
+        output = control.output(row, extract_length, text_language)
+        rows.append(row._replace(predicted=output))
+        single_sentences += len(list(sentences_of(source.split(), text_language))) == 1
+
+    label = control.label.format(n=extract_length)
+    # In Thai a space ends a sentence, or nothing does.
+    if control.extracts and single_sentences > NO_SENTENCES * len(rows):
         label += " (no sentence ends were found: the whole text)"
-    return label, [Summary(*Summary._fields), *made]
+
+    heading = Summary(*Summary._fields)
+    return label, [heading, *rows]

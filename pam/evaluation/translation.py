@@ -1,11 +1,10 @@
-"""Translation: perplexity, BLEU in two ways, chrF, error rates of words and characters; counted per
-sentence.
+"""Scores of translations, counted per sentence: perplexity, two kinds of BLEU, chrF, error rates.
 
-`bleu` is that of `multi-bleu.perl`: the words of a task as they are, no smoothing. `sacrebleu` and
-`chrf` are of text as people write it; sacreBLEU splits it into words in its own way, which its
-signature states, and counts all n-grams. `wer` counts the words of the task that have to be
-changed, so that it is the error rate of phonemes where these are the words; `cer` counts characters
-of readable text, and `ser` outputs that are not the reference, word for word.
+`bleu` is BLEU of `multi-bleu.perl`: it takes the words of a task as they are, without smoothing.
+`sacrebleu` and `chrf` compare text as people write it; sacreBLEU splits it into words in its own
+way, which its signature states. `wer` counts the words of the task that have to be changed, so
+that it is the error rate of phonemes where these are the words. `cer` counts characters of
+readable text, and `ser` the outputs that are not the reference, word for word.
 """
 
 from __future__ import annotations
@@ -63,9 +62,8 @@ OF_PENALTIES = ("bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
 LENGTHS = (10, 20, 30, 40, 50)
-SACREBLEU_RESAMPLES = (
-    1_000  # sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
-)
+# sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
+SACREBLEU_RESAMPLES = 1_000
 
 
 class Prediction(NamedTuple):
@@ -75,263 +73,363 @@ class Prediction(NamedTuple):
     text: str  # as readable text
 
 
-def count(inputs: EvalInputs) -> Counts:
-    """Counts per sentence, of every beam; perplexity too where there is an analysis.
-
-    BLEU is left out, with the reason among the details, where no reference has four words. A
-    UserError names a file that is missing or faulty, or is about other sentences.
-    """
-    references = read_references(inputs)
-    others = read_other_references(inputs)
-    code = target_language(inputs.prepared)
-    metrics: dict[str, SacreMetric] = {}
-    undefined: dict[str, str] = {}
-    parts, names, details = list[Units](), list[str](), dict[str, Any]()
-    for path, beam in inputs.by_beam:
-        rows = read_checked(path, inputs, Prediction)
-        if not metrics:
-            targets = [row.target for row in rows]
-            metrics = sacre_metrics(code, targets)
-            undefined = _undefined(code, metrics, targets, references, others)
-        parts.append(_sentences(rows, references, others, metrics, beam))
-        names += [
-            of_beam(name, beam) for name in (*OF_BEAMS, *ERROR_RATES) if name not in undefined
-        ]
-        if UNPENALIZED in columns_of(path):
-            parts.append(_unpenalized(path, parts[-1], others, metrics["bleu"], beam))
-            defined = [
-                name for name in OF_PENALTIES if name.removesuffix("_unpenalized") not in undefined
-            ]
-            names += [of_beam(name, beam) for name in defined]
-        words = " ".join(row.predicted for row in rows).split()
-        details[of_beam("unknown_words", beam)] = words.count(UNKNOWN)
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
-    if inputs.analysis is not None:
-        found, own = load(Analysis, inputs.analysis).sentences, parts[0]
-        if len(found.nll) != len(own.names):
-            problem = (
-                f"an analysis of {len(found.nll)} sentences for predictions of {len(own.names)}"
-            )
-            raise UserError(
-                problem, file=inputs.analysis, hint="analyze the same split that was decoded"
-            )
-        likelihoods = np.array(
-            [found.nll, found.nll_exact, found.tokens, found.correct], dtype=np.float64
-        ).T
-        parts.append(
-            replace(
-                own, columns=("nll", "nll_exact", "tokens", "tokens_correct"), counts=likelihoods
-            )
-        )
-        names += OF_ANALYSIS
-    tell_left_out(list(dict.fromkeys(undefined.values())), details)
-    details["signatures"] = {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
-    return Counts(join(parts), tuple(names), "sentences", details)
-
-
-def read_references(inputs: EvalInputs) -> list[str]:
-    """Reference translations as people write them, one a sentence; a UserError if they are not what
-    was prepared.
-    """
-    return read_lines(inputs.prepared.file(f"{inputs.split}.target.txt"))
-
-
 @dataclass(frozen=True)
 class OtherReferences:
-    """Further references of each sentence, of any number, where some sentences have several."""
+    """Further references of each sentence; both lists are empty if every sentence has only one."""
 
     texts: list[list[str]]  # as people write them
     words: list[list[str]]  # in words
 
-    def of_sentence(self, number: int) -> list[str]:
-        return self.texts[number] if self.texts else []
+    def texts_of(self, index: int) -> list[str]:
+        """Return the further references of a sentence as people write them."""
+        if not self.texts:
+            return []
+        return self.texts[index]
+
+    def words_of(self, index: int) -> list[str]:
+        """Return the further references of a sentence in words."""
+        if not self.words:
+            return []
+        return self.words[index]
+
+
+def count(inputs: EvalInputs) -> Counts:
+    """Count what metrics need, per sentence, for every beam; for perplexity where analyzed.
+
+    BLEU is left out, with the reason among the details, where no reference has four words.
+
+    Raises:
+        UserError: a file is missing or faulty, or is about other sentences.
+    """
+    references = read_references(inputs)
+    further = read_other_references(inputs)
+    code = target_language(inputs.prepared)
+
+    metrics: dict[str, SacreMetric] = {}
+    undefined: dict[str, str] = {}
+    parts: list[Units] = []
+    names: list[str] = []
+    details: dict[str, Any] = {}
+    for path, beam in inputs.by_beam:
+        rows = read_checked(path, inputs, Prediction)
+        # All files have the same targets, so the first one decides how they are compared.
+        if not metrics:
+            targets = [row.target for row in rows]
+            metrics = sacre_metrics(code, targets)
+            undefined = reasons_undefined(code, metrics, targets, references, further)
+
+        penalized = count_sentences(rows, references, further, metrics, beam)
+        parts.append(penalized)
+        defined = [name for name in (*OF_BEAMS, *ERROR_RATES) if name not in undefined]
+        if UNPENALIZED in columns_of(path):
+            parts.append(_unpenalized(path, penalized, further, metrics["bleu"], beam))
+            defined += [
+                name for name in OF_PENALTIES if name.removesuffix("_unpenalized") not in undefined
+            ]
+        names += [of_beam(name, beam) for name in defined]
+
+        # Oddities that scores alone do not show.
+        predicted_words = " ".join(row.predicted for row in rows).split()
+        details[of_beam("unknown_words", beam)] = predicted_words.count(UNKNOWN)
+        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+
+    if inputs.analysis is not None:
+        parts.append(_likelihoods(inputs.analysis, parts[0]))
+        names += OF_ANALYSIS
+
+    tell_left_out(list(dict.fromkeys(undefined.values())), details)
+    details["signatures"] = signatures_of(metrics)
+    return Counts(join(parts), tuple(names), "sentences", details)
+
+
+def _likelihoods(path: Path, units: Units) -> Units:
+    """Read the likelihoods of an analysis as counts of the same sentences as `units`."""
+    sentences = load(Analysis, path).sentences
+    if len(sentences.nll) != len(units.names):
+        raise UserError(
+            f"an analysis of {len(sentences.nll)} sentences for predictions of {len(units.names)}",
+            file=path,
+            hint="analyze the same split that was decoded",
+        )
+
+    counts = np.array(
+        [sentences.nll, sentences.nll_exact, sentences.tokens, sentences.correct], dtype=np.float64
+    )
+    columns = ("nll", "nll_exact", "tokens", "tokens_correct")
+    return replace(units, columns=columns, counts=counts.T)
+
+
+# References.
+
+
+def read_references(inputs: EvalInputs) -> list[str]:
+    """Read reference translations as people write them, one a sentence.
+
+    A UserError says that they are not what was prepared.
+    """
+    return read_lines(inputs.prepared.file(f"{inputs.split}.target.txt"))
 
 
 def read_other_references(inputs: EvalInputs) -> OtherReferences:
-    """Further references, none where each sentence has one; a UserError if they are not what was
-    prepared.
+    """Read further references, none where each sentence has one.
+
+    A UserError says that they are not what was prepared.
     """
     prepared = inputs.prepared
     name = OTHER_REFERENCES.format(split=inputs.split)
     if name not in prepared.summary["outputs_sha256"]:
         return OtherReferences([], [])
+
     records = [json.loads(line) for line in read_lines(prepared.file(name))]
-    texts = [[reference["text"] for reference in record] for record in records]
-    words = [[reference["words"] for reference in record] for record in records]
-    return OtherReferences(texts, words)
+    return OtherReferences(
+        texts=[[reference["text"] for reference in record] for record in records],
+        words=[[reference["words"] for reference in record] for record in records],
+    )
 
 
 def streams_of(
-    references: Sequence[str], others: Sequence[Sequence[str]]
+    references: Sequence[str], further: Sequence[Sequence[str]]
 ) -> list[Sequence[str | None]]:
-    """References as sacreBLEU takes them: the first of all sentences, the second, and so on; None
-    where none is.
+    """Arrange references as sacreBLEU takes them: the first of all sentences, the second, ...
+
+    A stream has None where a sentence has no more references.
     """
-    most = max(map(len, others), default=0)
-    further = [
-        [own[place] if place < len(own) else None for own in others] for place in range(most)
+    most = max(map(len, further), default=0)
+    later_streams = [
+        [texts[index] if index < len(texts) else None for texts in further] for index in range(most)
     ]
-    return [references, *further]
+    return [references, *later_streams]
 
 
 def target_language(data: Prepared) -> str:
-    """The language translated to; a UserError if the summary of the prepared data names none."""
+    """Return the language translated to; a UserError if the prepared data name none."""
     try:
         return str(data.summary["languages"]["target"])
     except (KeyError, TypeError) as error:
-        file, hint = data.folder / "summary.json", "name the task's own data"
-        raise UserError("this data is not of translation", file=file, hint=hint) from error
+        raise UserError(
+            "this data is not of translation",
+            file=data.folder / "summary.json",
+            hint="name the task's own data",
+        ) from error
+
+
+# Counts of sacreBLEU's metrics and of error rates.
 
 
 def sacre_metrics(code: str, targets: Sequence[str] = ()) -> dict[str, SacreMetric]:
-    """sacreBLEU's metrics, by our names, for a language by its code.
+    """Make sacreBLEU's metrics, by our names, for a language by its code.
 
     BLEU of the words of the task counts characters where these words, those of `targets`, are whole
     phrases.
     """
     from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
 
-    known = language(code)
+    # The first tokenizer whose package is installed.
+    target_language = language(code)
     sacrebleu: SacreMetric | None = None
-    for name in known.bleu_tokenizers:
+    for name in target_language.bleu_tokenizers:
         try:
             sacrebleu = sacrebleu or BLEU(tokenize=name)
         except (ImportError, RuntimeError):  # its package (Japanese, Korean) is not installed
             continue
     assert sacrebleu is not None, "the last tokenizer needs no package"
-    kind = "char" if are_phrases(" ".join(targets).split(), known) else "none"
-    words = BLEU(tokenize=kind, smooth_method="none", force=True)
-    return {"bleu": words, "sacrebleu": sacrebleu, "chrf": CHRF()}
+
+    # A whole phrase hardly ever matches, so its characters are compared.
+    tokenizer = "none"
+    if are_phrases(" ".join(targets).split(), target_language):
+        tokenizer = "char"
+    bleu = BLEU(tokenize=tokenizer, smooth_method="none", force=True)
+
+    return {"bleu": bleu, "sacrebleu": sacrebleu, "chrf": CHRF()}
+
+
+def signatures_of(metrics: Mapping[str, SacreMetric]) -> dict[str, str]:
+    """Return sacreBLEU's signatures, of metrics that have counted already."""
+    return {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
 
 
 def statistics(
     metric: SacreMetric,
     outputs: Sequence[str],
     references: Sequence[str],
-    others: Sequence[Sequence[str]] = (),
+    further: Sequence[Sequence[str]] = (),
 ) -> Floats:
-    """sacreBLEU's own counts per sentence, (sentences, counts), as its significance tests take;
-    `others` are further references of each sentence.
+    """Return sacreBLEU's own counts per sentence, (sentences, counts).
+
+    Its significance tests take the same counts.
+
+    Args:
+        further: further references of each sentence.
     """
-    streams: Any = streams_of(_composed(references), [_composed(own) for own in others])
+    streams: Any = streams_of(_composed(references), [_composed(texts) for texts in further])
     return np.array(
         metric._extract_corpus_statistics(_composed(outputs), streams), dtype=np.float64
     )
 
 
 def _composed(texts: Sequence[str]) -> list[str]:
+    """Return texts in Unicode NFC."""
     return [composed(text) for text in texts]
 
 
-def _undefined(
+def reasons_undefined(
     code: str,
     metrics: Mapping[str, SacreMetric],
     targets: Sequence[str],
     references: Sequence[str],
-    others: OtherReferences,
+    further: OtherReferences,
 ) -> dict[str, str]:
-    """Why a metric is not defined for a test split, by its name: the references themselves would
-    not have the best.
+    """Say why metrics are not defined for a test split, by the names of the metrics.
+
+    Such a metric would not give the references themselves the best value.
     """
-    found = {}
-    in_words = [*targets, *chain.from_iterable(others.words)]
-    in_text = [*references, *chain.from_iterable(others.texts)]
+    reasons = {}
+    # BLEU is 0 without any n-gram of four words, even of a reference against itself.
+    in_words = [*targets, *chain.from_iterable(further.words)]
+    in_text = [*references, *chain.from_iterable(further.texts)]
     for name, texts in (("bleu", in_words), ("sacrebleu", in_text)):
         tokenizer: Any = getattr(metrics[name], "tokenizer")  # noqa: B009 -- of BLEU alone
         if not any(len(tokenizer(composed(text)).split()) >= ORDERS for text in texts):
             label = metric_of(name).label
-            found[name] = (
+            reasons[name] = (
                 f"{label} is not defined for these references, none of which has four words"
             )
-    known = language(code)
-    if are_phrases(" ".join(targets).split(), known):
-        found["wer"] = (
-            f"the word error rate is not defined for phrases: {known.name} has no spaces between"
-            " words"
+
+    target_language = language(code)
+    if are_phrases(" ".join(targets).split(), target_language):
+        reasons["wer"] = (
+            f"the word error rate is not defined for phrases: {target_language.name} has no spaces"
+            " between words"
         )
-    return found
+    return reasons
 
 
 def _error_rates(
-    rows: Sequence[Prediction], references: Sequence[str], others: OtherReferences, beam: int | None
+    rows: Sequence[Prediction],
+    references: Sequence[str],
+    further: OtherReferences,
+    beam: int | None,
 ) -> dict[str, Floats]:
-    """Edits of words and of characters that outputs need, lengths of the references that fit best,
-    and outputs that are none of their references.
+    """Count edits of words and of characters, and outputs that are none of their references.
+
+    Lengths are those of the references that fit best.
     """
     table = []
-    for number, (row, reference) in enumerate(zip(rows, references, strict=True)):
-        words_of_others = others.words[number] if others.words else []
-        in_words = [composed(text).split() for text in (row.target, *words_of_others)]
-        in_text = _composed([reference, *others.of_sentence(number)])
-        predicted = composed(row.predicted).split()
-        by_word = fewest_edits(predicted, in_words)
-        by_character = fewest_edits(composed(row.text), in_text)
-        table.append((*by_word, *by_character, predicted not in in_words))
+    for index, (row, reference) in enumerate(zip(rows, references, strict=True)):
+        texts_in_words = [row.target, *further.words_of(index)]
+        reference_words = [composed(text).split() for text in texts_in_words]
+        reference_texts = _composed([reference, *further.texts_of(index)])
+        predicted_words = composed(row.predicted).split()
+
+        word_edits = fewest_edits(predicted_words, reference_words)
+        character_edits = fewest_edits(composed(row.text), reference_texts)
+        is_wrong = predicted_words not in reference_words
+        table.append((*word_edits, *character_edits, is_wrong))
+
     names = ("wer_edits", "wer_words", "cer_edits", "cer_characters", "ser_errors")
     counts = np.array(table, dtype=np.float64).T
     return {of_beam(name, beam): column for name, column in zip(names, counts, strict=True)}
 
 
-def _sentences(
+def count_sentences(
     rows: Sequence[Prediction],
     references: Sequence[str],
-    others: OtherReferences,
-    metrics: dict[str, SacreMetric],
+    further: OtherReferences,
+    metrics: Mapping[str, SacreMetric],
     beam: int | None,
 ) -> Units:
-    """Counts of one beam's outputs. Of several references those count that fit an output, so that
-    counts of references are named by the beam too.
+    """Count what metrics need of one beam's outputs, per sentence.
+
+    Where a sentence has several references, the one that fits an output is counted, so that counts
+    of references are named by the beam too.
     """
-    of_reference = beam if others.texts else None
     if len(references) != len(rows):
         raise UserError(
             f"{len(references)} reference lines for {len(rows)} sentences",
             hint="prepare the data again",
         )
+
+    beam_of_references = None
+    if further.texts:
+        beam_of_references = beam
     columns: dict[str, Floats] = {
         "source_words": np.array([len(row.source.split(" ")) for row in rows], np.float64),
         "sentences": np.ones(len(rows)),
     }
-    in_words = [row.predicted for row in rows], [row.target for row in rows], others.words
-    in_text = [row.text for row in rows], references, others.texts
-    for name, reference, texts in (
-        ("bleu", "words", in_words),
-        ("sacrebleu", "sacrebleu_words", in_text),
-    ):
-        length, words, *ngrams = statistics(metrics[name], *texts).T
-        names = [of_beam(column, beam) for column in bleu_columns(name)]
-        columns |= dict(zip(names, [*ngrams, length], strict=True)) | {
-            of_beam(reference, of_reference): words
-        }
-    chrf = statistics(metrics["chrf"], *in_text).reshape(len(rows), CHARACTER_ORDERS, 3)
-    output, reference_ngrams, match = chrf.transpose(2, 1, 0)
-    names = [*(of_beam(column, beam) for column in CHRF_OUTPUT)]
-    names += [of_beam(column, of_reference) for column in CHRF_REFERENCE]
-    columns |= dict(zip(names, [*output, *match, *reference_ngrams], strict=True))
-    columns |= _error_rates(rows, references, others, beam)
-    pairs = zip(rows, references, strict=True)
-    digest = digest_of(
-        (*row[:2], text, *others.of_sentence(number)) for number, (row, text) in enumerate(pairs)
-    )
+
+    outputs_in_words = [row.predicted for row in rows]
+    targets = [row.target for row in rows]
+    outputs_in_text = [row.text for row in rows]
+
+    # sacreBLEU's columns are the output's length, the reference's length, and n-grams.
+    words_counts = statistics(metrics["bleu"], outputs_in_words, targets, further.words)
+    columns |= _bleu_counts("bleu", words_counts, beam)
+    columns[of_beam("words", beam_of_references)] = words_counts[:, 1]
+
+    text_counts = statistics(metrics["sacrebleu"], outputs_in_text, references, further.texts)
+    columns |= _bleu_counts("sacrebleu", text_counts, beam)
+    columns[of_beam("sacrebleu_words", beam_of_references)] = text_counts[:, 1]
+
+    chrf_counts = statistics(metrics["chrf"], outputs_in_text, references, further.texts)
+    columns |= _chrf_counts(chrf_counts, beam, beam_of_references)
+
+    columns |= _error_rates(rows, references, further, beam)
+
+    # Units of two systems can be compared where their sources and references are the same.
+    compared = []
+    for index, (row, reference) in enumerate(zip(rows, references, strict=True)):
+        compared.append((row.source, row.target, reference, *further.texts_of(index)))
+
     return Units(
-        numbered(len(rows)), tuple(columns), np.stack(list(columns.values()), axis=1), digest
+        names=numbered(len(rows)),
+        columns=tuple(columns),
+        counts=np.stack(list(columns.values()), axis=1),
+        references=digest_of(compared),
     )
+
+
+def _bleu_counts(name: str, counts: Floats, beam: int | None) -> dict[str, Floats]:
+    """Name sacreBLEU's counts (sentences, 10) of outputs: n-grams and the output's length."""
+    output_length, _, *ngrams = counts.T
+    names = [of_beam(column, beam) for column in bleu_columns(name)]
+    return dict(zip(names, [*ngrams, output_length], strict=True))
+
+
+def _chrf_counts(
+    counts: Floats, beam: int | None, beam_of_references: int | None
+) -> dict[str, Floats]:
+    """Name sacreBLEU's counts (sentences, 18) of character n-grams."""
+    by_order = counts.reshape(len(counts), CHARACTER_ORDERS, 3)
+    output_ngrams, reference_ngrams, matches = by_order.transpose(2, 1, 0)
+    names = [of_beam(column, beam) for column in CHRF_OUTPUT]
+    names += [of_beam(column, beam_of_references) for column in CHRF_REFERENCE]
+    return dict(zip(names, [*output_ngrams, *matches, *reference_ngrams], strict=True))
 
 
 def _unpenalized(
-    path: Path, penalized: Units, others: OtherReferences, metric: SacreMetric, beam: int | None
+    path: Path,
+    penalized: Units,
+    further: OtherReferences,
+    metric: SacreMetric,
+    beam: int | None,
 ) -> Units:
-    """Counts of one beam's outputs without the length penalty that was chosen, which are beside
-    those with it.
+    """Count one beam's outputs without the length penalty that was chosen.
+
+    Predictions have them in a column beside the outputs with the penalty.
     """
     outputs, references = zip(*read_predictions(path, (UNPENALIZED, "target")), strict=True)
-    length, words, *ngrams = statistics(metric, outputs, references, others.words).T
-    columns = [of_beam(column, beam) for column in bleu_columns("bleu_unpenalized")]
-    counts = [*ngrams, length]
-    if others.words:
-        columns.append(of_beam(f"{UNPENALIZED_COUNT}words", beam))
-        counts.append(words)
-    return replace(penalized, columns=tuple(columns), counts=np.stack(counts, axis=1))
+    counts = statistics(metric, outputs, references, further.words)
+
+    columns = _bleu_counts("bleu_unpenalized", counts, beam)
+    if further.words:
+        columns[of_beam(f"{UNPENALIZED_COUNT}words", beam)] = counts[:, 1]
+
+    return replace(
+        penalized, columns=tuple(columns), counts=np.stack(list(columns.values()), axis=1)
+    )
+
+
+# BLEU by the length of the source.
 
 
 class LengthBin(NamedTuple):
@@ -342,19 +440,30 @@ class LengthBin(NamedTuple):
 
 
 def by_length(units: Units, beam: int | None, edges: Sequence[int] = LENGTHS) -> list[LengthBin]:
-    """BLEU on sentences of each length in source words (as Luong et al. 2015, Figure 6).
+    """Compute BLEU on sentences of each length in source words (as Luong et al. 2015, Figure 6).
 
-    The `units` are those that `count` returns. A bin ends and the next begins at each of the
-    `edges`, ascending.
+    Args:
+        units: the counts that `count` returns.
+        edges: lengths, ascending, at each of which a bin ends and the next begins.
     """
-    known = metric_of(of_beam("bleu", beam))
-    lengths, counts = units.of(["source_words"])[:, 0], units.of(known.columns)
+    metric = metric_of(of_beam("bleu", beam))
+    lengths = units.of(["source_words"])[:, 0]
+    counts = units.of(metric.columns)
+
     bins = []
     for low, high in zip((0, *edges), (*edges, None), strict=True):
-        chosen = (lengths >= low) & (lengths < (np.inf if high is None else high))
-        value = float(known.value(counts[chosen].sum(axis=0))) if chosen.any() else None
-        bins.append(LengthBin(low, high, int(chosen.sum()), value))
+        in_bin = lengths >= low
+        if high is not None:
+            in_bin &= lengths < high
+        value = None
+        if in_bin.any():
+            value = float(metric.value(counts[in_bin].sum(axis=0)))
+        bins.append(LengthBin(low, high, int(in_bin.sum()), value))
+
     return bins
+
+
+# sacreBLEU's significance tests.
 
 
 class Test(Strict):
@@ -388,68 +497,111 @@ def paired_bootstrap(
     beam: int | None = None,
     resamples: int = SACREBLEU_RESAMPLES,
 ) -> list[Test]:
-    """Tests models against a baseline by sacreBLEU's own paired bootstrap, on the same resamples of
-    the sentences.
+    """Test models against a baseline by sacreBLEU's own paired bootstrap.
 
-    For each metric each model, in the orders given. A UserError names a file that is faulty or of
-    other sentences.
+    All are tested on the same resamples of the sentences.
 
     Args:
-        baseline: its file of predictions; systems: name of each model to its file; data: the task's
-            prepared folder.
-        metrics: of `bleu`, `sacrebleu` and `chrf`; beam: of the predictions, for the metrics'
-            names.
+        baseline: its file of predictions.
+        systems: name of each model to its file of predictions.
+        data: the task's prepared folder.
+        metrics: of `bleu`, `sacrebleu` and `chrf`.
+        beam: of the predictions, for the metrics' names.
+
+    Returns:
+        For each metric each model, in the orders given.
+
+    Raises:
+        UserError: a file is faulty or of other sentences.
+    """
+    inputs = EvalInputs(data=data, split=split)
+    references = read_references(inputs)
+    further = read_other_references(inputs)
+    baseline_rows = read_checked(baseline, inputs, Prediction)
+    rows_by_system = {
+        name: read_checked(path, inputs, Prediction) for name, path in systems.items()
+    }
+    targets = [row.target for row in baseline_rows]
+    sacre = sacre_metrics(target_language(inputs.prepared), targets)
+
+    tests = []
+    for metric in metrics:
+        in_words = metric == "bleu"
+        # BLEU compares the words of the task, the other metrics readable text.
+        streams: Any
+        if in_words:
+            streams = streams_of(targets, further.words)
+        else:
+            streams = streams_of(references, further.texts)
+        outputs = [("", _outputs(baseline_rows, in_words))]
+        for model, rows in rows_by_system.items():
+            outputs.append((model, _outputs(rows, in_words)))
+
+        tests += _test(of_beam(metric, beam), sacre[metric], outputs, streams, resamples)
+
+    return tests
+
+
+def _test(
+    name: str,
+    metric: SacreMetric,
+    outputs: Sequence[tuple[str, Sequence[str]]],
+    streams: Any,
+    resamples: int,
+) -> list[Test]:
+    """Test systems by one metric; the first of `outputs` is the baseline's.
+
+    sacreBLEU can test several metrics at once, but it keys results by names that two of ours share.
     """
     from sacrebleu.significance import PairedTest
 
-    inputs = EvalInputs(data=data, split=split)
-    references = read_references(inputs)
-    others = read_other_references(inputs)
-    outputs = {
-        name: read_checked(path, inputs, Prediction)
-        for name, path in {"": baseline, **systems}.items()
-    }
-    known = sacre_metrics(target_language(inputs.prepared), [row.target for row in outputs[""]])
-    tested = []
-    for metric in metrics:
-        in_words = metric == "bleu"
-        texts = list[tuple[str, Sequence[str]]]()
-        for name, rows in outputs.items():
-            texts.append(
-                (name, _composed([row.predicted if in_words else row.text for row in rows]))
+    test = PairedTest(list(outputs), {name: metric}, streams, test_type="bs", n_samples=resamples)
+    signatures, results_by_metric = test()
+    ((key, signature),) = signatures.items()
+    results: list[Any] = results_by_metric[key]
+    baseline_result = results[0]
+
+    tests = []
+    for (model, _), result in zip(outputs[1:], results[1:], strict=True):
+        tests.append(
+            Test(
+                model=model,
+                metric=name,
+                score=float(result.score),
+                baseline=float(baseline_result.score),
+                p=float(result.p_value),
+                signature=str(signature),
             )
-        targets: Any = streams_of(references, others.texts)
-        if in_words:
-            targets = streams_of([row.target for row in outputs[""]], others.words)
-        name = of_beam(metric, beam)
-        # One metric a test: sacreBLEU keys results by names that two of our metrics share.
-        test = PairedTest(
-            texts, {name: known[metric]}, targets, test_type="bs", n_samples=resamples
         )
-        signatures, found = test()
-        ((key, signature),) = signatures.items()
-        results: list[Any] = found[key]
-        for model, result in zip(systems, results[1:], strict=True):
-            scores = {
-                "score": float(result.score),
-                "baseline": float(results[0].score),
-                "p": float(result.p_value),
-            }
-            tested.append(Test(model=model, metric=name, signature=str(signature), **scores))
-    return tested
+    return tests
+
+
+def _outputs(rows: Sequence[Prediction], in_words: bool) -> Sequence[str]:
+    """Return outputs as BLEU of words compares them, or as the metrics of readable text do."""
+    if in_words:
+        return _composed([row.predicted for row in rows])
+    return _composed([row.text for row in rows])
 
 
 def compare_runs(
     baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
 ) -> Significance:
-    """Tests the outputs of runs, with their main beam, against those of the baseline's run; see
-    `paired_bootstrap`.
+    """Test the outputs of runs, with their main beam, against the baseline's.
+
+    See `paired_bootstrap`.
     """
-    known, *others = (folder.load() for folder in (baseline, *systems))
-    beam = known.decoding.beam
-    predictions = {
-        run.model: one.predictions(split, beam) for run, one in zip(others, systems, strict=True)
-    }
-    own, data = baseline.predictions(split, beam), baseline.data(split)
-    tests = paired_bootstrap(own, predictions, data, split, OF_BEAMS, beam)
-    return Significance(task=known.task, seed=known.seed, baseline=known.model, tests=tests)
+    baseline_run = baseline.load()
+    beam = baseline_run.decoding.beam
+    predictions = {folder.load().model: folder.predictions(split, beam) for folder in systems}
+
+    tests = paired_bootstrap(
+        baseline=baseline.predictions(split, beam),
+        systems=predictions,
+        data=baseline.data(split),
+        split=split,
+        metrics=OF_BEAMS,
+        beam=beam,
+    )
+    return Significance(
+        task=baseline_run.task, seed=baseline_run.seed, baseline=baseline_run.model, tests=tests
+    )

@@ -14,35 +14,38 @@ from pam.cli import main
 from tests.training import small
 
 
-class Said(NamedTuple):
-    """How a call ended."""
+class Result(NamedTuple):
+    """The exit code and the output of a call."""
 
     code: int
     out: str
     err: str
 
     def message(self) -> tuple[str, str]:
-        """The one message of a call that failed, and its hint."""
+        """Return the one message of a call that failed, and its hint."""
         assert self.code == 2
         assert "Traceback" not in self.err
+
         message, hint = self.err.splitlines()
         assert message.startswith("error: ") and hint.startswith("  hint: ")
+
         return message.removeprefix("error: "), hint.removeprefix("  hint: ")
 
 
-Call = Callable[..., Said]
+Call = Callable[..., Result]
 
 
 @pytest.fixture
 def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Calls `python -m pam ARGUMENTS`, with `typed` as standard input."""
+    """Return a function that calls `python -m pam ARGUMENTS`, with `typed` as standard input."""
 
-    def call(*arguments: object, typed: bytes | str = b"") -> Said:
+    def call(*arguments: object, typed: bytes | str = b"") -> Result:
         content = typed.encode() if isinstance(typed, str) else typed
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
-        return Said(code, *capsys.readouterr())
+
+        return Result(code, *capsys.readouterr())
 
     return call
 
@@ -58,8 +61,10 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of a training of a few epochs; not to be changed."""
     out = tmp_path_factory.mktemp("trained")
     small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+
     arguments = ["train", "--run", str(out), "--data", str(data)]
     assert main([*arguments, "--device", "cpu"]) == 0
+
     return out
 
 

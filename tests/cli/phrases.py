@@ -33,13 +33,14 @@ SPLITS = {
 
 
 def prepare(folder: Path, subwords: int | None = None, source_eos: bool = True) -> Path:
-    """A prepared folder, made by the stages of translation."""
+    """Prepare a folder by the stages of translation."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}
     for split, pairs in SPLITS.items():
         files[split] = {"de": raw / f"{split}.de", "en": raw / f"{split}.en"}
-        for place, language in enumerate(("de", "en")):
-            write_text(files[split][language], "".join(f"{pair[place]}\n" for pair in pairs))
+        for side, language in enumerate(("de", "en")):
+            write_text(files[split][language], "".join(f"{pair[side]}\n" for pair in pairs))
+
     learned = None if subwords is None else SubwordsFormat(merges=subwords)
     layout = TranslationFormat(
         source="de", target="en", lowercase=True, subwords=learned, source_eos=source_eos
@@ -47,12 +48,16 @@ def prepare(folder: Path, subwords: int | None = None, source_eos: bool = True) 
     counts = {}
     for stage in Translation.STAGES.values():
         counts = stage(files, layout, folder).run()
+
     write_summary(folder, {"dataset": "small", "task": "translation", **counts})
     return folder
 
 
 def gold(data: Path, folder: Path) -> Path:
-    """The test split with links, as prepared gold alignments are: word i translates word i."""
+    """Make the test split one with links, as prepared gold alignments are.
+
+    Word i translates word i.
+    """
     shutil.copytree(data, folder)
     (folder / "test.tsv").rename(folder / "gold.tsv")
     Split.load(folder, "test").save(folder, "gold")
@@ -60,4 +65,5 @@ def gold(data: Path, folder: Path) -> Path:
     links = [[[i, i] for i in range(len(row.split("\t")[0].split()))] for row in rows]
     write_text(folder / "links.json", json.dumps({"sure": links, "possible": links}))
     write_summary(folder, {"dataset": "gold", "task": "alignment"})
+
     return folder

@@ -51,11 +51,14 @@ def test_alignments_are_distributions_over_the_source(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.json"
-    said = called("attention", "--run", trained, "--data", data, "--out", out)
-    assert said.code == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert (found["model"], found["label"], len(found["rows"])) == ("postr-joint", "postr-joint", 4)
-    for row in found["rows"]:
+    result = called("attention", "--run", trained, "--data", data, "--out", out)
+
+    assert result.code == 0
+
+    maps = json.loads(out.read_text(encoding="utf-8"))
+    assert (maps["model"], maps["label"], len(maps["rows"])) == ("postr-joint", "postr-joint", 4)
+
+    for row in maps["rows"]:
         assert (row["lemma"], row["features"], row["form"]) == small.ROWS["test"][row["row"]]
         assert row["source"] == [*row["features"].split(","), *row["lemma"], "</s>"]
         assert row["target"] == [*row["form"], "</s>"]
@@ -68,7 +71,8 @@ def test_alignments_are_distributions_over_the_source(
 
 def test_rows_can_be_named(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("attention", "--run", trained, "--data", data, "--out", out)
+    arguments = ["attention", "--run", trained, "--data", data, "--out", out]
+
     assert called(*arguments, "--rows", "5,0").code == 0
     assert [row["row"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]] == [5, 0]
 
@@ -86,7 +90,8 @@ def test_rows_that_are_not_there_are_named(
     option: list[str], message: str, called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("attention", "--run", trained, "--data", data, "--out", out)
+    arguments = ["attention", "--run", trained, "--data", data, "--out", out]
+
     option = [f"{option[0]}={option[1]}"]
     assert called(*arguments, *option).message()[0] == message
     assert not out.exists()
@@ -97,6 +102,7 @@ def test_a_model_of_actions_has_no_alignments_to_show(
 ) -> None:
     trained = small.write_run(tmp_path / "run", small.run("hard-mono", epochs=1)).parent
     assert called("train", "--run", trained, "--data", data).code == 0
+
     out = tmp_path / "attention.json"
-    said = called("attention", "--run", trained, "--data", data, "--out", out)
-    assert said.message()[0].startswith("hard-mono writes pointer actions")
+    result = called("attention", "--run", trained, "--data", data, "--out", out)
+    assert result.message()[0].startswith("hard-mono writes pointer actions")

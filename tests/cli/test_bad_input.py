@@ -23,24 +23,27 @@ TYPED = "Haus\tcase=nominative,number=plural\n"
 
 
 def damaged(path: Path) -> None:
+    """Turn one bit of a file."""
     content = bytearray(path.read_bytes())
     content[-3] ^= 0x08
     path.write_bytes(content)
 
 
 def resaved(path: Path, notes: dict[str, str]) -> None:
-    tensors, found = load_tensors(path)
-    save_tensors(path, tensors, found | notes)
+    """Change notes of a file of tensors."""
+    tensors, old_notes = load_tensors(path)
+    save_tensors(path, tensors, old_notes | notes)
 
 
 def replaced(path: Path, old: str, new: str) -> None:
+    """Replace a text in a file."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def of_other_sizes(weights: Path) -> None:
-    """A model that someone has put together, its hashes right."""
+    """Change the sizes of a model and put its hashes right."""
     config = weights.parent / "config.yaml"
     replaced(config, "decoder: 8", "decoder: 9")
     hashes = json.loads(load_tensors(weights)[1]["files"]) | {config.name: sha256_of(config)}
@@ -113,10 +116,11 @@ MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_folder_that_is_not_whole_is_refused(name: str, called: Call, model: Path) -> None:
-    file, damage, wanted = MODELS[name]
+    file, damage, problem = MODELS[name]
     damage(model / file)
+
     message, hint = called("predict", "--model", model, typed=TYPED).message()
-    assert message.startswith(f"{model / file}:") and wanted in message
+    assert message.startswith(f"{model / file}:") and problem in message
     assert hint
 
 
@@ -139,9 +143,9 @@ def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
 def test_arguments_that_make_no_sense_are_refused(
     arguments: list[str], message: str, called: Call, trained: Path
 ) -> None:
-    said = called("predict", "--model", trained / "model", *arguments, typed=TYPED)
-    assert said.message()[0] == message
-    assert said.out == ""
+    result = called("predict", "--model", trained / "model", *arguments, typed=TYPED)
+    assert result.message()[0] == message
+    assert result.out == ""
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
@@ -154,8 +158,9 @@ def test_cuda_where_there_is_none_is_told_of(
         "train": ["--run", tmp_path, "--data", data],
         "predict": ["--run", trained],
     }
-    said = called(command, *arguments[command], "--device", "cuda", typed=TYPED)
-    assert said.message() == (
+
+    result = called(command, *arguments[command], "--device", "cuda", typed=TYPED)
+    assert result.message() == (
         "no CUDA device is usable here",
         "ask for the device `cpu` or `auto`, or check the driver",
     )
@@ -163,27 +168,31 @@ def test_cuda_where_there_is_none_is_told_of(
 
 
 def run(folder: Path, model: str) -> Path:
-    """A run's folder with nothing but its configuration."""
+    """Write a run's folder with nothing but its configuration."""
     chosen: RunConfig = small.run(model)
     return small.write_run(folder / "run", chosen).parent
 
 
 def untouched(folder: Path) -> bool:
+    """Tell whether a run's folder still holds nothing but its configuration."""
     return [path.name for path in folder.iterdir()] == ["run.yaml"]
 
 
 def without_alignment(folder: Path) -> None:
+    """Take the alignments out of prepared training data."""
     replace(Split.load(folder, "train"), alignments=None).save(folder, "train")
     write_summary(folder, Prepared(folder).summary)
 
 
 def without_rows(folder: Path) -> None:
+    """Take all rows out of the prepared development split."""
     digests = Split.load(folder, "dev").digests
     Split.from_rows([], [], [], digests).save(folder, "dev")
     write_summary(folder, Prepared(folder).summary)
 
 
 def short(path: Path) -> None:
+    """Cut a file to half of its length."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -229,12 +238,13 @@ DATA: dict[str, tuple[str, Callable[[Path], object], str]] = {
 def test_prepared_data_that_is_not_whole_is_refused_before_training(
     name: str, called: Call, own_data: Path, tmp_path: Path
 ) -> None:
-    file, damage, wanted = DATA[name]
+    file, damage, problem = DATA[name]
     damage(own_data)
     model = "hard-mono" if "steps" in name else "soft"
     folder = run(tmp_path, model=model)
+
     message, hint = called("train", "--run", folder, "--data", own_data).message()
-    assert message.startswith(f"{own_data / file}:") and wanted in message, message
+    assert message.startswith(f"{own_data / file}:") and problem in message, message
     assert hint
     assert untouched(folder)
 
@@ -253,8 +263,9 @@ def test_a_run_that_is_none_is_refused(
 ) -> None:
     path = run(tmp_path, model="soft") / "run.yaml"
     path.write_text(content, encoding="utf-8")
-    said = called("train", "--run", path.parent, "--data", data)
-    assert said.message()[0].startswith(f"{path}:") and message in said.message()[0]
+
+    result = called("train", "--run", path.parent, "--data", data)
+    assert result.message()[0].startswith(f"{path}:") and message in result.message()[0]
     assert untouched(path.parent)
 
 
@@ -268,11 +279,12 @@ def test_a_folder_that_is_no_run_is_named(command: str, called: Call, model: Pat
 def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    said = called("ensemble", "--run", trained)
-    assert "has a training of its own" in said.message()[0]
+    result = called("ensemble", "--run", trained)
+    assert "has a training of its own" in result.message()[0]
+
     folder = run(tmp_path, model="ensemble")
-    said = called("train", "--run", folder, "--data", data)
-    assert "is joined from other models and has no training" in said.message()[0]
+    result = called("train", "--run", folder, "--data", data)
+    assert "is joined from other models and has no training" in result.message()[0]
 
 
 def test_components_that_do_not_fit_together_are_refused(
@@ -281,8 +293,9 @@ def test_components_that_do_not_fit_together_are_refused(
     folder = run(tmp_path, model="postr-joint")
     summed = "marginalization:\n    kind: output\n    top_k: null\n    mass: null"
     replaced(folder / "run.yaml", summed, "marginalization: input")
-    said = called("train", "--run", folder, "--data", data)
-    assert "the posterior needs p(y | s, h_a) of each position" in said.message()[0]
+
+    result = called("train", "--run", folder, "--data", data)
+    assert "the posterior needs p(y | s, h_a) of each position" in result.message()[0]
 
 
 @pytest.mark.parametrize("command", ["predict", "attention"])
@@ -291,9 +304,10 @@ def test_a_text_that_was_changed_after_preparing_is_refused(
 ) -> None:
     short(own_data / "test.tsv")
     out = tmp_path / "out.tsv"
-    said = called(command, "--run", trained, "--data", own_data, "--out", out)
+    result = called(command, "--run", trained, "--data", own_data, "--out", out)
+
     message = f"{own_data / 'test.tsv'}: this is not the text that test.safetensors was made from"
-    assert said.message()[0] == message
+    assert result.message()[0] == message
     assert not out.exists()
 
 
@@ -302,8 +316,9 @@ def test_a_folder_where_a_file_is_to_be_written_is_named(
 ) -> None:
     out = tmp_path / "predictions.tsv"
     out.mkdir()
-    said = called("predict", "--model", trained / "model", "--data", data, "--out", out)
-    assert said.message()[0].startswith(f"{out}: a file is where a folder is needed")
+
+    result = called("predict", "--model", trained / "model", "--data", data, "--out", out)
+    assert result.message()[0].startswith(f"{out}: a file is where a folder is needed")
 
 
 def test_a_threads_setting_that_is_no_number_is_passed_over(
@@ -319,5 +334,6 @@ def test_weights_that_are_no_numbers_do_not_hang_a_search(called: Call, model: P
     tensors, notes = load_tensors(model / "weights.safetensors")
     tensors["readout.output.bias"] = torch.full_like(tensors["readout.output.bias"], np.nan)
     save_tensors(model / "weights.safetensors", tensors, notes)
-    said = called("predict", "--model", model, typed=TYPED)
-    assert said.code in (0, 2) and "Traceback" not in said.err
+
+    result = called("predict", "--model", model, typed=TYPED)
+    assert result.code in (0, 2) and "Traceback" not in result.err

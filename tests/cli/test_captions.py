@@ -34,8 +34,10 @@ def run(tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "clips/soft/seed1"
     folder.mkdir(parents=True)
     (tmp_path / "out").rename(tmp_path / "clips/data")
+
     (folder / "run.yaml").write_text(RUN, encoding="utf-8")
     assert called("train", "--run", folder).code == 0
+
     return folder
 
 
@@ -44,9 +46,11 @@ def test_a_run_is_trained_decoded_analyzed_and_scored(run: Path, called: Call) -
     assert called("analyze", "--run", run).code == 0
     assert called("attention", "--run", run, "--count", 1).code == 0
     assert called("score", "--run", run).code == 0
+
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     assert set(scores["metrics"]) == {"cider", "rouge_coco", "bleu_coco"}
     assert scores["over"] == "clips"
+
     (row,) = json.loads((run / "attention.json").read_text(encoding="utf-8"))["rows"]
     assert row["source"] == list(map(str, range(1, len(row["alignment"][0]) + 1)))
 
@@ -55,12 +59,14 @@ def test_a_clip_of_ones_own_is_captioned_as_that_of_the_test_split(
     run: Path, called: Call, tmp_path: Path
 ) -> None:
     assert called("predict", "--run", run, "--split", "test").code == 0
+
     lines = (run / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()
     by_clip = {line.split("\t")[0]: line.split("\t")[4] for line in lines[1:]}
     np.save(tmp_path / "new.npy", frames(4))
-    said = called("predict", "--run", run, typed=f"{tmp_path}/new.npy\n")
-    assert (said.code, said.out) == (0, by_clip["clip4"] + "\n")
-    assert said.err == ""
+
+    result = called("predict", "--run", run, typed=f"{tmp_path}/new.npy\n")
+    assert (result.code, result.out) == (0, by_clip["clip4"] + "\n")
+    assert result.err == ""
 
 
 @pytest.mark.parametrize(
@@ -74,13 +80,14 @@ def test_a_clip_that_the_model_cannot_read_is_an_error(
     run: Path, called: Call, tmp_path: Path, array: np.ndarray, message: str
 ) -> None:
     np.save(tmp_path / "new.npy", array)
-    said = called("predict", "--run", run, typed=f"{tmp_path}/new.npy\n")
-    assert said.code == 2
-    assert f"{tmp_path}/new.npy: {message}" in said.err
+    result = called("predict", "--run", run, typed=f"{tmp_path}/new.npy\n")
+
+    assert result.code == 2
+    assert f"{tmp_path}/new.npy: {message}" in result.err
     assert "no such file" in called("predict", "--run", run, typed=f"{tmp_path}/none.npy\n").err
 
 
 def test_unknown_words_cannot_become_frames(run: Path, called: Call) -> None:
-    said = called("predict", "--run", run, "--replace-unknown")
-    assert said.code == 2
-    assert "frames cannot take the place of unknown words" in said.err
+    result = called("predict", "--run", run, "--replace-unknown")
+    assert result.code == 2
+    assert "frames cannot take the place of unknown words" in result.err

@@ -1,4 +1,4 @@
-"""`pam check`: what is wrong with an experiment, and what it will take, before it runs."""
+"""`pam check`: the faults of an experiment, and its cost, before it runs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     made = with_own_data(Checkout(tmp_path))
     made.edit("own/experiment.yaml", "config/datasets.yaml, ", "")
     made.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
+
     return made
 
 
@@ -38,13 +39,15 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
     own: Checkout, called: Call
 ) -> None:
     before = sorted(own.folder.rglob("*"))
-    said = called(*CHECK)
-    assert (said.code, said.err) == (0, "")
-    assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in said.out
-    assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", said.out)
+    result = called(*CHECK)
+
+    assert (result.code, result.err) == (0, "")
+    assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in result.out
+    assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", result.out)
     for model in ("soft", "mono-postr-joint"):
-        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB +5\n", said.out)
-    assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", said.out)
+        assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB +5\n", result.out)
+
+    assert re.search(r"in all about \d+ min, .* GB of disk .* MB of memory", result.out)
     assert sorted(own.folder.rglob("*")) == before
 
 
@@ -52,13 +55,15 @@ def test_it_says_whether_this_processor_has_the_precision_that_is_asked_for(
     own: Checkout, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "precision" not in called(*CHECK).out
+
     own.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, precision: bf16")
     monkeypatch.setattr(
         processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none")
     )
-    said = called(*CHECK)
-    assert (said.code, said.err) == (0, "")
-    assert "precision: float32 in place of bf16 (there is none)" in said.out
+
+    result = called(*CHECK)
+    assert (result.code, result.err) == (0, "")
+    assert "precision: float32 in place of bf16 (there is none)" in result.out
 
 
 def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:
@@ -72,16 +77,15 @@ def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:
 
 def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) -> None:
     with_own_pairs(own)
-    said = called("check", "--configfile", "own/translation.yaml")
-    assert said.code == 0
-    assert "data of pairs: `links`, 3 files here" in said.out
-    assert re.search(r"pairs +postr-joint +1 ", said.out)
+    result = called("check", "--configfile", "own/translation.yaml")
+
+    assert result.code == 0
+    assert "data of pairs: `links`, 3 files here" in result.out
+    assert re.search(r"pairs +postr-joint +1 ", result.out)
+
     (own.folder / "own/test.links").unlink()
-    assert (
-        called("check", "--configfile", "own/translation.yaml")
-        .message()[0]
-        .startswith("own/test.links: ")
-    )
+    message, _ = called("check", "--configfile", "own/translation.yaml").message()
+    assert message.startswith("own/test.links: ")
 
 
 @pytest.mark.parametrize(
@@ -131,6 +135,7 @@ def test_a_gpu_that_is_not_there_is_known_before_the_run(own: Checkout, called: 
 def test_more_rows_take_more_time_by_a_sample_of_them(own: Checkout, called: Call) -> None:
     text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
     (own.folder / "own/train.tsv").write_text(text * 500, encoding="utf-8")
+
     minutes = re.findall(
         r"nouns +\S+ +1 +(\d+\.\d)", called(*CHECK, "--config", "training={epochs: 100}").out
     )
@@ -145,11 +150,10 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
         own.write(
             f"results/tiny/nouns/{model}/seed1/run.yaml", dump_yaml(plan.run("nouns", model, 1))
         )
+
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
-    assert (
-        called(*CHECK, "--brief", "--config", "training={epochs: 100}").out
-        != "no training is left to do\n"
-    )
+    result = called(*CHECK, "--brief", "--config", "training={epochs: 100}")
+    assert result.out != "no training is left to do\n"
 
 
 def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:
@@ -165,6 +169,7 @@ def test_a_home_that_cannot_be_written_to_is_answered_with_the_variable_to_set(
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv(variable, "/dev/null")
+
     message, hint = called(*CHECK).message()
     assert message.startswith("/dev/null/") and message.endswith(
         "Snakemake cannot keep its cache here"
@@ -178,6 +183,7 @@ def test_braces_in_the_name_of_the_folder_are_refused_before_anything_is_made(
     (tmp_path / "a{x}b").mkdir()
     monkeypatch.chdir(tmp_path / "a{x}b")
     with_own_data(Checkout(Path.cwd()))
+
     message, _ = called(*CHECK).message()
     assert message.endswith(
         "a{x}b: braces in the name of a folder, which Snakemake takes for wildcards"
@@ -198,6 +204,7 @@ def test_what_is_said_is_utf8_whatever_the_language_settings(
     for name, stream in written.items():
         monkeypatch.setattr(sys, name, stream)
     assert main(CHECK) == 0
+
     written["stdout"].flush()
     assert "日本ü | number=singular | 語" in written["stdout"].buffer.getvalue().decode("utf-8")
 
@@ -216,9 +223,9 @@ def test_a_path_that_no_file_can_have_is_named_by_file_and_line(
 ) -> None:
     own.edit(file, old, new.format(name))
     message, hint = called(*CHECK).message()
-    assert (
-        message.startswith(f"{file}:{line}: ") and "longer than the file system allows" in message
-    )
+
+    assert message.startswith(f"{file}:{line}: ")
+    assert "longer than the file system allows" in message
     assert "255 bytes" in hint
 
 
@@ -234,11 +241,13 @@ def test_settings_that_little_data_cannot_fill_are_warned_of(own: Checkout, call
     own.edit(
         "own/experiment.yaml", "batch_size: 16, warmup_steps: 1", "batch_size: 100, warmup_steps: 9"
     )
-    said = called(*CHECK, "--config", "decoding={beam: 500}")
-    assert said.code == 0
+    result = called(*CHECK, "--config", "decoding={beam: 500}")
+
+    assert result.code == 0
+
     warned = [
         line.removeprefix("warning: soft, mono-postr-joint on nouns: ")
-        for line in said.err.splitlines()
+        for line in result.err.splitlines()
     ]
     assert len(warned) == 3
     assert warned[0].startswith(
@@ -256,11 +265,10 @@ def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(
     plan = load_plan(files=["own/experiment.yaml"])
     own.write("results/tiny/nouns/soft/seed1/training.json", "{}")
     own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
-    said = called(*CHECK, "--config", "training={epochs: 2}")
-    assert (
-        "1 run of nouns had another configuration and will be trained from the first epoch"
-        in said.out
-    )
+
+    result = called(*CHECK, "--config", "training={epochs: 2}")
+    warning = "1 run of nouns had another configuration and will be trained from the first epoch"
+    assert warning in result.out
 
 
 def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(
@@ -269,6 +277,7 @@ def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(
     lines = '{"article": "a b c .", "summary": "a ."}\n' * 30
     for split in ("train", "dev", "test"):
         own.write(f"own/{split}.jsonl", lines)
+
     files = ", ".join(
         f"{split}.jsonl: {{path: {split}.jsonl}}" for split in ("train", "dev", "test")
     )
@@ -282,6 +291,7 @@ def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(
     own.edit("own/experiment.yaml", "own/datasets.yaml", "own/news.yaml")
     own.edit("own/experiment.yaml", "dataset: small", "dataset: news")
     own.edit("own/experiment.yaml", "mono-postr-joint", "postr-joint")
+
     message, hint = called(*CHECK).message()
     assert message.endswith("has no file for the language `article`")
     assert "`read: jsonl`" in hint

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(
     tmp_path: Path,
 ) -> None:
-    data, out = small.prepare(tmp_path / "nouns"), tmp_path / "out"
+    data = small.prepare(tmp_path / "nouns")
+    out = tmp_path / "out"
     (tmp_path / "old/pam").mkdir(parents=True)
     words = [
         "--data",
@@ -40,10 +41,13 @@ def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(
         "1",
     ]
     command = [sys.executable, str(ROOT / "benchmarks/gpu.py"), *words, "--seconds", "0.05"]
+
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
     record = json.loads((out / "gpu.json").read_text(encoding="utf-8"))
     (row,) = record["rows"]
+
     assert row["model"] == "soft"
     assert min(row["plain"]["steps_per_second"], row["graphs"]["steps_per_second"]) > 0
     assert row["graphs"]["shapes"] == 1

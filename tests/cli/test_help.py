@@ -30,11 +30,13 @@ def test_every_help_ends_well_and_imports_nothing_heavy() -> None:
         [sys.executable, "-c", HELPS], cwd=ROOT, capture_output=True, text=True, check=True
     )
     codes, heavy = json.loads(done.stderr)
+
     assert codes == dict.fromkeys(["", *cli.COMMANDS], 0)
     assert heavy == []
     assert "(default: None)" not in done.stdout
     for name in cli.COMMANDS:
         assert f"usage: python -m pam {name} [-h]" in done.stdout
+
     for option in ("--run", "--beam", "--model", "--data", "--dataset"):
         assert option in done.stdout
 
@@ -52,8 +54,10 @@ def test_the_module_itself_can_be_run() -> None:
 
 
 def test_commands_are_listed_in_the_order_in_which_they_are_used() -> None:
-    known = "data check fetch prepare word-alignments train ensemble reuse length-penalty predict"
-    assert list(cli.COMMANDS)[:10] == known.split()
+    first_commands = (
+        "data check fetch prepare word-alignments train ensemble reuse length-penalty predict"
+    )
+    assert list(cli.COMMANDS)[:10] == first_commands.split()
 
 
 def test_every_command_is_explained() -> None:

@@ -38,6 +38,7 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     out = tmp_path_factory.mktemp("exported") / "model.pam"
     export(RunFolder(trained), out)
+
     return out
 
 
@@ -50,8 +51,8 @@ def test_the_library_predicts_what_the_command_predicts(
     model: pam.TrainedModel, trained: Path, called: Call
 ) -> None:
     typed = "".join(f"{source}\n" for source in SOURCES)
-    said = called("predict", "--model", trained / "model", "--beam", "3", typed=typed)
-    assert model.predict(SOURCES, beam=3) == said.out.splitlines()
+    result = called("predict", "--model", trained / "model", "--beam", "3", typed=typed)
+    assert model.predict(SOURCES, beam=3) == result.out.splitlines()
 
 
 def test_several_outputs_have_scores_and_fall_in_order(model: pam.TrainedModel) -> None:
@@ -88,7 +89,9 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
     for weights in (look.prior, look.alignment, look.posterior):
         assert weights.shape == (len(look.target), len(look.source))
         np.testing.assert_allclose(weights.sum(1), 1.0, atol=1e-5)
+
     assert np.abs(look.posterior - look.prior).max() > 0.01
+
     axes = look.plot(which="posterior")
     assert [label.get_text() for label in axes.get_yticklabels()] == look.source
     with pytest.raises(UserError, match="no attention of the kind `nothing`"):
@@ -98,6 +101,7 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
 def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
     translator = pam.load("pretrained:phrases/soft")
     source = "Am Montag kostet das Haus 8.500 Euro."
+
     scores = [
         translator.score([source], [unicodedata.normalize(form, "Málaga is big.")])[0]
         for form in ("NFC", "NFD")
@@ -109,7 +113,9 @@ def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
 def test_the_folder_of_an_exported_file_goes_when_the_model_does(exported: Path) -> None:
     loaded = pam.load(exported)
     folder = loaded.folder
+
     assert folder.is_dir()
+
     del loaded
     gc.collect()
     assert not folder.exists()
@@ -160,8 +166,9 @@ def test_an_exported_file_is_the_same_model_anywhere(
 ) -> None:
     elsewhere = pam.load(exported)
     assert elsewhere.predict(SOURCES) == model.predict(SOURCES)
-    said = called("predict", "--model", exported, typed=f"{SOURCES[0]}\n")
-    assert said.out.splitlines() == model.predict(SOURCES[:1])
+
+    result = called("predict", "--model", exported, typed=f"{SOURCES[0]}\n")
+    assert result.out.splitlines() == model.predict(SOURCES[:1])
 
 
 def test_an_exported_folder_has_the_layout_of_model_hubs(
@@ -169,11 +176,14 @@ def test_an_exported_folder_has_the_layout_of_model_hubs(
 ) -> None:
     out = tmp_path / "hub"
     assert called("export", "--run", trained, "--out", out, "--half").code == 0
+
     _, head, text = (out / "README.md").read_text(encoding="utf-8").split("---\n")
     assert yaml.safe_load(head)["library_name"] == "pam"
     assert "pam.load" in text
+
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     assert config["model_type"] == "pam"
+
     half = pam.load(out)
     assert {parameter.dtype for parameter in half.saved.network.parameters()} == {torch.float32}
     assert half.predict(SOURCES) == pam.load(trained).predict(SOURCES)
@@ -192,6 +202,7 @@ def test_a_damaged_file_and_a_full_folder_are_refused(
 ) -> None:
     cut = tmp_path / "cut.pam"
     cut.write_bytes(exported.read_bytes()[:-100])
+
     with pytest.raises(UserError, match="damaged"):
         pam.load(cut)
 
@@ -200,10 +211,12 @@ def test_a_damaged_file_and_a_full_folder_are_refused(
         for name in old.namelist():
             space = b" " if name == "lengths.json" else b""
             new.writestr(name, old.read(name) + space)
+
     with pytest.raises(UserError, match="does not belong to the model"):
         pam.load(changed)
 
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("", encoding="utf-8")
+
     message, _ = called("export", "--run", trained, "--out", tmp_path / "full").message()
     assert message.endswith("the folder is not empty")

@@ -1,6 +1,4 @@
-"""`benchmarks/peers` gives turns to models of its tables, and leaves out what is not there or
-fails.
-"""
+"""`benchmarks/peers` gives turns to models of its tables, and leaves out those that fail."""
 
 from __future__ import annotations
 
@@ -41,22 +39,30 @@ def test_all_that_can_run_have_their_turns(
     ]
     table = tables.Table("nouns", {}, SIZES, 2, 1, 2, 1, entries, [(8, 8, 8)])
     record = run.measure(table, tmp_path)
-    found = [(row["work"], row["model"], row["setting"]) for row in record["rows"]]
+    turns = [(row["work"], row["model"], row["setting"]) for row in record["rows"]]
     bf16 = [("pam soft", "bf16")] if processor.try_bfloat16().pays else []
+
     trained = [("pam soft", "float32"), *bf16, ("pam postr-joint:0.9", "float32")]
-    assert found == [*(("training", *one) for one in trained), ("decoding", "pam soft", "float32")]
+    assert turns == [
+        *(("training", *turn) for turn in trained),
+        ("decoding", "pam soft", "float32"),
+    ]
     for row in record["rows"]:
         assert 0 < row["lowest"] <= row["per_second"] <= row["highest"]
         assert row["turns"] == 2
+
     assert record["rows"][0]["time_vs_first"] == record["rows"][-1]["time_vs_first"] == 1
+
     cut = record["rows"][len(trained) - 1]
     assert 1 <= cut["positions"] <= cut["of"]
     assert record["rows"][-1]["mean_length"] == 3
     assert record["peers"]["joeynmt"] is None
+
     left_out = [
         line for line in capsys.readouterr().err.splitlines() if line.startswith("left out:")
     ]
     unusable = [] if bf16 else ["pam soft"]
+
     assert [line.split(": ")[1] for line in left_out] == [
         *unusable,
         "joeynmt soft",
@@ -73,6 +79,7 @@ def test_turns_in_bfloat16_are_left_out_where_it_does_not_pay(
     monkeypatch.setattr(
         processor, "try_bfloat16", lambda: Trial(pays=False, reason="there is none")
     )
+
     kept = run.without_unusable_settings(
         tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",))
     )
@@ -89,15 +96,17 @@ def test_float32_products_are_float32(modules: tuple[Any, Any, Any]) -> None:
 def test_versions_are_those_of_the_folder(modules: tuple[Any, Any, Any], tmp_path: Path) -> None:
     run = modules[0]
     for name, version in (("joeynmt", "2.3.0"), ("OpenNMT_py", "3.5.1")):
-        place = tmp_path / name.split("_")[0].lower() / f"{name}-{version}.dist-info"
-        place.mkdir(parents=True)
-        (place / "METADATA").write_text(
+        folder = tmp_path / name.split("_")[0].lower() / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
         )
+
     (tmp_path / "var-attn").mkdir()
     (tmp_path / "var-attn/COMMIT").write_text("ce2ac9a\n")
-    found = [
+
+    versions = [
         run.version_of(tmp_path / name)
         for name in ("joeynmt", "opennmt", "var-attn", "neural-transducer")
     ]
-    assert found == ["2.3.0", "3.5.1", "ce2ac9a", None]
+    assert versions == ["2.3.0", "3.5.1", "ce2ac9a", None]

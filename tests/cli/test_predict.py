@@ -1,4 +1,4 @@
-"""`predict`: what a person types, and prepared splits."""
+"""`predict` answers typed lines and decodes prepared splits."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ def predictions(path: Path) -> list[list[str]]:
 
 
 def test_typed_lemmas_are_inflected_line_by_line(called: Call, trained: Path) -> None:
-    said = called("predict", "--model", trained / "model", typed=TYPED)
-    assert said.code == 0 and said.err == ""
-    assert len(said.out.splitlines()) == 2
-    assert all(form and "\t" not in form for form in said.out.splitlines())
+    result = called("predict", "--model", trained / "model", typed=TYPED)
+    assert result.code == 0 and result.err == ""
+    assert len(result.out.splitlines()) == 2
+    assert all(form and "\t" not in form for form in result.out.splitlines())
 
 
 def test_a_typed_line_gives_what_the_prepared_row_gives(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "predictions.tsv"
-    model = ("--model", trained / "model")
+    model = ["--model", trained / "model"]
+
     assert called("predict", *model, "--data", data, "--out", out).code == 0
+
     rows = predictions(out)[1:]
     typed = "".join(f"{row[0]}\t{row[1]}\n" for row in rows)
-    found = called("predict", *model, typed=typed).out.splitlines()
-    assert found == [row[3] for row in rows] == [row[5] for row in rows]
+
+    answers = called("predict", *model, typed=typed).out.splitlines()
+    assert answers == [row[3] for row in rows] == [row[5] for row in rows]
     assert len({row[3] for row in rows}) > 2
 
 
@@ -49,14 +52,14 @@ def test_where_a_text_has_lines_all_of_them_are_one_source(
     called: Call, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(InflectionCodec, "by_line", False)
-    model = ("--model", trained / "model")
+    model = ["--model", trained / "model"]
     lines = "Hand\t\n\ncase=nominative,number=plural\n"
+
     whole = called("predict", *model, typed=lines)
+    joined = called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n")
     assert whole.code == 0
-    assert (
-        whole.out
-        == called("predict", *model, "--each-line", typed=lines.replace("\n", "") + "\n").out
-    )
+    assert whole.out == joined.out
+
     # Line by line the first would have no features.
     assert called("predict", *model, "--each-line", typed="Hand\n").code == 2
 
@@ -66,17 +69,18 @@ def test_blank_lines_are_answered_by_blank_ones_and_other_line_ends_are_taken(
 ) -> None:
     plain = called("predict", "--model", trained / "model", typed=TYPED)
     odd = b"\xef\xbb\xbf" + TYPED.replace("\n", "\r\n\r\n").encode().removesuffix(b"\r\n\r\n")
-    found = called("predict", "--model", trained / "model", typed=odd)
-    assert (found.code, found.out, found.err) == (0, plain.out.replace("\n", "\n\n", 1), "")
+
+    result = called("predict", "--model", trained / "model", typed=odd)
+    assert (result.code, result.out, result.err) == (0, plain.out.replace("\n", "\n\n", 1), "")
 
 
 def test_composed_and_decomposed_letters_are_the_same(called: Call, trained: Path) -> None:
-    one, other = (
+    composed, decomposed = (
         called("predict", "--model", trained / "model", typed=f"{lemma}\tcase=x\n")
         for lemma in ("T\u00fcr", "Tu\u0308r")
     )
-    assert one.out.split("\t")[-1] == other.out.split("\t")[-1]
-    assert "ü" not in one.err and "\u0308" not in other.err
+    assert composed.out.split("\t")[-1] == decomposed.out.split("\t")[-1]
+    assert "ü" not in composed.err and "\u0308" not in decomposed.err
 
 
 @pytest.mark.parametrize(
@@ -93,9 +97,10 @@ def test_a_faulty_line_is_named_after_the_good_ones_were_answered(
     line: bytes, message: str, called: Call, trained: Path
 ) -> None:
     typed = b"\n" + TYPED.encode() + line + b"\nTod\tcase=dative\n"
-    said = called("predict", "--model", trained / "model", typed=typed)
-    assert said.message()[0] == f"standard input:4: {message}"
-    assert len(said.out.splitlines()) == 3
+    result = called("predict", "--model", trained / "model", typed=typed)
+
+    assert result.message()[0] == f"standard input:4: {message}"
+    assert len(result.out.splitlines()) == 3
 
 
 @pytest.mark.parametrize("blank", ["\a", " \x85\u2028", "\ufeff"])
@@ -104,28 +109,27 @@ def test_a_line_that_shows_nothing_has_a_blank_answer(
 ) -> None:
     first, second = TYPED.splitlines()
     typed = f"{first}\n{blank}\n{second}\n"
-    said = called("predict", "--model", trained / "model", typed=typed)
-    assert (said.code, said.out.split("\n")[1]) == (0, "")
-    assert said.out.count("\n") == 3
+
+    result = called("predict", "--model", trained / "model", typed=typed)
+    assert (result.code, result.out.split("\n")[1]) == (0, "")
+    assert result.out.count("\n") == 3
+
     (tmp_path / "a").write_text(typed, encoding="utf-8")
-    assert (
-        called("predict", "--model", trained / "model", "--input", tmp_path / "a").out == said.out
-    )
+    from_file = called("predict", "--model", trained / "model", "--input", tmp_path / "a")
+    assert from_file.out == result.out
 
 
 def test_lines_that_end_with_cr_are_lines(called: Call, trained: Path) -> None:
-    said = called("predict", "--model", trained / "model", typed=TYPED)
-    assert (
-        called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r")).out
-        == said.out
-    )
+    with_lf = called("predict", "--model", trained / "model", typed=TYPED)
+    with_cr = called("predict", "--model", trained / "model", typed=TYPED.replace("\n", "\r"))
+    assert with_cr.out == with_lf.out
 
 
 def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path) -> None:
-    said = called("predict", "--model", trained / "model", typed="Çø漢\tcase=nominative,mood=x\n")
-    assert said.code == 0
-    assert said.err.splitlines()[0] == "line 1: not seen in training: mood=x Ç ø 漢"
-    assert len(said.out.splitlines()) == 1
+    result = called("predict", "--model", trained / "model", typed="Çø漢\tcase=nominative,mood=x\n")
+    assert result.code == 0
+    assert result.err.splitlines()[0] == "line 1: not seen in training: mood=x Ç ø 漢"
+    assert len(result.out.splitlines()) == 1
 
 
 def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path: Path) -> None:
@@ -133,8 +137,9 @@ def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path
     limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
     run = tmp_path / "run.yaml"
     run.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
-    said = called("predict", "--run", model.parent, typed="Blatt\tcase=x\n")
-    assert said.code == 0 and "line 1: cut short at 1 symbols\n" in said.err
+
+    result = called("predict", "--run", model.parent, typed="Blatt\tcase=x\n")
+    assert result.code == 0 and "line 1: cut short at 1 symbols\n" in result.err
 
 
 @pytest.mark.slow
@@ -168,46 +173,61 @@ def test_each_line_is_answered_before_the_next_is_typed(trained: Path) -> None:
         process.stdout.close()
         process.stdin.write(TYPED.encode() * 3)
         process.stdin.close()
-        said = process.stderr.read().decode()
-    assert "Traceback" not in said and "BrokenPipe" not in said
+        messages = process.stderr.read().decode()
+    assert "Traceback" not in messages and "BrokenPipe" not in messages
     assert process.returncode == 141
 
 
 def test_a_split_is_decoded_in_its_order_with_costs(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    out, record = tmp_path / "predictions.tsv", tmp_path / "decoding.json"
-    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", record)
-    assert (
-        called("predict", *arguments, "--split", "dev", "--beam", "2", "--device", "cpu").code == 0
-    )
+    out = tmp_path / "predictions.tsv"
+    record = tmp_path / "decoding.json"
+
+    arguments = ["--model", trained / "model", "--data", data, "--out", out, "--record", record]
+    arguments += ["--split", "dev", "--beam", "2", "--device", "cpu"]
+    assert called("predict", *arguments).code == 0
+
     header, *rows = predictions(out)
     assert header == ["lemma", "features", "form", "predicted", "log_prob", "text"]
     assert [tuple(row[:3]) for row in rows] == small.ROWS["dev"]
     assert all(float(row[4]) < 0 for row in rows)
-    found = json.loads(record.read_text(encoding="utf-8"))
-    assert found["beam"] == 2 and found["device"] == "cpu"
-    assert set(found) == {
-        *("wall_s", "cpu_s", "gpu_s", "sentences_per_second", "symbols_per_second", "sentences"),
-        *(
-            "beam",
-            "length_penalty",
-            "length_penalties",
-            "length_penalty_form",
-            "length_prior",
-            "precision",
-        ),
-        *("replace_unknown", "cut_short", "empty"),
-        *("unknown", "replaced", "unseen", "unseen_total", "device", "hardware"),
+
+    costs = json.loads(record.read_text(encoding="utf-8"))
+    assert costs["beam"] == 2 and costs["device"] == "cpu"
+    assert set(costs) == {
+        "wall_s",
+        "cpu_s",
+        "gpu_s",
+        "sentences_per_second",
+        "symbols_per_second",
+        "sentences",
+        "beam",
+        "length_penalty",
+        "length_penalties",
+        "length_penalty_form",
+        "length_prior",
+        "precision",
+        "replace_unknown",
+        "cut_short",
+        "empty",
+        "unknown",
+        "replaced",
+        "unseen",
+        "unseen_total",
+        "device",
+        "hardware",
     }
-    assert found["sentences_per_second"] == pytest.approx(12 / found["wall_s"])
+    assert costs["sentences_per_second"] == pytest.approx(12 / costs["wall_s"])
 
 
 def test_unseen_symbols_of_a_split_are_counted(called: Call, trained: Path, tmp_path: Path) -> None:
     rows = {**small.ROWS, "test": [("Çøç", "case=nominative,number=singular", "Çøç")]}
-    other, out = small.prepare(tmp_path / "other", rows), tmp_path / "predictions.tsv"
+    other = small.prepare(tmp_path / "other", rows)
+    out = tmp_path / "predictions.tsv"
     record = tmp_path / "decoding.json"
-    arguments = ("--model", trained / "model", "--data", other, "--out", out, "--record", record)
+
+    arguments = ["--model", trained / "model", "--data", other, "--out", out, "--record", record]
     assert called("predict", *arguments).code == 0
     assert json.loads(record.read_text(encoding="utf-8"))["unseen"] == {"Ç": 1, "ç": 1, "ø": 1}
 
@@ -217,19 +237,22 @@ def test_a_run_is_decoded_where_the_next_step_looks_for_it(
 ) -> None:
     run = Path(shutil.copytree(trained, tmp_path / "nouns/postr-joint/seed1"))
     shutil.copytree(data, tmp_path / "nouns/data")
+
     assert called("predict", "--run", run, "--split", "test", "--beam", 1).code == 0
     assert called("predict", "--run", run, "--split", "dev").code == 0
-    for place in ("beam1", "dev"):
-        assert len(predictions(run / place / "predictions.tsv")) == 13
-        assert (run / place / "decoding.json").is_file()
+    for split in ("beam1", "dev"):
+        assert len(predictions(run / split / "predictions.tsv")) == 13
+        assert (run / split / "decoding.json").is_file()
+
     assert called("analyze", "--run", run).code == called("attention", "--run", run).code == 0
     assert (run / "analysis.json").is_file() and (run / "attention.json").is_file()
     assert called("score", "--run", run).code == 0
+
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     assert (scores["model"], scores["seed"], list(scores["decoding"])) == ("postr-joint", 1, ["1"])
-    assert (
-        called("score", "--run", run, "--kind", "inflection").message()[0].startswith("--run and")
-    )
+    message, _ = called("score", "--run", run, "--kind", "inflection").message()
+    assert message.startswith("--run and")
+
     typed = called("predict", "--run", run, typed=TYPED)
     assert (typed.code, len(typed.out.splitlines())) == (0, 2)
 
@@ -245,13 +268,15 @@ def test_a_configuration_takes_the_place_of_that_of_the_run(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     text = (trained / "run.yaml").read_text(encoding="utf-8")
-    given = ("--config", text.replace("beam: 1", "beam: 3"), "--data", data, "--split", "dev")
+    options = ["--config", text.replace("beam: 1", "beam: 3"), "--data", data, "--split", "dev"]
     record = tmp_path / "decoding.json"
-    files = ("--out", tmp_path / "p.tsv", "--record", record)
-    assert called("predict", "--run", trained, *given, *files).code == 0
+
+    files = ["--out", tmp_path / "p.tsv", "--record", record]
+    assert called("predict", "--run", trained, *options, *files).code == 0
     assert json.loads(record.read_text(encoding="utf-8"))["beam"] == 3
-    said = called("predict", "--run", trained, "--config", "label: [")
-    assert said.message()[0].startswith("--config:1: this is not valid YAML")
+
+    result = called("predict", "--run", trained, "--config", "label: [")
+    assert result.message()[0].startswith("--config:1: this is not valid YAML")
 
 
 def test_a_model_is_named_by_its_run_or_by_its_folder(called: Call, trained: Path) -> None:
@@ -272,15 +297,17 @@ def test_the_beam_is_the_models_own_unless_another_is_given(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     record = tmp_path / "decoding.json"
-    for given, used in (((), 1), (("--beam", "3"), 3)):
-        out = ("--data", data, "--out", tmp_path / "p.tsv", "--record", record)
-        assert called("predict", "--model", trained / "model", *out, *given).code == 0
+    for options, used in (((), 1), (("--beam", "3"), 3)):
+        files = ["--data", data, "--out", tmp_path / "p.tsv", "--record", record]
+        assert called("predict", "--model", trained / "model", *files, *options).code == 0
         assert json.loads(record.read_text(encoding="utf-8"))["beam"] == used
 
 
 def test_a_trained_model_and_its_folder_hold_the_same_vocabularies(
     trained: Path, data: Path
 ) -> None:
-    model, prepared = load_model(trained / "model"), Prepared(data)
+    model = load_model(trained / "model")
+    prepared = Prepared(data)
+
     assert model.source.symbols == prepared.source.symbols
     assert model.target.symbols == prepared.target.symbols

@@ -1,6 +1,4 @@
-"""`predict --input`: a file of sources, answered in batches, as text or as JSON, with a picture of
-attention.
-"""
+"""`predict --input`: a file of sources, answered in batches, as text, JSON or a picture."""
 
 from __future__ import annotations
 
@@ -30,13 +28,16 @@ def sources(tmp_path: Path) -> Path:
 def test_a_file_is_answered_as_typed_lines_are_whatever_the_batch(
     called: Call, trained: Path, sources: Path, batch_size: int
 ) -> None:
-    model = ("predict", "--model", trained / "model")
+    model = ["predict", "--model", trained / "model"]
     typed = called(*model, typed=MANY)
-    said = called(*model, "--input", sources, "--batch-size", batch_size)
-    assert (said.code, said.out) == (0, typed.out)
-    assert said.out.splitlines()[2] == ""
+
+    result = called(*model, "--input", sources, "--batch-size", batch_size)
+    assert (result.code, result.out) == (0, typed.out)
+    assert result.out.splitlines()[2] == ""
+
     packed = sources.with_suffix(".gz")
     packed.write_bytes(gzip.compress(MANY.encode()))
+
     out = sources.with_name("out.txt")
     assert called(*model, "--input", packed, "--out", out).code == 0
     assert out.read_text(encoding="utf-8") == typed.out
@@ -45,19 +46,21 @@ def test_a_file_is_answered_as_typed_lines_are_whatever_the_batch(
 def test_several_outputs_are_json_one_object_a_line(
     called: Call, trained: Path, sources: Path
 ) -> None:
-    model = ("predict", "--model", trained / "model")
-    said = called(*model, "--input", sources, "--n-best", 3, "--beam", 4)
-    found = [json.loads(line) for line in said.out.splitlines()]
-    assert [one["line"] for one in found] == [1, 2, 3, 4, 5, 6]
-    assert found[2] == {"line": 3, "source": "", "outputs": []}
-    first = found[0]
+    model = ["predict", "--model", trained / "model"]
+    result = called(*model, "--input", sources, "--n-best", 3, "--beam", 4)
+
+    answers = [json.loads(line) for line in result.out.splitlines()]
+    assert [answer["line"] for answer in answers] == [1, 2, 3, 4, 5, 6]
+    assert answers[2] == {"line": 3, "source": "", "outputs": []}
+
+    first = answers[0]
     assert first["source"] == TYPED.splitlines()[0]
-    assert [own["rank"] for own in first["outputs"]] == [1, 2, 3]
-    assert (
-        first["outputs"][0]["score"] >= first["outputs"][1]["score"] >= first["outputs"][2]["score"]
-    )
+    assert [output["rank"] for output in first["outputs"]] == [1, 2, 3]
+    scores = [output["score"] for output in first["outputs"]]
+    assert scores == sorted(scores, reverse=True)
+
     best = called(*model, "--input", sources, "--beam", 4).out.splitlines()
-    assert [one["outputs"][0]["text"] for one in found if one["outputs"]] == [
+    assert [answer["outputs"][0]["text"] for answer in answers if answer["outputs"]] == [
         line for line in best if line
     ]
 
@@ -67,77 +70,91 @@ def copying(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that copies, after one epoch."""
     out = tmp_path_factory.mktemp("copying")
     small.write_run(out, small.run("postr-joint-pointer", epochs=1))
+
     assert main(["train", "--run", str(out), "--data", str(data), "--device", "cpu"]) == 0
+
     return out / "model"
 
 
 def with_weights(called: Call, model: Path, sources: Path) -> list[dict[str, Any]]:
-    """The answers of `--weights`, and that they are what is answered without it, with more."""
-    predict = ("predict", "--model", model, "--input", sources, "--n-best", 3, "--beam", 4)
+    """Return the answers of `--weights`, which hold all that is answered without it."""
+    predict = ["predict", "--model", model, "--input", sources, "--n-best", 3, "--beam", 4]
     plain = [json.loads(line) for line in called(*predict).out.splitlines()]
-    found = [json.loads(line) for line in called(*predict, "--weights").out.splitlines()]
-    for ours, theirs in zip(found, plain, strict=True):
-        assert ours["line"] == theirs["line"]
-        for own, other in zip(ours["outputs"], theirs["outputs"], strict=True):
-            assert other.items() <= own.items()
-    return found
+
+    weighted = [json.loads(line) for line in called(*predict, "--weights").out.splitlines()]
+    for with_weights_answer, plain_answer in zip(weighted, plain, strict=True):
+        assert with_weights_answer["line"] == plain_answer["line"]
+        for weighted_output, plain_output in zip(
+            with_weights_answer["outputs"], plain_answer["outputs"], strict=True
+        ):
+            assert plain_output.items() <= weighted_output.items()
+
+    return weighted
 
 
 def test_weights_are_of_each_token_over_those_of_the_source(
     called: Call, trained: Path, sources: Path
 ) -> None:
-    found = with_weights(called, trained / "model", sources)
-    assert found[2] == {"line": 3, "source": "", "source_tokens": [], "outputs": []}
-    assert found[0]["source_tokens"][-1] == "</s>"
-    for answer in found:
-        for own in answer["outputs"]:
-            assert len(own["attention"]) == len(own["tokens"]) > 0
-            assert own["complete"] == (own["tokens"][-1] == "</s>")
-            assert "".join(own["tokens"]).removesuffix("</s>") == own["text"]
-            for row in own["attention"]:
+    answers = with_weights(called, trained / "model", sources)
+    assert answers[2] == {"line": 3, "source": "", "source_tokens": [], "outputs": []}
+    assert answers[0]["source_tokens"][-1] == "</s>"
+
+    for answer in answers:
+        for output in answer["outputs"]:
+            assert len(output["attention"]) == len(output["tokens"]) > 0
+            assert output["complete"] == (output["tokens"][-1] == "</s>")
+            assert "".join(output["tokens"]).removesuffix("</s>") == output["text"]
+            for row in output["attention"]:
                 assert len(row) == len(answer["source_tokens"])
                 assert sum(row) == pytest.approx(1, abs=1e-3)
-            assert "p_gen" not in own and "copied" not in own
+            assert "p_gen" not in output and "copied" not in output
 
 
 def test_of_a_model_that_copies_weights_say_what_was_copied(
     called: Call, copying: Path, sources: Path, tmp_path: Path
 ) -> None:
-    found = with_weights(called, copying, sources)
-    assert found[0]["outputs"]
-    for own in (own for answer in found for own in answer["outputs"]):
-        assert len(own["p_gen"]) == len(own["copied"]) == len(own["tokens"])
-        assert all(0 < value < 1 for value in own["p_gen"]) and all(
-            isinstance(one, bool) for one in own["copied"]
-        )
-        assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in own["attention"])
+    answers = with_weights(called, copying, sources)
+    assert answers[0]["outputs"]
+
+    for output in (output for answer in answers for output in answer["outputs"]):
+        assert len(output["p_gen"]) == len(output["copied"]) == len(output["tokens"])
+        assert all(0 < value < 1 for value in output["p_gen"])
+        assert all(isinstance(copied, bool) for copied in output["copied"])
+        assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in output["attention"])
+
+    # Letters that no vocabulary has can only be copied.
     lemma = tmp_path / "lemma.tsv"
-    # letters that no vocabulary has
     lemma.write_text("Яяяя\tcase=dative,number=plural\n", encoding="utf-8")
     (answer,) = with_weights(called, copying, lemma)
+
     pairs = [
-        pair for own in answer["outputs"] for pair in zip(own["tokens"], own["copied"], strict=True)
+        pair
+        for output in answer["outputs"]
+        for pair in zip(output["tokens"], output["copied"], strict=True)
     ]
     assert all(copied for letter, copied in pairs if letter in "Яя")
 
 
 def test_attention_is_drawn(called: Call, trained: Path, sources: Path, tmp_path: Path) -> None:
     picture = tmp_path / "attention.svg"
-    said = called(
+    result = called(
         "predict", "--model", trained / "model", "--input", sources, "--attention", picture
     )
-    assert said.code == 0
-    assert "attention of 5 lines" in said.err
+
+    assert result.code == 0
+    assert "attention of 5 lines" in result.err
     assert "<svg" in picture.read_text(encoding="utf-8")
 
 
 def test_a_faulty_line_is_named_and_no_half_written_file_stays(
     called: Call, trained: Path, tmp_path: Path
 ) -> None:
-    path, out = tmp_path / "sources.tsv", tmp_path / "out.txt"
+    path = tmp_path / "sources.tsv"
+    out = tmp_path / "out.txt"
     path.write_text(TYPED + "Haus\n", encoding="utf-8")
-    said = called("predict", "--model", trained / "model", "--input", path, "--out", out)
-    assert said.message()[0] == f"{path}:3: expected a lemma, a tab and features"
+
+    result = called("predict", "--model", trained / "model", "--input", path, "--out", out)
+    assert result.message()[0] == f"{path}:3: expected a lemma, a tab and features"
     assert not out.exists()
 
 

@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(data: Path, out: Path, epochs: int = 40) -> Path:
-    """Trains Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
+    """Train Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
     run = small.run(
         "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"
     )
@@ -46,8 +46,10 @@ def train(data: Path, out: Path, epochs: int = 40) -> Path:
         }
     )
     small.write_run(out, run)
+
     arguments = ["train", "--run", out, "--data", data]
     assert main([*map(str, arguments), "--device", "cpu"]) == 0
+
     return out
 
 
@@ -64,22 +66,27 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def test_a_raw_sentence_is_typed_and_a_readable_one_comes_back(called: Call, trained: Path) -> None:
     typed = "Das rote Haus ist groß.\n\nDas alte Buch ist schön.\n"
-    said = called("predict", "--model", trained / "model", typed=typed)
-    assert (said.code, said.err) == (0, "")
-    assert said.out == "the red house is big.\n\nthe old book is beautiful.\n"
+    result = called("predict", "--model", trained / "model", typed=typed)
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "the red house is big.\n\nthe old book is beautiful.\n"
 
 
 def test_a_split_is_decoded_to_words_and_to_text(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    out, told = tmp_path / "beam3/predictions.tsv", tmp_path / "beam3/decoding.json"
-    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--record", told)
+    out = tmp_path / "beam3/predictions.tsv"
+    record = tmp_path / "beam3/decoding.json"
+
+    arguments = ["--model", trained / "model", "--data", data, "--out", out, "--record", record]
     assert called("predict", *arguments).code == 0
+
     rows = table(out)
     assert list(rows[0]) == ["source", "target", "predicted", "log_prob", "text"]
     assert rows[0]["target"] == rows[0]["predicted"] == "the blue house is big ."
     assert rows[0]["text"] == "the blue house is big."
-    counts = json.loads(told.read_text(encoding="utf-8"))
+
+    counts = json.loads(record.read_text(encoding="utf-8"))
     assert (counts["beam"], counts["sentences"], counts["unseen"]) == (3, 6, {"boot": 1})
     assert counts["unseen_total"] == 1 and counts["cut_short"] == counts["replaced"] == 0
 
@@ -88,35 +95,43 @@ def test_an_unknown_word_is_replaced_by_the_one_attended(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     model = unlearned(Path(shutil.copytree(trained / "model", tmp_path / "model")), "house")
-    out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
-    files = ("--data", data, "--out", out, "--record", told)
+    out = tmp_path / "p.tsv"
+    record = tmp_path / "decoding.json"
+
+    files = ["--data", data, "--out", out, "--record", record]
     assert called("predict", "--model", model, *files).code == 0
+
     plain = table(out)[0]
     assert plain["predicted"] == "the blue <unk> is big ."
     assert called("predict", "--model", model, *files, "--replace-unknown").code == 0
+
     replaced = table(out)[0]
     words = replaced["predicted"].split()
+
     assert words.pop(2) in plain["source"].split()
     assert words == ["the", "blue", "is", "big", "."]
-    assert json.loads(told.read_text(encoding="utf-8"))["replaced"] >= 1
+    assert json.loads(record.read_text(encoding="utf-8"))["replaced"] >= 1
 
 
 def unlearned(model: Path, word: str) -> Path:
-    """The model as if the vocabulary had lacked a target word: unknown takes its place."""
+    """Change a model as if its vocabulary had lacked a target word: unknown takes its place."""
     (number,) = load_model(model).target.encode([word])
     tensors, notes = load_tensors(model / WEIGHTS)
     for name, tensor in tensors.items():
         if name.startswith(("readout.output.", "decoder.embedding.")):
             tensor[[UNK, number]] = tensor[[number, UNK]]
+
     save_tensors(model / WEIGHTS, tensors, notes)
     return model
 
 
 def test_several_outputs_come_with_rank_and_score(called: Call, trained: Path) -> None:
-    arguments = ("predict", "--model", trained / "model", "--n-best", 3)
-    said = called(*arguments, typed="\nDas rote Haus ist groß.\n")
-    rows = [line.split("\t") for line in said.out.splitlines()]
+    arguments = ["predict", "--model", trained / "model", "--n-best", 3]
+    result = called(*arguments, typed="\nDas rote Haus ist groß.\n")
+
+    rows = [line.split("\t") for line in result.out.splitlines()]
     assert [row[:2] for row in rows] == [["2", "1"], ["2", "2"], ["2", "3"]]
+
     scores = [float(row[2]) for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert rows[0][3] == "the red house is big." and len({row[3] for row in rows}) == 3
@@ -126,8 +141,10 @@ def test_several_outputs_of_a_split_are_ranked(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "p.tsv"
-    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 2)
+    arguments = ["--model", trained / "model", "--data", data, "--out", out, "--n-best", 2]
+
     assert called("predict", *arguments, "--length-penalty", 1).code == 0
+
     rows = table(out)
     assert [row["rank"] for row in rows] == ["1", "2"] * 6
     for row in rows:
@@ -137,17 +154,18 @@ def test_several_outputs_of_a_split_are_ranked(
 
 def test_samples_are_the_same_for_a_seed(called: Call, trained: Path) -> None:
     def drawn(*options: object) -> str:
-        arguments = ("predict", "--model", trained / "model", "--sample", "--n-best", 5)
+        arguments = ["predict", "--model", trained / "model", "--sample", "--n-best", 5]
         return called(*arguments, *options, typed="Das rote Haus ist groß.\n").out
 
     assert drawn("--temperature", 3) == drawn("--temperature", 3, "--seed", 1)
     assert drawn("--temperature", 3) != drawn("--temperature", 3, "--seed", 2)
+
     cold = {line.split("\t")[3] for line in drawn("--temperature", 0.01).splitlines()}
     assert cold == {"the red house is big."}
 
 
 def run_folder(folder: Path, trained: Path, run: RunConfig) -> Path:
-    """A run of the same model with a configuration of its own."""
+    """Write a run of the same model with a configuration of its own."""
     if not (folder / "run/model").exists():
         shutil.copytree(trained / "model", folder / "run/model")
     return small.write_run(folder / "run", run).parent
@@ -161,11 +179,15 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
         run = run.model_copy(
             update={"seed": seed, "decoding": run.decoding.model_copy(update={"temperature": 3.0})}
         )
-        out, told = tmp_path / "p.tsv", tmp_path / "decoding.json"
-        arguments = ("--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4)
-        assert called("predict", *arguments, "--out", out, "--record", told).code == 0
-        found = json.loads(told.read_text(encoding="utf-8"))["sampling"]
-        assert found == {"temperature": 3.0, "seed": seed}
+        out = tmp_path / "p.tsv"
+        record = tmp_path / "decoding.json"
+
+        arguments = ["--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4]
+        assert called("predict", *arguments, "--out", out, "--record", record).code == 0
+
+        sampling = json.loads(record.read_text(encoding="utf-8"))["sampling"]
+        assert sampling == {"temperature": 3.0, "seed": seed}
+
         return out.read_text(encoding="utf-8")
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -174,9 +196,12 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
 def test_a_prior_of_lengths_adds_to_the_score(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    out, prior = tmp_path / "p.tsv", LengthPrior.load(trained / "model/lengths.json")
-    arguments = ("--model", trained / "model", "--data", data, "--out", out, "--n-best", 3)
+    out = tmp_path / "p.tsv"
+    prior = LengthPrior.load(trained / "model/lengths.json")
+
+    arguments = ["--model", trained / "model", "--data", data, "--out", out, "--n-best", 3]
     assert called("predict", *arguments, "--length-prior", 2).code == 0
+
     lengths = set()
     for row in table(out):
         length = len(row["predicted"].split())
@@ -191,8 +216,9 @@ def test_a_model_without_its_table_of_lengths_is_named(
 ) -> None:
     model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
     (model / "lengths.json").unlink()
-    said = called("predict", "--model", model, "--length-prior", 1, typed="Das Haus.\n")
-    assert said.message()[0] == f"{model / 'lengths.json'}: no such file"
+
+    result = called("predict", "--model", model, "--length-prior", 1, typed="Das Haus.\n")
+    assert result.message()[0] == f"{model / 'lengths.json'}: no such file"
 
 
 def test_a_runs_decoding_may_differ_from_the_one_trained_with(
@@ -200,10 +226,12 @@ def test_a_runs_decoding_may_differ_from_the_one_trained_with(
 ) -> None:
     run = load_run(trained / "model/config.yaml")
     changed = run.decoding.model_copy(update={"length_penalty": 0.5})
+
     folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
     assert called("predict", "--run", folder, "--data", data, "--beam", 2).code == 0
-    found = json.loads((folder / "beam2/decoding.json").read_text(encoding="utf-8"))
-    assert (found["beam"], found["length_penalty"]) == (2, 0.5)
+
+    decoding = json.loads((folder / "beam2/decoding.json").read_text(encoding="utf-8"))
+    assert (decoding["beam"], decoding["length_penalty"]) == (2, 0.5)
 
 
 def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
@@ -214,65 +242,67 @@ def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
         update={"length_penalties": [0.0, 5.0], "length_penalty_form": "wu"}
     )
     folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
-    given = ("--run", folder, "--data", data)
-    missing = called("predict", *given).message()
+    run_and_data = ["--run", folder, "--data", data]
+
+    missing = called("predict", *run_and_data).message()
     assert missing[0].endswith("no length penalty was chosen") and "--beam 3" in missing[1]
-    assert called("length-penalty", *given).code == 0
+    assert called("length-penalty", *run_and_data).code == 0
+
     choice = folder / "beam3/length_penalty.json"
-    found = json.loads(choice.read_text(encoding="utf-8"))
-    assert (found["beam"], found["length_penalty_form"]) == (3, "wu")
+    choice_record = json.loads(choice.read_text(encoding="utf-8"))
+    assert (choice_record["beam"], choice_record["length_penalty_form"]) == (3, "wu")
     assert all(
-        50 < one["bleu"] <= 100 and 0.5 < one["length_ratio"] < 2 for one in found["candidates"]
+        50 < candidate["bleu"] <= 100 and 0.5 < candidate["length_ratio"] < 2
+        for candidate in choice_record["candidates"]
     )
-    # As if the other one had been better.
-    choice.write_text(json.dumps(found | {"chosen": 5.0}), encoding="utf-8")
-    assert called("predict", *given).code == 0
+
+    # It is decoded with the other candidate, as if that one had been better.
+    choice.write_text(json.dumps(choice_record | {"chosen": 5.0}), encoding="utf-8")
+    assert called("predict", *run_and_data).code == 0
+
     rows = table(folder / "beam3/predictions.tsv")
     assert list(rows[0])[-1] == "unpenalized" and len(rows) == 6
-    files = (
-        "--predictions",
-        folder / "beam3/predictions.tsv",
-        "--decoding",
-        folder / "beam3/decoding.json",
-    )
-    assert called("score", *files, "--data", data, "--out", tmp_path / "scores.json").code == 0
-    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+
+    # Outputs with the penalty and without are both scored.
+    out = tmp_path / "scores.json"
+    files: list[Any] = ["--predictions", folder / "beam3/predictions.tsv"]
+    files += ["--decoding", folder / "beam3/decoding.json"]
+    assert called("score", *files, "--data", data, "--out", out).code == 0
+    scores = json.loads(out.read_text(encoding="utf-8"))
     words = {
         name: sum(len(row[name].split()) for row in rows)
         for name in ("target", "predicted", "unpenalized")
     }
-    for metric, column in (
-        ("length_ratio_b3", "predicted"),
-        ("length_ratio_unpenalized_b3", "unpenalized"),
-    ):
-        assert scores["metrics"][metric]["value"] == pytest.approx(words[column] / words["target"])
+    ratio = scores["metrics"]["length_ratio_b3"]["value"]
+    assert ratio == pytest.approx(words["predicted"] / words["target"])
+    unpenalized_ratio = scores["metrics"]["length_ratio_unpenalized_b3"]["value"]
+    assert unpenalized_ratio == pytest.approx(words["unpenalized"] / words["target"])
+
+    # The table of lengths shows both.
     identity = {
         name: getattr(run, name) for name in ("experiment", "task", "model", "label", "seed")
     }
-    write_text(tmp_path / "scores.json", json.dumps(scores | identity))
+    write_text(out, json.dumps(scores | identity))
     experiment = (
         f"experiment: {run.experiment}\nmodels: [{run.model}]\ntasks: {{{run.task}: {{dataset:"
         " phrases}}\n"
     )
     write_text(tmp_path / "experiment.yaml", experiment)
-    inputs = (
-        "--experiment",
-        tmp_path / "experiment.yaml",
-        "--scores",
-        tmp_path / "scores.json",
-        "--out",
-        tmp_path,
-    )
+
+    inputs = ["--experiment", tmp_path / "experiment.yaml", "--scores", out, "--out", tmp_path]
     assert called("tables", "--table", "lengths", *inputs).code == 0
+
     header, row = (tmp_path / "lengths.csv").read_text(encoding="utf-8").splitlines()
-    shown = dict(zip(header.split(","), row.split(","), strict=True))
-    assert (shown["beam"], shown["length_penalty"], shown["length_penalty_form"]) == (
+    table_row = dict(zip(header.split(","), row.split(","), strict=True))
+
+    assert (table_row["beam"], table_row["length_penalty"], table_row["length_penalty_form"]) == (
         "3",
         "5",
         "wu",
     )
+
     bleu, plain = (scores["metrics"][name]["value"] for name in ("bleu_b3", "bleu_unpenalized_b3"))
-    assert float(shown["gain"]) == pytest.approx(bleu - plain, abs=1e-4)
+    assert float(table_row["gain"]) == pytest.approx(bleu - plain, abs=1e-4)
 
 
 def test_a_penalty_chosen_out_of_other_candidates_is_refused(
@@ -284,10 +314,12 @@ def test_a_penalty_chosen_out_of_other_candidates_is_refused(
         folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": changed}))
         if candidates == [0.0, 1.0]:
             assert called("length-penalty", "--run", folder, "--data", data).code == 0
-    said = called("predict", "--run", folder, "--data", data).message()
-    assert said[0].endswith("this length penalty was chosen out of other candidates")
+
+    result = called("predict", "--run", folder, "--data", data).message()
+    assert result[0].endswith("this length penalty was chosen out of other candidates")
+
     # What is given is not asked for.
-    arguments = ("--data", data, "--out", tmp_path / "p.tsv", "--length-penalty", 2)
+    arguments = ["--data", data, "--out", tmp_path / "p.tsv", "--length-penalty", 2]
     assert called("predict", "--run", folder, *arguments).code == 0
     assert "unpenalized" not in table(tmp_path / "p.tsv")[0]
 
@@ -295,8 +327,8 @@ def test_a_penalty_chosen_out_of_other_candidates_is_refused(
 def test_a_run_without_candidates_has_none_to_choose_from(
     called: Call, trained: Path, data: Path
 ) -> None:
-    said = called("length-penalty", "--run", trained, "--data", data).message()
-    assert said == (
+    result = called("length-penalty", "--run", trained, "--data", data).message()
+    assert result == (
         "no length penalties to choose from",
         "list some in `decoding.length_penalties`",
     )
@@ -305,42 +337,50 @@ def test_a_run_without_candidates_has_none_to_choose_from(
 def test_analyses_and_scores_of_a_run(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
-    run, gold = ("--run", trained), phrases.gold(data, tmp_path / "gold")
+    run = ["--run", trained]
+    gold = phrases.gold(data, tmp_path / "gold")
+
     for beam in (1, 4):
-        files = ("--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json")
+        files = ["--out", tmp_path / f"{beam}.tsv", "--record", tmp_path / f"{beam}.json"]
         assert called("predict", *run, "--data", data, "--beam", beam, *files).code == 0
-    assert (
-        called("analyze", "--run", trained, "--data", data, "--out", tmp_path / "a.json").code == 0
-    )
+
+    assert called("analyze", *run, "--data", data, "--out", tmp_path / "a.json").code == 0
+
     arguments: list[Any] = ["--predictions", tmp_path / "4.tsv", tmp_path / "1.tsv"]
     arguments += ["--decoding", tmp_path / "4.json", tmp_path / "1.json", "--data", data]
+
     arguments += ["--analysis", tmp_path / "a.json", "--training", trained / "training.json"]
     assert called("score", *arguments, "--out", tmp_path / "scores.json").code == 0
+
     scores = load(Scores, tmp_path / "scores.json")
     assert 70 < scores.metrics["bleu_b4"].value < 100
     assert 1 < scores.metrics["ppl_exact"].value <= scores.metrics["ppl"].value < 3
 
-    gold_analysis = ("--out", tmp_path / "gold_analysis.json")
+    gold_analysis = ["--out", tmp_path / "gold_analysis.json"]
     assert called("analyze", *run, "--data", gold, "--split", "gold", *gold_analysis).code == 0
-    found = load(Analysis, tmp_path / "gold_analysis.json")
-    assert found.sentences.tokens == [7] * 6 and found.sentences.source_words == [6] * 6
-    assert [target for _, target in found.sentences.links[0]] == list(range(6))
+
+    analysis = load(Analysis, tmp_path / "gold_analysis.json")
+    assert analysis.sentences.tokens == [7] * 6 and analysis.sentences.source_words == [6] * 6
+    assert [target for _, target in analysis.sentences.links[0]] == list(range(6))
+
     arguments = ["--analysis", tmp_path / "gold_analysis.json", "--data", gold, "--split", "gold"]
-    said = called("score", *arguments)
-    assert said.code == 0 and "one_minus_aer: 0." in said.out
+    result = called("score", *arguments)
+    assert result.code == 0 and "one_minus_aer: 0." in result.out
 
 
 def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: Path) -> None:
     data = phrases.prepare(tmp_path / "phrases", subwords=25)
     run = train(data, tmp_path / "trained", epochs=20)
+
     out = tmp_path / "p.tsv"
     assert called("predict", "--run", run, "--data", data, "--out", out).code == 0
     assert not any("@@" in row["predicted"] for row in table(out))
     assert called("analyze", "--run", run, "--data", data, "--out", out).code == 0
-    found = load(Analysis, out).sentences
-    assert found.source_words == [6] * 6 and all(len(links) == 6 for links in found.links)
-    assert max(found.tokens) > 7
-    assert all(source < 6 for links in found.links for source, _ in links)
+
+    sentences = load(Analysis, out).sentences
+    assert sentences.source_words == [6] * 6 and all(len(links) == 6 for links in sentences.links)
+    assert max(sentences.tokens) > 7
+    assert all(source < 6 for links in sentences.links for source, _ in links)
 
 
 @pytest.mark.parametrize("command", ["predict", "analyze", "attention"])
@@ -349,8 +389,9 @@ def test_data_of_other_vocabularies_is_refused(
 ) -> None:
     other = phrases.prepare(tmp_path / "other", subwords=10)
     out = tmp_path / "out"
-    said = called(command, "--run", trained, "--data", other, "--out", out)
-    assert said.message()[0].endswith("is not the one that mono-postr-joint was trained with")
+
+    result = called(command, "--run", trained, "--data", other, "--out", out)
+    assert result.message()[0].endswith("is not the one that mono-postr-joint was trained with")
     assert not out.exists()
 
 
@@ -368,13 +409,15 @@ def test_data_of_other_vocabularies_is_refused(
 def test_options_that_make_no_sense_are_refused(
     options: list[str], message: str, called: Call, trained: Path
 ) -> None:
-    said = called("predict", "--model", trained / "model", *options, typed="Das Haus.\n")
-    assert said.message()[0].startswith(message)
+    result = called("predict", "--model", trained / "model", *options, typed="Das Haus.\n")
+    assert result.message()[0].startswith(message)
 
 
 def test_heat_maps_show_words(called: Call, trained: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "attention.json"
-    arguments = ("--run", trained, "--data", data, "--count", 2, "--out", out)
+    arguments = ["--run", trained, "--data", data, "--count", 2, "--out", out]
+
     assert called("attention", *arguments).code == 0
-    row = json.loads(out.read_text(encoding="utf-8"))["rows"][0]
-    assert row["source"][0] == "das" and row["target"][-2:] == [".", "</s>"]
+
+    heat_map = json.loads(out.read_text(encoding="utf-8"))["rows"][0]
+    assert heat_map["source"][0] == "das" and heat_map["target"][-2:] == [".", "</s>"]

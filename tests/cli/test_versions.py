@@ -46,8 +46,10 @@ def data(tmp_path: Path) -> Path:
 def test_a_version_beside_itself_does_about_as_many_steps(data: Path) -> None:
     done = called(ROOT, ROOT, data, "--models", "soft", "--lead", "20", "--seconds", "2")
     assert done.returncode == 0, done.stderr
+
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert row["model"] == "soft" and min(row["old"]["steps"], row["new"]["steps"]) > 3
+
     ratio = row["new"]["per_second"] / row["old"]["per_second"]
     assert row["new_over_old"] == pytest.approx(ratio, abs=1e-3)
 
@@ -55,6 +57,7 @@ def test_a_version_beside_itself_does_about_as_many_steps(data: Path) -> None:
 def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty/pam").mkdir(parents=True)
     (tmp_path / "empty/pam/__init__.py").touch()
+
     done = called(
         ROOT, tmp_path / "empty", data, "--models", "soft", "--lead", "0", "--seconds", "0.1"
     )

@@ -21,50 +21,56 @@ from tests.evaluation.translations import analyze
 
 
 def drawn(seed: int, sentences: int = 12) -> tuple[list[Links], list[Links], list[Links]]:
-    """Found, sure and possible links of sentences, some of them without sure ones."""
+    """Draw a model's, sure and possible links of sentences, some of them without sure ones."""
     generator = random.Random(seed)
     every = [(i, j) for i in range(5) for j in range(5)]
-    found, sure, possible = [], [], []
+    links = []
+    sure = []
+    possible = []
     for _ in range(sentences):
-        found.append(sorted(generator.sample(every, 5)))
+        links.append(sorted(generator.sample(every, 5)))
         possible.append(sorted(generator.sample(every, 8)))
         sure.append(sorted(generator.sample(possible[-1], generator.choice([0, 3, 6]))))
-    return found, sure, possible
+
+    return links, sure, possible
 
 
 def gold_folder(folder: Path, sure: list[Links], possible: list[Links]) -> Path:
     folder.mkdir()
     (folder / "links.json").write_text(json.dumps({"sure": sure, "possible": possible}))
     write_summary(folder, {"task": "alignment"})
+
     return folder
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_give_the_error_rate_that_nltk_gives(seed: int, tmp_path: Path) -> None:
-    found, sure, possible = drawn(seed)
+    model_links, sure, possible = drawn(seed)
     inputs = EvalInputs(
-        analysis=analyze(tmp_path / "gold_analysis.json", len(found), found),
+        analysis=analyze(tmp_path / "gold_analysis.json", len(model_links), model_links),
         data=gold_folder(tmp_path / "gold", sure, possible),
     )
     counted = alignment.count(inputs)
-    known = metric_of("aer")
-    value = float(known.value(counted.units.total(known.columns)))
+    metric = metric_of("aer")
+
+    value = float(metric.value(counted.units.total(metric.columns)))
     assert value == pytest.approx(counted.details["aer_nltk"])
     assert 0.3 < value < 0.95
-    for row, links in enumerate(found):
-        one = known.value(counted.units.of(known.columns)[row])
-        assert one == pytest.approx(
+    for row, links in enumerate(model_links):
+        sentence_value = metric.value(counted.units.of(metric.columns)[row])
+        assert sentence_value == pytest.approx(
             alignment_error_rate(set(sure[row]), set(links), set(possible[row]))
         )
 
 
 def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
-    """Two sure links of which one is found, one more that is possible, and a wrong one."""
+    """The model has one of two sure links, one more that is possible, and a wrong one."""
     inputs = EvalInputs(
         analysis=analyze(tmp_path / "a.json", 1, [[(0, 0), (1, 1), (2, 1)]]),
         data=gold_folder(tmp_path / "gold", [[(0, 0), (1, 2)]], [[(0, 0), (1, 1), (1, 2)]]),
     )
     units = alignment.count(inputs).units
+
     columns = ("sure_hit", "possible_hit", "links", "sure")
     assert units.total(columns).tolist() == [1, 2, 3, 2]
     assert units.total([f"{name}_prior" for name in columns[:3]]).tolist() == [1, 1, 1]
@@ -73,27 +79,32 @@ def test_the_example_of_och_and_ney(tmp_path: Path) -> None:
 def test_an_analysis_that_lacks_a_reading_is_scored_by_the_others(tmp_path: Path) -> None:
     data = gold_folder(tmp_path / "gold", [[(0, 0)]], [[(0, 0)]])
     stored = analyze(tmp_path / "a.json", 1, [[(0, 0)]])
+
     assert alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-2:] == (
         "aer_prior",
         "one_minus_aer_prior",
     )
+
     content = json.loads(stored.read_text())
     content["sentences"]["links_late"] = [[(0, 0)]]
+
     stored.write_text(json.dumps(content))
-    assert (
-        alignment.count(EvalInputs(analysis=stored, data=data)).metrics[-1] == "one_minus_aer_late"
-    )
+    metrics = alignment.count(EvalInputs(analysis=stored, data=data)).metrics
+    assert metrics[-1] == "one_minus_aer_late"
 
 
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
-    found, sure, possible = drawn(7)
-    links = analyze(tmp_path / "a.json", len(found), found)
+    model_links, sure, possible = drawn(7)
+    analysis = analyze(tmp_path / "a.json", len(model_links), model_links)
     data = gold_folder(tmp_path / "gold", sure, possible)
     out = tmp_path / "gold_scores.json"
-    arguments = ["score", "--analysis", links, "--data", data, "--split", "gold", "--out", out]
+
+    arguments = ["score", "--analysis", analysis, "--data", data, "--split", "gold", "--out", out]
     assert main([str(argument) for argument in arguments]) == 0
+
     scores = load(Scores, out)
     values = {name: value.value for name, value in scores.metrics.items()}
+
     assert values["aer"] + values["one_minus_aer"] == pytest.approx(1)
     assert values["aer_prior"] == pytest.approx(scores.details["aer_prior_nltk"])
     assert (scores.kind, scores.over, scores.metrics["aer"].n) == ("alignment", "sentences", 12)
@@ -123,6 +134,7 @@ def test_links_that_do_not_belong_together_are_named(
 def test_damaged_links_are_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "links.json"
     path.write_text(content)
+
     with pytest.raises(UserError) as raised:
         alignment.read_word_alignments(path)
     assert raised.value.file == str(path)
@@ -134,9 +146,10 @@ def test_alignments_need_an_analysis(tmp_path: Path) -> None:
 
 
 def test_changed_links_are_not_scored(tmp_path: Path) -> None:
-    found, sure, possible = drawn(3)
+    model_links, sure, possible = drawn(3)
     data = gold_folder(tmp_path / "gold", sure, possible)
-    (data / "links.json").write_text(json.dumps({"sure": found, "possible": found}))
-    links = analyze(tmp_path / "a.json", len(found), found)
+    (data / "links.json").write_text(json.dumps({"sure": model_links, "possible": model_links}))
+
+    analysis = analyze(tmp_path / "a.json", len(model_links), model_links)
     with pytest.raises(UserError, match="not what was prepared"):
-        alignment.count(EvalInputs(analysis=links, data=data))
+        alignment.count(EvalInputs(analysis=analysis, data=data))

@@ -1,4 +1,4 @@
-"""What is gathered of attention: links of words, entropies, coverage, likelihood."""
+"""Measures of attention: links of words, entropies, coverage, likelihood."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_HOT = np.eye(4)[[0, 2, 1, 3]]
 
 
 def sentence(alignment: np.ndarray, **changed: Any) -> Sentence:
-    """Of n target symbols with probability 1/2 each, every symbol a word."""
+    """Return a sentence of n target symbols with probability 1/2 each, every symbol a word."""
     n, m = alignment.shape
     parts: dict[str, Any] = {
         "log_probs": np.full(n, np.log(0.5)),
@@ -52,21 +52,21 @@ def gathered(*sentences: Sentence) -> Analysis:
 
 
 def test_likelihoods_are_summed_with_the_end_symbol() -> None:
-    found = gathered(sentence(ONE_HOT), sentence(ONE_HOT[:2])).sentences
-    assert found.tokens == [4, 2]
-    assert found.nll == pytest.approx([4 * np.log(2), 2 * np.log(2)], abs=1e-6)
-    assert found.nll_exact == pytest.approx([-4 * np.log(0.75), -2 * np.log(0.75)], abs=1e-6)
+    sentences = gathered(sentence(ONE_HOT), sentence(ONE_HOT[:2])).sentences
+    assert sentences.tokens == [4, 2]
+    assert sentences.nll == pytest.approx([4 * np.log(2), 2 * np.log(2)], abs=1e-6)
+    assert sentences.nll_exact == pytest.approx([-4 * np.log(0.75), -2 * np.log(0.75)], abs=1e-6)
 
 
 def test_each_target_word_is_linked_to_the_word_it_attends_most() -> None:
-    found = gathered(
+    sentences = gathered(
         sentence(ONE_HOT, prior=np.eye(4), posterior=np.eye(4)[[1, 0, 2, 3]])
     ).sentences
-    assert found.links == [[(0, 0), (2, 1), (1, 2)]]
-    assert found.links_prior == [[(0, 0), (1, 1), (2, 2)]]
-    assert found.links_posterior == [[(1, 0), (0, 1), (2, 2)]]
-    # to the end, which is left out, no word attends
-    assert found.links_late == [[(1, 0), (2, 1), (0, 2)]]
+    assert sentences.links == [[(0, 0), (2, 1), (1, 2)]]
+    assert sentences.links_prior == [[(0, 0), (1, 1), (2, 2)]]
+    assert sentences.links_posterior == [[(1, 0), (0, 1), (2, 2)]]
+    # No word attends to the end, which is left out.
+    assert sentences.links_late == [[(1, 0), (2, 1), (0, 2)]]
 
 
 def test_attention_to_the_end_is_left_out_of_links() -> None:
@@ -78,7 +78,9 @@ def test_subwords_are_summed_in_the_source_and_averaged_in_the_target() -> None:
     # The second source word is one symbol of 0.4, the first two symbols of 0.25 each.
     alignment = np.array([[0.25, 0.25, 0.4, 0.1], [0.0, 0.0, 0.9, 0.1], [0.3, 0.3, 0.3, 0.1]])
     apart = sentence(alignment, source_words=[0, 0, 1])
+
     assert gathered(apart).sentences.links == [[(0, 0), (1, 1)]]
+
     together = sentence(alignment, source_words=[0, 0, 1], target_words=[0, 0])
     assert gathered(together).sentences.links == [[(1, 0)]]
     assert gathered(together).sentences.source_words == [2]
@@ -86,28 +88,33 @@ def test_subwords_are_summed_in_the_source_and_averaged_in_the_target() -> None:
 
 def test_coverage_is_capped_and_end_symbols_do_not_count() -> None:
     alignment = np.array([[0.9, 0.1, 0.0], [0.9, 0.0, 0.1], [0.0, 1.0, 0.0]])
-    found = gathered(sentence(alignment))
-    assert found.sentences.coverage == [pytest.approx((1.0 + 0.1) / 2)]
-    assert found.sentences.covered == [0.5]
+    analysis = gathered(sentence(alignment))
+
+    assert analysis.sentences.coverage == [pytest.approx((1.0 + 0.1) / 2)]
+    assert analysis.sentences.covered == [0.5]
+
     words = np.zeros(20)
     words[[2, 19]] = 1  # 0.1 and 1.0
-    assert found.coverage.words == words.tolist()
-    assert (found.coverage.sentences[10], sum(found.coverage.sentences)) == (1, 1)
+
+    assert analysis.coverage.words == words.tolist()
+    assert (analysis.coverage.sentences[10], sum(analysis.coverage.sentences)) == (1, 1)
 
 
 def test_entropies_are_counted_with_how_often_the_model_was_right() -> None:
     uniform = np.full((3, 4), 0.25)
-    found = gathered(sentence(ONE_HOT), sentence(uniform)).entropy
-    assert (found.count[0], found.correct[0]) == (4, 2)
-    place = int(np.log(4) / 0.25)
-    assert (found.count[place], found.correct[place]) == (3, 2)
-    assert sum(found.count) == 7
-    assert found.mean == pytest.approx(3 * np.log(4) / 7)
+    entropy = gathered(sentence(ONE_HOT), sentence(uniform)).entropy
+
+    assert (entropy.count[0], entropy.correct[0]) == (4, 2)
+
+    bin_index = int(np.log(4) / 0.25)
+    assert (entropy.count[bin_index], entropy.correct[bin_index]) == (3, 2)
+    assert sum(entropy.count) == 7
+    assert entropy.mean == pytest.approx(3 * np.log(4) / 7)
 
 
 def test_entropies_above_the_last_edge_are_in_the_last_bin() -> None:
-    found = gathered(sentence(np.full((2, 100), 0.01))).entropy
-    assert found.count[-1] == 2 and sum(found.count) == 2
+    entropy = gathered(sentence(np.full((2, 100), 0.01))).entropy
+    assert entropy.count[-1] == 2 and sum(entropy.count) == 2
 
 
 def test_positions_without_any_probability_add_nothing() -> None:
@@ -115,9 +122,11 @@ def test_positions_without_any_probability_add_nothing() -> None:
 
 
 def test_an_analysis_can_be_read_back(tmp_path: Path) -> None:
-    found, path = gathered(sentence(ONE_HOT)), tmp_path / "analysis.json"
-    save(found, path)
-    assert load(Analysis, path) == found
+    analysis = gathered(sentence(ONE_HOT))
+    path = tmp_path / "analysis.json"
+
+    save(analysis, path)
+    assert load(Analysis, path) == analysis
     assert "above the last edge" in json.loads(path.read_text())["entropy"]["description"]
 
 
@@ -127,6 +136,7 @@ def test_a_damaged_analysis_is_named(key: str, tmp_path: Path) -> None:
     save(gathered(sentence(ONE_HOT)), path)
     content = json.loads(path.read_text())
     content["sentences"][key] = []
+
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="different lengths") as raised:
         load(Analysis, path)

@@ -10,7 +10,7 @@ from pam.evaluation.metrics import METRICS, Floats, percentage
 
 
 def lemmas(skill: float, units: int, seed: int) -> Floats:
-    """Counts (units, 2): forms right of eight."""
+    """Draw counts (units, 2): right forms, of eight."""
     generator = np.random.default_rng(seed)
     right = generator.binomial(8, generator.beta(skill, 1 - skill, size=units))
     return np.stack([right, np.full(units, 8)], axis=1).astype(np.float64)
@@ -19,6 +19,7 @@ def lemmas(skill: float, units: int, seed: int) -> Floats:
 def test_sums_are_those_of_units_drawn_with_replacement() -> None:
     counts = lemmas(0.8, units=30, seed=1)
     sums = bootstrap.resampled_sums(counts[None], resamples=50, seed=5)[0]
+
     frequencies = np.random.default_rng(5).multinomial(30, np.full(30, 1 / 30), size=50)
     for drawn, expected in zip(frequencies, sums, strict=True):
         np.testing.assert_allclose(np.repeat(counts, drawn, axis=0).sum(axis=0), expected)
@@ -27,13 +28,16 @@ def test_sums_are_those_of_units_drawn_with_replacement() -> None:
 def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = lemmas(0.8, units=30, seed=1)[None]
     whole = bootstrap.resampled_sums(counts, resamples=100)
+
     monkeypatch.setattr(bootstrap, "_WEIGHTS_AT_ONCE", 30 * 7)
     np.testing.assert_array_equal(bootstrap.resampled_sums(counts, resamples=100), whole)
 
 
 def test_a_system_keeps_its_draws_when_others_join() -> None:
-    first, second = lemmas(0.8, 30, seed=1), lemmas(0.9, 30, seed=2)
+    first = lemmas(0.8, 30, seed=1)
+    second = lemmas(0.9, 30, seed=2)
     alone = bootstrap.resampled_sums(first[None], resamples=100)[0]
+
     together = bootstrap.resampled_sums(np.stack([second, first]), resamples=100)[1]
     np.testing.assert_array_equal(alone, together)
 
@@ -43,17 +47,19 @@ def test_interval_agrees_with_the_normal_one_where_lemmas_are_many() -> None:
     values = percentage(bootstrap.resampled_sums(counts[None])[0])
     share = 100 * counts[:, 0] / counts[:, 1]
     half = 1.96 * share.std() / np.sqrt(len(share))
-    found = bootstrap.interval(values)
-    assert found.low == pytest.approx(share.mean() - half, abs=0.1)
-    assert found.high == pytest.approx(share.mean() + half, abs=0.1)
+
+    interval = bootstrap.interval(values)
+    assert interval.low == pytest.approx(share.mean() - half, abs=0.1)
+    assert interval.high == pytest.approx(share.mean() + half, abs=0.1)
 
 
 def test_interval_over_lemmas_is_wider_than_over_independent_forms() -> None:
     counts = lemmas(0.85, units=200, seed=3)
-    found = bootstrap.interval(percentage(bootstrap.resampled_sums(counts[None])[0]))
+    interval = bootstrap.interval(percentage(bootstrap.resampled_sums(counts[None])[0]))
     share = counts[:, 0].sum() / counts[:, 1].sum()
+
     independent = 2 * 1.96 * 100 * np.sqrt(share * (1 - share) / counts[:, 1].sum())
-    assert found.high - found.low > 1.5 * independent
+    assert interval.high - interval.low > 1.5 * independent
 
 
 def test_p_of_a_system_against_itself_is_one() -> None:
@@ -73,11 +79,13 @@ def test_p_is_two_sided(sign: int) -> None:
 
 def test_p_of_a_clear_gain_is_twice_sacrebleus_one_sided_p() -> None:
     significance = pytest.importorskip("sacrebleu.significance", reason="sacrebleu is optional")
-    base, better = lemmas(0.80, 200, seed=4), lemmas(0.86, 200, seed=4)
+    base = lemmas(0.80, 200, seed=4)
+    better = lemmas(0.86, 200, seed=4)
     draws = percentage(bootstrap.resampled_sums(np.stack([base, better])))
     observed = float(percentage(better.sum(axis=0)) - percentage(base.sum(axis=0)))
     size = np.abs(draws[1] - draws[0])
     theirs = significance._compute_p_value(size - size.mean(), abs(observed))
+
     ours = bootstrap.p_value(draws[1] - draws[0], observed)
     assert 0.0005 < ours < 0.2
     assert ours == pytest.approx(2 * theirs, rel=0.25)
@@ -121,6 +129,7 @@ def gain_over_seeds(seed_scatter: float, run: int) -> tuple[bootstrap.Draws, flo
         means = (sums[..., 0] / sums[..., 1]).mean(axis=0)
         values = scores.mean(axis=1)
         systems.append((bootstrap.draws_over_seeds(values, means, f"{name}{run}"), values.mean()))
+
     return systems[0][0].minus(systems[1][0]), float(systems[0][1] - systems[1][1])
 
 
@@ -130,6 +139,7 @@ def test_intervals_over_seeds_and_units_hold_the_truth_as_often_as_they_say(
 ) -> None:
     gains = [gain_over_seeds(seed_scatter, run) for run in range(150)]
     held = sum(0.0 in bootstrap.interval(draws.spread()) for draws, _ in gains)
+
     rejected = sum(bootstrap.p_value(draws.spread(), value) < 0.05 for draws, value in gains)
     assert 0.91 <= held / len(gains) <= 1.0
     assert rejected / len(gains) <= 0.09
@@ -141,6 +151,7 @@ def test_an_interval_grows_by_what_seeds_scatter() -> None:
         bootstrap.interval(bootstrap.draws_over_seeds(np.array(values), means, "soft").spread())
         for values in ([80.0, 80.0, 80.0], [76.0, 80.0, 84.0])
     )
+
     assert steady.high - steady.low == pytest.approx(2 * 1.96, rel=0.05)
     assert scattered.high - scattered.low > 3 * (steady.high - steady.low)
 
@@ -161,9 +172,10 @@ def test_a_mean_over_seeds_alone_has_students_interval() -> None:
     values = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     draws = bootstrap.draws_over_seeds(values, np.full(100_000, 3.0), "soft")
     half = 2.776 * values.std(ddof=1) / np.sqrt(5)
-    found = bootstrap.interval(draws.spread())
-    assert found.low == pytest.approx(3.0 - half, rel=0.06)
-    assert found.high == pytest.approx(3.0 + half, rel=0.06)
+
+    interval = bootstrap.interval(draws.spread())
+    assert interval.low == pytest.approx(3.0 - half, rel=0.06)
+    assert interval.high == pytest.approx(3.0 + half, rel=0.06)
 
 
 def test_holms_correction_is_that_by_hand() -> None:

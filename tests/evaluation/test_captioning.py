@@ -56,16 +56,18 @@ def predicted(data: Path, outputs: dict[str, str]) -> EvalInputs:
         *((*row, outputs[row[0]]) for row in Prepared(data).rows("test")),
     ]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
     return EvalInputs([path], [5], data=data)
 
 
 def values(data: Path, outputs: dict[str, str]) -> dict[str, float]:
     counts = captioning.count(predicted(data, outputs))
-    found = {}
+    by_name = {}
     for name in counts.metrics:
         metric = metric_of(name)
-        found[name] = float(metric.value(counts.units.total(metric.columns)))
-    return found
+        by_name[name] = float(metric.value(counts.units.total(metric.columns)))
+
+    return by_name
 
 
 def test_bleu_is_that_of_coco_caption(data: Path) -> None:
@@ -81,21 +83,26 @@ def test_cider_weighs_ngrams_by_the_clips_that_have_them(data: Path) -> None:
     # reference that shares words is worth 10 by that one, n-gram by n-gram, and all others nothing;
     # "a" is in both clips.
     copies = {"clip4": "men are playing chess", "clip5": "a red car drives past a house"}
-    found = values(data, copies)
+    scores = values(data, copies)
+
     alone = values(data, copies | {"clip5": "nothing else"})
-    assert 0 < alone["cider"] < found["cider"]
-    own = captioning.coco(["x y z w", "p q r s"], [["x y z w"], ["p q r s"]])["cider"]
-    assert own == pytest.approx([10, 10])
+    assert 0 < alone["cider"] < scores["cider"]
+
+    copied = captioning.coco(["x y z w", "p q r s"], [["x y z w"], ["p q r s"]])["cider"]
+    assert copied == pytest.approx([10, 10])
 
 
 def test_rouge_is_of_the_longest_words_in_order(data: Path) -> None:
     # clip4: precision 4/5 and recall 1 by "men are playing chess"; beta is 1.2.
-    precision, recall, beta = 0.8, 1.0, 1.2**2
+    precision = 0.8
+    recall = 1.0
+    beta = 1.2**2
     first = (1 + beta) * precision * recall / (recall + beta * precision)
-    found = captioning.coco(
+
+    scores = captioning.coco(
         [OUTPUTS["clip4"]], [[ENGLISH.compared(text) for text in TEXTS["clip4"]]]
     )
-    assert found["rouge_coco"] == pytest.approx([first])
+    assert scores["rouge_coco"] == pytest.approx([first])
 
 
 def test_marks_and_capitals_are_not_compared() -> None:
@@ -107,10 +114,12 @@ def test_marks_and_capitals_are_not_compared() -> None:
 def test_words_are_nearly_those_of_coco_captions_tokenizer() -> None:
     if not MSRVTT.is_file():
         pytest.skip("the captions of MSR-VTT are not here")
-    texts = [text for own in list(read_captions(MSRVTT).values())[:100] for text in own]
+
+    texts = [text for captions in list(read_captions(MSRVTT).values())[:100] for text in captions]
     split = PTBTokenizer().tokenize(
         {number: [{"caption": text}] for number, text in enumerate(texts)}
     )
+
     same = [
         ENGLISH.compared(text).split() == split[number][0].split()
         for number, text in enumerate(texts)
@@ -139,6 +148,7 @@ def test_people_are_held_against_the_others(data: Path) -> None:
     scores, rows = control("people", data)
     assert rows[0][-1] == captioning.HELD_OUT
     assert [row[2] for row in rows[1:]] == ["two men play chess .", "a car drives by ."]
+
     copied = values(data, {"clip4": TEXTS["clip4"][0].lower(), "clip5": TEXTS["clip5"][0].lower()})
     assert scores.metrics["rouge_coco"].value < copied["rouge_coco"] == pytest.approx(1.0)
 
@@ -151,14 +161,15 @@ def test_people_are_compared_on_the_test_set_of_the_models(data: Path) -> None:
 
 
 def test_an_empty_caption_is_worth_nothing(data: Path) -> None:
-    found = values(data, dict.fromkeys(OUTPUTS, ""))
-    assert set(found.values()) == {0.0}
-    assert not any(map(math.isnan, found.values()))
+    scores = values(data, dict.fromkeys(OUTPUTS, ""))
+    assert set(scores.values()) == {0.0}
+    assert not any(map(math.isnan, scores.values()))
 
 
 def test_references_of_another_kind_are_an_error(data: Path) -> None:
     inputs = predicted(data, OUTPUTS)
     path = data / "test.target.txt"
+
     path.write_text(json.dumps({"a": 1}) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match="this is not what was prepared"):
         captioning.count(inputs)

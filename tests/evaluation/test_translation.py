@@ -49,15 +49,16 @@ def inputs(tmp_path: Path) -> EvalInputs:
 
 def value(name: str, inputs: EvalInputs) -> float:
     units = translation.count(inputs).units
-    known = metric_of(name)
-    return float(known.value(units.total(known.columns)))
+    metric = metric_of(name)
+    return float(metric.value(units.total(metric.columns)))
 
 
 def sacrebleu_says(folder: Path, outputs: list[str], references: list[str], *options: str) -> float:
-    """The score that sacreBLEU's command line prints."""
+    """Return the score that sacreBLEU's command line prints."""
     command = [sys.executable, "-m", "sacrebleu", str(write(folder / "reference", references))]
     command += ["--input", str(write(folder / "output", outputs)), "--width", "12", *options]
     done = subprocess.run([*command, "--score-only"], capture_output=True, text=True, check=True)
+
     return float(done.stdout)
 
 
@@ -66,7 +67,7 @@ def test_scores_are_those_of_sacrebleus_command_line(
     inputs: EvalInputs, tmp_path: Path, beam: int, outputs: list[str]
 ) -> None:
     texts = [text_of(output) for output in outputs]
-    words = ("--tokenize", "none", "--smooth-method", "none", "--force")
+    words = ["--tokenize", "none", "--smooth-method", "none", "--force"]
     for name, theirs in (
         ("bleu", sacrebleu_says(tmp_path, outputs, TARGETS, *words)),
         ("sacrebleu", sacrebleu_says(tmp_path, texts, REFERENCES)),
@@ -93,13 +94,15 @@ def test_signatures_and_oddities_are_told(inputs: EvalInputs) -> None:
     assert counted.over == "sentences"
     assert counted.details["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:none|")
     assert "|tok:13a|smooth:exp|" in counted.details["signatures"]["sacrebleu"]
-    told = ("unknown_words_b4", "empty_b4", "unknown_words_b10", "empty_b10")
-    assert [counted.details[name] for name in told] == [1, 1, 1, 0]
+
+    oddities = ("unknown_words_b4", "empty_b4", "unknown_words_b10", "empty_b10")
+    assert [counted.details[name] for name in oddities] == [1, 1, 1, 0]
 
 
 def test_a_set_of_empty_outputs_scores_zero(tmp_path: Path) -> None:
     path = predict(tmp_path / "p.tsv", [""] * len(OUTPUTS))
     inputs = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
+
     assert [value(name, inputs) for name in ("bleu", "sacrebleu", "chrf")] == [0, 0, 0]
     assert "ppl" not in translation.count(inputs).metrics
 
@@ -110,8 +113,10 @@ def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path
     path = predict(tmp_path / "p.tsv", OUTPUTS)
     write(path, path.read_text(encoding="utf-8").splitlines()[:2])
     out = tmp_path / "scores.json"
+
     arguments = ["score", "--predictions", path, "--data", data, "--out", out]
     assert main([str(argument) for argument in arguments]) == 0
+
     scores = load(Scores, out)
     bleu = scores.metrics["bleu"]
     assert bleu.low == bleu.high == pytest.approx(bleu.value) and bleu.n == 1
@@ -130,43 +135,52 @@ def scores(inputs: EvalInputs, tmp_path: Path) -> Scores:
         path = tmp_path / f"beam{beam}/decoding.json"
         path.write_text(json.dumps({"beam": beam, "cpu_s": beam, "unseen": {"anstarrt": 1}}))
         decoding.append(path)
+
     training = tmp_path / "training.json"
     training.write_text(json.dumps({"cpu_s": 100.0}))
     arguments = ["score", "--predictions", *inputs.predictions, "--decoding", *decoding]
     arguments += ["--data", inputs.data, "--analysis", inputs.analysis]
+
     arguments += ["--training", training, "--out", tmp_path / "scores.json"]
     assert main([str(argument) for argument in arguments]) == 0
+
     return load(Scores, tmp_path / "scores.json")
 
 
 def test_the_record_holds_every_beam_and_the_cost_of_the_first(scores: Scores) -> None:
     assert set(scores.metrics) == {
-        *("bleu_b4", "sacrebleu_b4", "chrf_b4", "bleu_b10", "sacrebleu_b10", "chrf_b10"),
-        *("wer_b4", "cer_b4", "ser_b4", "wer_b10", "cer_b10", "ser_b10"),
-        *("ppl", "ppl_exact", "token_accuracy"),
+        *(f"{name}_b4" for name in ("bleu", "sacrebleu", "chrf", "wer", "cer", "ser")),
+        *(f"{name}_b10" for name in ("bleu", "sacrebleu", "chrf", "wer", "cer", "ser")),
+        "ppl",
+        "ppl_exact",
+        "token_accuracy",
     }
-    assert (scores.kind, scores.over, list(scores.units)) == (
-        *("translation", "sentences"),
-        ["1", "2", "3", "4", "5", "6"],
-    )
+    assert (scores.kind, scores.over) == ("translation", "sentences")
+    assert list(scores.units) == ["1", "2", "3", "4", "5", "6"]
     assert scores.cost.cpu_s == 104
     assert list(scores.decoding) == ["4", "10"] and scores.unseen == {"anstarrt": 1}
     assert scores.metrics["ppl"].n == 24 and scores.metrics["bleu_b4"].n == 6
-    low, high = scores.metrics["bleu_b4"].low, scores.metrics["bleu_b4"].high
+
+    low = scores.metrics["bleu_b4"].low
+    high = scores.metrics["bleu_b4"].high
     assert low < scores.metrics["bleu_b4"].value < high
 
 
 def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInputs) -> None:
     bins = by_length(scores.counts(), 4, edges=(5, 12))
-    assert [(one.low, one.high, one.sentences) for one in bins] == [
-        *((0, 5, 1), (5, 12, 3), (12, None, 2))
+    assert [(length_bin.low, length_bin.high, length_bin.sentences) for length_bin in bins] == [
+        (0, 5, 1),
+        (5, 12, 3),
+        (12, None, 2),
     ]
     assert bins[0].value == 0.0  # its output is empty
+
     (whole,) = by_length(scores.counts(), 4, edges=())
     assert whole.value == pytest.approx(value("bleu_b4", inputs))
+
     shorter = by_length(scores.counts(), 10, edges=(100, 200))
     assert shorter[0].value == pytest.approx(value("bleu_b10", inputs))
-    assert [one.value for one in shorter[1:]] == [None, None]
+    assert [length_bin.value for length_bin in shorter[1:]] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -197,8 +211,8 @@ def test_files_that_do_not_belong_together_are_named(
 
 def test_japanese_is_scored_without_its_splitter_too() -> None:
     metrics = translation.sacre_metrics("ja")
-    found = translation.statistics(metrics["sacrebleu"], ["猫が好き"], ["猫が好きだ"])
-    assert found[0, 0] <= 4
+    counts = translation.statistics(metrics["sacrebleu"], ["猫が好き"], ["猫が好きだ"])
+    assert counts[0, 0] <= 4
 
 
 def test_a_test_set_of_thousands_is_resampled_in_seconds() -> None:
@@ -208,33 +222,33 @@ def test_a_test_set_of_thousands_is_resampled_in_seconds() -> None:
 
 
 def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
-    """sacreBLEU itself says what BLEU and chrF over several references are, of outputs with two
-    beams.
-    """
+    """BLEU and chrF over several references are sacreBLEU's, for outputs of two beams."""
     data = prepare(tmp_path / "data")
     further = [[], [OUTPUTS[1]], [WORSE[2], OUTPUTS[2]], [], [WORSE[4]], ["no ."]]
     lines = [
-        json.dumps([{"text": text_of(own), "words": own} for own in others]) for others in further
+        json.dumps([{"text": text_of(text), "words": text} for text in references])
+        for references in further
     ]
     write(data / "test.references.jsonl", lines)
     write_summary(data, Prepared(data).summary)
     paths = [predict(tmp_path / "a.tsv", OUTPUTS), predict(tmp_path / "b.tsv", WORSE)]
     counts = translation.count(EvalInputs(paths, [1, 4], data=data))
-    made = make("translation", counts, {}, {}, {})
+    scores = make("translation", counts, {}, {}, {})
     in_text = translation.streams_of(
-        REFERENCES, [[text_of(own) for own in others] for others in further]
+        REFERENCES, [[text_of(text) for text in references] for references in further]
     )
     in_words = translation.streams_of(TARGETS, further)
     for beam, outputs in ((1, OUTPUTS), (4, WORSE)):
-        assert made.metrics[f"ser_b{beam}"].value == 100 * sum(
-            output not in (target, *others)
-            for output, target, others in zip(outputs, TARGETS, further, strict=True)
+        assert scores.metrics[f"ser_b{beam}"].value == 100 * sum(
+            output not in (target, *references)
+            for output, target, references in zip(outputs, TARGETS, further, strict=True)
         ) / len(outputs)
         for name, metric in translation.sacre_metrics("en").items():
             texts = [text_of(output) for output in outputs]
-            asked = (outputs, in_words) if name == "bleu" else (texts, in_text)
-            expected = metric.corpus_score(*asked).score
-            assert made.metrics[f"{name}_b{beam}"].value == pytest.approx(expected)
+            compared = (outputs, in_words) if name == "bleu" else (texts, in_text)
+            expected = metric.corpus_score(*compared).score
+            assert scores.metrics[f"{name}_b{beam}"].value == pytest.approx(expected)
     assert "nrefs:var" in counts.details["signatures"]["sacrebleu"]
+
     alone = translation.count(EvalInputs(paths[:1], [None], data=prepare(tmp_path / "alone")))
     assert alone.units.references != counts.units.references

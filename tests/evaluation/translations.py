@@ -52,41 +52,43 @@ WORSE = [
 
 
 def text_of(words: str) -> str:
-    """A rough detokenizer, enough to tell words from text."""
+    """Detokenize roughly, enough to tell words from text."""
     return words.replace(" .", ".").replace(" '", "'").capitalize()
 
 
 def prepare(folder: Path, times: int = 1) -> Path:
-    """What scoring needs of a prepared folder."""
+    """Write the files of a prepared folder that scoring needs."""
     folder.mkdir(parents=True)
     rows = list(zip(SOURCES, TARGETS, strict=True)) * times
     write(folder / "test.tsv", ["\t".join(row) for row in rows])
     write(folder / "test.target.txt", REFERENCES * times)
     summary = {"task": "translation", "languages": {"source": "de", "target": "en"}}
     write_summary(folder, summary)
+
     return folder
 
 
 def shorten(folder: Path, rows: int, *names: str) -> None:
-    """Keeps the first rows of files of a prepared folder, as if no more had been prepared."""
+    """Keep the first rows of files of a prepared folder, as if no more had been prepared."""
     for name in names:
         write(folder / name, (folder / name).read_text(encoding="utf-8").splitlines()[:rows])
     write_summary(folder, Prepared(folder).summary)
 
 
 def predict(path: Path, outputs: Sequence[str], times: int = 1) -> Path:
-    """A file of predictions."""
+    """Write a file of predictions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ["source\ttarget\tpredicted\tlog_prob\ttext"]
     for source, target, output in list(zip(SOURCES, TARGETS, outputs, strict=True)) * times:
         lines.append("\t".join([source, target, output, "-1.5", text_of(output)]))
+
     return write(path, lines)
 
 
 def analyze(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None = None) -> Path:
-    """An analysis whose likelihoods are simple numbers."""
+    """Write an analysis whose likelihoods are simple numbers."""
     numbers = [float(row + 1) for row in range(rows)]
-    found = Analysis(
+    analysis = Analysis(
         task="t",
         model="soft",
         label="Soft",
@@ -109,11 +111,12 @@ def analyze(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None
         cpu_s=1.0,
         gpu_s=0.0,
     )
-    save(found, path)
+    save(analysis, path)
+
     return path
 
 
 def write(path: Path, lines: Sequence[str]) -> Path:
-    """Lines of text as a file."""
+    """Write lines of text to a file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

@@ -1,0 +1,245 @@
+"""Scores of outputs in plain text files, one output a line, whatever system wrote them.
+
+Outputs are counted as those of a task of translation are, and their intervals and paired gains come
+from the same bootstrap. The words are those between spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from pam.data.languages import LANGUAGE, language
+from pam.data.text_files import Line, plain_lines
+from pam.evaluation import bootstrap
+from pam.evaluation.metrics import METRICS, Floats, Metric, Units, percentage
+from pam.evaluation.scores import Value, values_of
+from pam.evaluation.translation import (
+    OF_BEAMS,
+    OtherReferences,
+    Prediction,
+    count_sentences,
+    reasons_undefined,
+    sacre_metrics,
+    signatures_of,
+)
+from pam.io import Strict, UserError, unknown
+
+
+def _exact_match(sums: Floats) -> Floats:
+    """Return 100 x (1 - wrong outputs / outputs); sums (..., 2) -> (...)."""
+    return 100.0 - percentage(sums)
+
+
+EXACT_MATCH = Metric(
+    name="exact_match",
+    label="Exact match",
+    of_outputs=("ser_errors",),
+    shared=("sentences",),
+    value=_exact_match,
+    unit="%",
+)
+METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
+"""The metrics that are computed unless others are asked for."""
+
+OFFERED = {"exact_match": EXACT_MATCH} | {
+    name: METRICS[name] for name in (*OF_BEAMS, "wer", "cer", "ser", "length_ratio")
+}
+
+
+class Gain(Strict):
+    """The paired difference to the baseline by one metric, positive where the baseline is worse."""
+
+    value: float
+    low: float
+    high: float
+    p: float = Field(description="of the hypothesis that both do equally well, two-sided")
+
+
+class TextScores(Strict):
+    """The scores of a file of outputs, by metric."""
+
+    language: str = Field(description="the code that was given; empty: none was")
+    metrics: dict[str, Value]
+    baseline: dict[str, Value] = Field(description="scores of the baseline, where there is one")
+    gains: dict[str, Gain]
+    signatures: dict[str, str] = Field(description="sacreBLEU's")
+    left_out: dict[str, str] = Field(description="metrics that are not defined, with the reasons")
+    bootstrap: dict[str, float] = Field(description="resamples, seed and level of the intervals")
+
+
+def score_texts(
+    hypotheses: Path,
+    references: Sequence[Path],
+    baseline: Path | None = None,
+    code: str = "",
+    metrics: Sequence[str] = METRIC_NAMES,
+) -> TextScores:
+    """Score a file of outputs against files of references.
+
+    Files are UTF-8 text, compressed or not, with one output or reference a line.
+
+    Args:
+        hypotheses: the outputs.
+        references: one file or several. A line may be empty in all of them but one.
+        baseline: outputs of another system for the same lines.
+        code: the language's, such as `de` or `zh-Hant`; empty: any language with spaces.
+        metrics: names of `OFFERED`.
+
+    Raises:
+        UserError: a file is faulty or has another number of lines than the hypotheses, a line has
+            no reference, or there is no such language or metric.
+    """
+    _check_language(code)
+    for name in metrics:
+        if name not in OFFERED:
+            raise unknown("metric", name, list(OFFERED))
+
+    outputs = [line.text for line in plain_lines(hypotheses)]
+    counter = _Counter(_read_references(references, len(outputs)), code)
+    undefined = counter.reasons_undefined()
+    defined = [OFFERED[name] for name in metrics if name not in undefined]
+
+    units = counter.count(outputs)
+    values = values_of(units, defined)
+    signatures = signatures_of(counter.metrics)
+
+    baseline_values: dict[str, Value] = {}
+    gains: dict[str, Gain] = {}
+    if baseline is not None:
+        baseline_lines = _read_as_many(baseline, len(outputs))
+        baseline_units = counter.count([line.text for line in baseline_lines])
+        baseline_values = values_of(baseline_units, defined)
+        gains = gains_of(units, baseline_units, defined)
+
+    return TextScores(
+        language=code,
+        metrics=values,
+        baseline=baseline_values,
+        gains=gains,
+        signatures={name: signatures[name] for name in OF_BEAMS if name in values},
+        left_out={name: undefined[name] for name in metrics if name in undefined},
+        bootstrap={
+            "resamples": bootstrap.resamples_for(len(outputs)),
+            "seed": bootstrap.SEED,
+            "level": bootstrap.LEVEL,
+        },
+    )
+
+
+class _Counter:
+    """The references of all lines, and the counts of outputs against them."""
+
+    def __init__(self, references: Sequence[Sequence[str]], code: str) -> None:
+        self.code = code
+        self.targets = [texts[0] for texts in references]
+        self.further = OtherReferences([], [])
+        if any(len(texts) > 1 for texts in references):
+            further_texts = [list(texts[1:]) for texts in references]
+            self.further = OtherReferences(texts=further_texts, words=further_texts)
+        self.metrics = sacre_metrics(code, self.targets)
+
+    def reasons_undefined(self) -> dict[str, str]:
+        """Say why metrics are not defined for these references, by their names."""
+        return reasons_undefined(self.code, self.metrics, self.targets, self.targets, self.further)
+
+    def count(self, outputs: Sequence[str]) -> Units:
+        """Count what metrics need, per line."""
+        # There are no sources, which only BLEU by their length needs.
+        rows = [
+            Prediction(source="", target=target, predicted=output, text=output)
+            for target, output in zip(self.targets, outputs, strict=True)
+        ]
+        return count_sentences(rows, self.targets, self.further, self.metrics, beam=None)
+
+
+def gains_of(units: Units, baseline: Units, metrics: Sequence[Metric]) -> dict[str, Gain]:
+    """Compare two systems on the same draws of the units, by the name of each metric."""
+    sums, baseline_sums = bootstrap.resampled_sums(np.stack([units.counts, baseline.counts]))
+
+    gains = {}
+    for metric in metrics:
+        sign = -1.0 if metric.lower_is_better else 1.0
+        column_indices = [units.index_of(column) for column in metric.columns]
+        # Both systems' lines are drawn alike, so their values differ by the systems alone.
+        resampled = metric.value(sums[:, column_indices])
+        resampled_baseline = metric.value(baseline_sums[:, column_indices])
+        value = metric.value(units.total(metric.columns))
+        baseline_value = metric.value(baseline.total(metric.columns))
+
+        differences = sign * (resampled - resampled_baseline)
+        observed = sign * float(value - baseline_value)
+        interval = bootstrap.interval(differences)
+        gains[metric.name] = Gain(
+            value=observed,
+            low=interval.low,
+            high=interval.high,
+            p=bootstrap.p_value(differences, observed),
+        )
+
+    return gains
+
+
+def report(scores: TextScores) -> str:
+    """Return scores as lines for people."""
+    lines = []
+    for name, value in scores.metrics.items():
+        unit = f" {value.unit}" if value.unit else ""
+        interval = f"[{value.low:.2f}, {value.high:.2f}]"
+        lines.append(f"{name}: {value.value:.2f}{unit} {interval} of {value.n} lines")
+        if name in scores.gains:
+            base = scores.baseline[name]
+            gain = scores.gains[name]
+            lines.append(f"  baseline: {base.value:.2f}{unit} [{base.low:.2f}, {base.high:.2f}]")
+            lines.append(
+                f"  gain: {gain.value:+.2f} [{gain.low:.2f}, {gain.high:.2f}], p = {gain.p:.4f}"
+            )
+        if name in scores.signatures:
+            lines.append(f"  signature: {scores.signatures[name]}")
+
+    for name, reason in scores.left_out.items():
+        lines.append(f"{name} is left out: {reason}")
+
+    return "\n".join(lines) + "\n"
+
+
+def _check_language(code: str) -> None:
+    """Refuse a name that is no code of a language."""
+    if code and (not re.fullmatch(LANGUAGE, code) or not language(code).tag):
+        raise UserError(
+            f"unknown language `{code}`",
+            hint="write a code of ISO 639, such as `de`, `zh` or `zh-Hant`",
+        )
+
+
+def _read_references(paths: Sequence[Path], count: int) -> list[list[str]]:
+    """Read the references of each line, one or more."""
+    files = [_read_as_many(path, count) for path in paths]
+
+    references = []
+    for lines in zip(*files, strict=True):
+        # A line that is empty in one file has fewer references than others.
+        texts = [line.text for line in lines if line.text.strip()]
+        if not texts:
+            raise lines[0].error(
+                "no reference for this line", "write one, or delete the line from all files"
+            )
+        references.append(texts)
+
+    return references
+
+
+def _read_as_many(path: Path, count: int) -> list[Line]:
+    """Read the lines of a file that must have as many as there are hypotheses."""
+    lines = list(plain_lines(path))
+    if len(lines) != count:
+        raise UserError(
+            f"{len(lines)} lines, but the hypotheses have {count}",
+            file=path,
+            hint="write one line for each hypothesis, an empty one where there is none",
+        )
+    return lines
