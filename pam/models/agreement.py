@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.data.vocabulary import EOS, PAD
+from pam.models.attention_model import pay_at_end
 from pam.models.model import without_end
-from pam.models.seq2seq import Seq2Seq, pay_at_end
+from pam.models.seq2seq import Seq2Seq
 
 
 class Agreement(Seq2Seq):

@@ -11,6 +11,7 @@ from torch import nn
 from pam.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
+from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
@@ -74,12 +75,7 @@ def recurrent(
         target=target,
     )
 
-    # The order in which parts are made is that of the random draws of their weights.
-    parts: dict[str, Any] = {}
-    for component in options.PARTS:
-        chosen = getattr(components, component)
-        parts[component] = implementation(chosen)(chosen, sizes)
-
+    parts = parts_of(components, sizes)
     encoder = Encoder(
         vocabulary=source,
         embedding=network.embedding,
@@ -103,12 +99,26 @@ def recurrent(
     return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
 
 
+def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
+    """Make every component, in the order of `options.PARTS`: that of the draws of their weights."""
+    parts: dict[str, Any] = {}
+    for component in options.PARTS:
+        chosen = getattr(components, component)
+        parts[component] = implementation(chosen)(chosen, sizes)
+    return parts
+
+
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
     """Make a Transformer of `network.embedding` units; arguments as in `build`."""
-    chosen = components.architecture
-    assert isinstance(chosen, options.TransformerOptions)
+    return Transformer(shape_of(components, network), source, target)
 
-    shape = Shape(
+
+def shape_of(components: ModelConfig, network: Network) -> Shape:
+    """Return the sizes of a Transformer of `network.embedding` units."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.MultiHeadOptions)
+
+    return Shape(
         units=network.embedding,
         heads=chosen.heads,
         feedforward=chosen.feedforward or 4 * network.embedding,
@@ -117,7 +127,32 @@ def transformer(components: ModelConfig, network: Network, source: int, target: 
         dropout=network.dropout,
     )
 
-    return Transformer(shape, source, target)
+
+def aligned_transformer(
+    components: ModelConfig, network: Network, source: int, target: int
+) -> AlignedTransformer:
+    """Make a Transformer of `network.embedding` units with an alignment head of components.
+
+    Arguments are as in `build`.
+    """
+    shape = shape_of(components, network)
+    sizes = Sizes(
+        query=shape.units,
+        values=shape.units,
+        embedding=shape.units,
+        direction=shape.units,
+        layers=shape.encoder_layers,
+        rate=shape.dropout,
+        source=source,
+        target=target,
+    )
+    parts = parts_of(components, sizes)
+    return AlignedTransformer(
+        encoder=AlignedEncoder(shape, source),
+        decoder=AlignedDecoder(shape, target, feeds=parts["input_feeding"].feeds),
+        readout=Readout(sizes, target),
+        **parts,
+    )
 
 
 def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError
-from pam.models.options import COMPONENTS, PARTS, TransformerOptions
+from pam.models.options import (
+    COMPONENTS,
+    PARTS,
+    AlignedTransformerOptions,
+    MultiHeadOptions,
+)
 
 
 class FitError(UserError):
@@ -53,6 +58,8 @@ def check_parts(components: ModelConfig) -> None:
         _check_feeding(components)
         _check_pointer(components)
         _check_copying(components)
+    if isinstance(components.architecture, AlignedTransformerOptions):
+        _check_alignment_head(components)
 
 
 def check_vectors(components: ModelConfig, kind: str) -> None:
@@ -62,7 +69,7 @@ def check_vectors(components: ModelConfig, kind: str) -> None:
     """
     # What needs symbols, if anything does.
     reader = ""
-    if components.architecture.kind in ("transformer", "agreement"):
+    if not components.architecture.reads_vectors:
         reader = f"the architecture `{components.architecture.kind}`"
     elif components.copying.copies:
         reader = "copying"
@@ -79,13 +86,15 @@ def check_vectors(components: ModelConfig, kind: str) -> None:
 def check_sizes(components: ModelConfig, network: Network) -> None:
     """Check that a model can have these sizes, or raise a FitError."""
     architecture = components.architecture
-    if isinstance(architecture, TransformerOptions):
+    if isinstance(architecture, MultiHeadOptions):
         heads = architecture.heads
         if network.embedding % (2 * heads):
             raise FitError(
                 f"{network.embedding} units do not divide into {heads} heads of an even size",
                 hint="let `network.embedding` be a multiple of twice the `heads`",
             )
+        # All states have as many units.
+        return
 
     values = network.encoder
     if network.encoder_reads == "both":
@@ -181,6 +190,34 @@ def _check_pointer(components: ModelConfig) -> None:
             "a pointer is one position, which leaves none to sum over",
             "marginalization",
             hint="use `marginalization: input` with `coupling: pointer`",
+        )
+
+
+def _check_alignment_head(components: ModelConfig) -> None:
+    """Check that the head draws nothing, and that what all steps need at once waits for none."""
+    if components.latent.kind != "none":
+        raise FitError(
+            "an alignment head has no latent vectors", "latent", hint="leave out `latent`"
+        )
+    if components.marginalization.needs_inference:
+        raise FitError(
+            "an alignment head is trained by the likelihood itself",
+            "marginalization",
+            hint="use `marginalization: input` or `marginalization: output`",
+        )
+    feeding = components.input_feeding
+    if feeding.draws:
+        raise FitError(
+            "an alignment head draws no position",
+            "input_feeding",
+            hint="use `input_feeding: none`, `prior` or `posterior`",
+        )
+    if components.score.reads_history:
+        raise FitError(
+            f"score `{components.score.kind}` depends on where earlier steps looked, and the scores"
+            " of all steps are computed at once",
+            "score",
+            hint="use `score: general`, `dot` or `mlp`",
         )
 
 

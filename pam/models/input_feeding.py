@@ -28,6 +28,8 @@ class PosteriorFeeding(InputFeeding):
     and 1 where it is exact or a nucleus. The paper states the half for its top-K runs and nothing
     for exact sums. Nor does it say whether gradients flow through the posterior; they do by
     default, as it is an ordinary node of the computation.
+
+    Without `context` no c_t is fed, and the posterior is what the next step's coupling follows.
     """
 
     needs_positions = True
@@ -36,6 +38,7 @@ class PosteriorFeeding(InputFeeding):
         super().__init__()
         self.mix = options.mix
         self.gradient = options.gradient
+        self.feeds = options.context
 
     def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
         posterior = output.posterior(symbol)

@@ -331,6 +331,9 @@ class Score(Component):
     costs = False
     """Whether the objective pays for the attention of all steps; see `cost`."""
 
+    reads_history = False
+    """Whether it depends on where earlier steps looked."""
+
     @abstractmethod
     def keys(self, values: Tensor) -> Any:
         """Compute, once per batch, the keys of encoder states (B, m, D).

@@ -68,6 +68,12 @@ class Options(Strict):
     copies: ClassVar[bool] = False
     """Copying: symbols of the source can be written."""
 
+    reads_history: ClassVar[bool] = False
+    """Score: it depends on where earlier steps looked."""
+
+    reads_vectors: ClassVar[bool] = False
+    """Architecture: sources may be vectors."""
+
 
 Kinds = dict[str, type[Options]]
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -161,6 +167,7 @@ class Structural(_Perceptron):
     """`mlp` with features of position, previous alignment and fertility."""
 
     implementation = "pam.models.scores:Structural"
+    reads_history = True
     kind: Literal["structural"] = "structural"
     place: bool = Field(True, description="use positions and lengths as features")
     markov: Units | None = Field(1, description="half width of the Markov window; null: none")
@@ -176,6 +183,7 @@ class Coverage(_Perceptron):
     """`mlp` that sees past attention, with a loss for attending to a position again."""
 
     implementation = "pam.models.scores:Coverage"
+    reads_history = True
     kind: Literal["coverage"] = "coverage"
     active: ScheduledShare = Field(
         1.0, description="factor of feature and loss, so that a schedule can add both late"
@@ -431,6 +439,9 @@ class PosteriorFeeding(Options):
         None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1"
     )
     gradient: bool = Field(True, description="let gradients flow through the posterior")
+    context: bool = Field(
+        True, description="feed its context; else only the next step's coupling sees the posterior"
+    )
 
 
 @kind_of("input_feeding")
@@ -560,20 +571,34 @@ class Recurrent(Options):
     """Encoder and decoder of LSTMs with attention."""
 
     implementation = "pam.models.build:recurrent"
+    reads_vectors = True
     kind: Literal["recurrent"] = "recurrent"
 
 
+class MultiHeadOptions(Options):
+    """Sizes of the parts of a Transformer."""
+
+    heads: Units = Field(4, description="heads of each attention; the units are divided among them")
+    feedforward: Units | None = Field(
+        None, description="units of the feed-forward layer; null: four times the embedding's"
+    )
+
+
 @kind_of("architecture")
-class TransformerOptions(Options):
+class TransformerOptions(MultiHeadOptions):
     """Attention in place of recurrences."""
 
     implementation = "pam.models.build:transformer"
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
-    heads: Units = Field(4, description="heads of each attention; the units are divided among them")
-    feedforward: Units | None = Field(
-        None, description="units of the feed-forward layer; null: four times the embedding's"
-    )
+
+
+@kind_of("architecture")
+class AlignedTransformerOptions(MultiHeadOptions):
+    """A Transformer with an alignment head that is made of the other components."""
+
+    implementation = "pam.models.build:aligned_transformer"
+    kind: Literal["aligned-transformer"] = "aligned-transformer"
 
 
 @kind_of("architecture")

@@ -27,6 +27,7 @@ class PackedTargets:
     batch_sizes: list[int]  # rows of each step; they never grow in number
     sentences: Tensor  # (N,) the row of each token's sentence
     symbols: Tensor  # (N,) y_t
+    before: Tensor  # (B, T) y_{t-1} in this order
     previous: Tensor  # (N,) y_{t-1}
 
     @classmethod
@@ -58,6 +59,7 @@ class PackedTargets:
             batch_sizes=batch_sizes,
             sentences=torch.cat([row_numbers[:count] for count in batch_sizes]),
             symbols=torch.cat([target[:count, t] for t, count in enumerate(batch_sizes)]),
+            before=before,
             previous=torch.cat([before[:count, t] for t, count in enumerate(batch_sizes)]),
         )
 

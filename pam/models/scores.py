@@ -145,6 +145,7 @@ class Structural(Mlp):
     most the attention whose sums are predictable, such as the same attention at every step.
     """
 
+    reads_history = True
     penalty: float
 
     def __init__(self, options: options.Structural, sizes: Sizes) -> None:
@@ -210,6 +211,7 @@ class Coverage(Mlp):
     """
 
     costs = True
+    reads_history = True
     active: float
     penalty: float
 

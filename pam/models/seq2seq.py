@@ -21,16 +21,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pam.data.vocabulary import PAD
-from pam.models import interfaces
-from pam.models.copying import Copying
+from pam.models.attention_model import AttentionModel, Unrolled
 from pam.models.interfaces import AttentionHistory, Contexts, Hidden, Memory, Noise
 from pam.models.lstm import Decoder, Encoder, replace_unknown
-from pam.models.marginalization import Marginalization
-from pam.models.model import Model, TeacherForced
-from pam.models.outputs import Attention, TokenDistribution
-from pam.models.packing import PackedTargets, cat_optional, rows_of
-from pam.models.readout import Readout
+from pam.models.outputs import TokenDistribution
+from pam.models.packing import PackedTargets, rows_of
 
 # What steps hand each other. Shapes: see `pam.models.interfaces`.
 
@@ -103,24 +98,6 @@ class Step:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Unrolled:
-    """The recurrence over given targets, with one row per token: N rows."""
-
-    packed: PackedTargets
-    memory: Memory  # the encoded sources
-    output: TokenDistribution  # the distribution of every token
-    alignments: list[Tensor | None]  # the alignment (n, m) that each step handed on
-
-    def log_prob(self) -> Tensor:
-        """Return log p(y_t | y_<t, x) of all tokens, (N,)."""
-        return self.output.log_prob(self.packed.symbols)
-
-    def prior(self) -> Tensor:
-        """Return the priors (B, T, m), rows in the order of the given targets."""
-        return self.packed.unpack(self.output.attention.prior)
-
-
 def _hidden_rows(hidden: Hidden, rows: Tensor | slice) -> Hidden:
     """Take some rows of the decoder's state."""
     return tuple((rows_of(h, rows), rows_of(c, rows)) for h, c in hidden)
@@ -129,43 +106,11 @@ def _hidden_rows(hidden: Hidden, rows: Tensor | slice) -> Hidden:
 # The model.
 
 
-class Seq2Seq(Model):
-    """A recurrent model with one component for each question of `pam.models.options`."""
+class Seq2Seq(AttentionModel):
+    """Encoder and decoder of LSTMs, with the components between them."""
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        decoder: Decoder,
-        readout: Readout,
-        score: interfaces.Score,
-        window: interfaces.Window,
-        distribution: interfaces.Distribution,
-        coupling: interfaces.Coupling,
-        latent: interfaces.Latent,
-        marginalization: Marginalization,
-        input_feeding: interfaces.InputFeeding,
-        inference: interfaces.Inference,
-        estimator: interfaces.Estimator,
-        copying: Copying,
-    ) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.decoder = decoder
-        self.readout = readout
-
-        # The prior over positions.
-        self.score = score
-        self.window = window
-        self.distribution = distribution
-        self.coupling = coupling
-        self.latent = latent
-
-        # The output, and what is fed back.
-        self.marginalization = marginalization
-        self.input_feeding = input_feeding
-        self.inference = inference
-        self.estimator = estimator
-        self.copying = copying
+    encoder: Encoder
+    decoder: Decoder
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
@@ -285,29 +230,6 @@ class Seq2Seq(Model):
         assert memory.gates is not None
         return Previous(memory.gates(symbol), self._embedded(symbol), noise=noise)
 
-    def attend(
-        self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
-    ) -> Attention:
-        """Compute the prior over positions for the query s_t (n, H)."""
-        scores = self.score(query, memory, history)
-        scores, mask = self.window(scores, query, memory.mask, history)
-        log_weights = self.coupling(scores, mask, self.distribution, memory, history)
-        latent = self.latent.of_step(log_weights, memory, noise)
-
-        gumbel = None
-        if noise is not None:
-            gumbel = noise.gumbel
-
-        log_prior = latent.log_weights
-        return Attention(
-            query=query,
-            log_prior=log_prior,
-            prior=log_prior.exp(),
-            shift=latent.shift,
-            cost=latent.cost,
-            gumbel=gumbel,
-        )
-
     def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
         """Return the state after y_t = `symbol` (n,) was written.
 
@@ -388,102 +310,3 @@ class Seq2Seq(Model):
             )
             inputs.append(previous)
         return inputs
-
-    def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return log p(y_t | y_<t, x), (B, T); see `Model.log_likelihood`."""
-        unrolled: Unrolled = self(source, lengths, target)
-        return unrolled.packed.unpack(unrolled.log_prob())
-
-    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return what training maximizes, (B, T).
-
-        It is log p(y_t | y_<t, x), or a bound of it, less the cost of latents. The cost of a whole
-        sentence is paid at its last symbol. With several samples, it is the mean over as many
-        draws of everything that is drawn.
-        """
-        samples = self.latent.samples
-        if samples == 1:
-            return self._objective(source, lengths, target)
-
-        of_draws = self._objective(
-            source.repeat_interleave(samples, 0),
-            lengths.repeat_interleave(samples, 0),
-            target.repeat_interleave(samples, 0),
-        )
-        by_sentence: Tensor = of_draws.unflatten(0, (-1, samples))
-        return by_sentence.mean(1)
-
-    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return the objective (B, T) of one draw."""
-        return self.unrolled_objective(source, lengths, target)[0]
-
-    def unrolled_objective(
-        self, source: Tensor, lengths: Tensor, target: Tensor
-    ) -> tuple[Tensor, Unrolled]:
-        """Return the objective (B, T) of one draw, and the steps that gave it."""
-        unrolled: Unrolled = self(source, lengths, target, draws=True)
-        packed = unrolled.packed
-        output = unrolled.output
-
-        # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
-        log_q = self._infer(source, lengths, target, unrolled)
-        values = self.marginalization.objective(output, packed.symbols, log_q, self.estimator)
-        if output.attention.cost is not None:
-            values = values - output.attention.cost
-
-        values = packed.unpack(values)
-        return self._pay_for_sentences(values, unrolled, target), unrolled
-
-    def _infer(
-        self, source: Tensor, lengths: Tensor, target: Tensor, unrolled: Unrolled
-    ) -> Tensor | None:
-        """Return log q (N, m) of the inference network for all tokens, or None without one."""
-        packed = unrolled.packed
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
-            log_q: Tensor | None = self.inference(
-                source, lengths, target, self.encoder.embed, self.decoder.embed
-            )
-        if log_q is None:
-            return None
-
-        log_q = log_q.to(unrolled.output.attention.log_prior.dtype)
-        by_time = log_q[packed.order].transpose(0, 1)
-        return packed.pack(by_time[: packed.steps])
-
-    def _pay_for_sentences(self, values: Tensor, unrolled: Unrolled, target: Tensor) -> Tensor:
-        """Subtract the costs of a whole sentence, of its latent and its score, from (B, T)."""
-        packed = unrolled.packed
-        costs = []
-        if unrolled.memory.cost is not None:
-            costs.append(unrolled.memory.cost)
-
-        if self.score.costs:
-            alignment = cat_optional(unrolled.alignments)
-            assert alignment is not None
-            prior = packed.pad(unrolled.output.attention.prior)
-            score_cost = self.score.cost(unrolled.memory, prior, packed.pad(alignment))
-            if score_cost is not None:
-                costs.append(score_cost)
-
-        if not costs:
-            return values
-
-        total = torch.stack(costs).sum(0)[torch.argsort(packed.order)]
-        return pay_at_end(values, -total, target)
-
-    @torch.no_grad()
-    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
-        """Return all that is known of given targets; see `Model.teacher_force`."""
-        forced = super().teacher_force(source, lengths, target)
-        alignment = self.coupling.given_all(forced.alignment, (target != PAD).sum(1))
-        posterior = alignment
-        if self.marginalization.gives_positions:
-            posterior = forced.posterior
-
-        return replace(forced, alignment=alignment, posterior=posterior)
-
-
-def pay_at_end(values: Tensor, amounts: Tensor, target: Tensor) -> Tensor:
-    """Add the amount (B,) of each sentence to its value (B, T) at the last symbol of `target`."""
-    last = ((target != PAD).sum(1, keepdim=True) - 1).clamp_min(0)
-    return values.scatter_add(1, last, amounts[:, None])

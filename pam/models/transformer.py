@@ -33,11 +33,17 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Encoded sources, with a row for each hypothesis."""
+class SourceStates:
+    """What a decoder attends to, with a row for each hypothesis."""
 
     values: Tensor  # (n, m, d) encoder states
     mask: Tensor  # (n, m) true at real positions
+
+
+@dataclass(frozen=True)
+class Source(SourceStates):
+    """Encoded sources of a search."""
+
     layer: SearchLayer  # the output layer
     beam: int = 1  # hypotheses of each sentence
 
@@ -104,6 +110,42 @@ class Next:
         )
 
 
+def with_positions(embedded: Tensor, first: int = 0) -> Tensor:
+    """Scale embeddings (B, n, d) and add sinusoidal positions, counted from `first`.
+
+    See Vaswani et al. (2017), section 3.5.
+    """
+    units = embedded.shape[2]
+    positions = torch.arange(first, first + embedded.shape[1], device=embedded.device)
+    exponents = torch.arange(0, units, 2, device=embedded.device) / units
+    angles = positions[:, None] * torch.exp(-math.log(10_000.0) * exponents)
+    waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
+    return embedded * units**0.5 + waves
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """Return a mask (n, n), true where the symbol of a column comes after that of the row."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+
+
+def encoder_layers(shape: Shape) -> nn.TransformerEncoder:
+    """Make an encoder's layers, with layer norm before each part and after the last layer."""
+    layer = nn.TransformerEncoderLayer(
+        shape.units,
+        shape.heads,
+        dim_feedforward=shape.feedforward,
+        dropout=shape.dropout,
+        batch_first=True,
+        norm_first=True,
+    )
+    return nn.TransformerEncoder(
+        layer,
+        shape.encoder_layers,
+        norm=nn.LayerNorm(shape.units),
+        enable_nested_tensor=False,
+    )
+
+
 class DecoderLayer(nn.Module):
     """Attention to the symbols so far, attention to the source, and a feed-forward layer.
 
@@ -131,7 +173,7 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(
-        self, states: Tensor, seen: Tensor | None, source: Source, causal: Tensor | None
+        self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute one layer.
 
@@ -178,21 +220,7 @@ class Transformer(Model):
             nn.init.normal_(embedding.weight, std=shape.units**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
 
-        layer = nn.TransformerEncoderLayer(
-            shape.units,
-            shape.heads,
-            dim_feedforward=shape.feedforward,
-            dropout=shape.dropout,
-            batch_first=True,
-            norm_first=True,
-        )
-        self.encoder = nn.TransformerEncoder(
-            layer,
-            shape.encoder_layers,
-            norm=nn.LayerNorm(shape.units),
-            enable_nested_tensor=False,
-        )
-
+        self.encoder = encoder_layers(shape)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
@@ -235,9 +263,8 @@ class Transformer(Model):
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         # Each symbol is predicted from those before it.
-        length = target.shape[1]
         previous = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
-        causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
+        causal = causal_mask(target.shape[1], target.device)
 
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             memory = self.encode(source, lengths)
@@ -251,11 +278,5 @@ class Transformer(Model):
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
         """Add sinusoidal positions, counted from `first`, to scaled embeddings (B, n, d)."""
-        units = self.shape.units
-        positions = torch.arange(first, first + embedded.shape[1], device=embedded.device)
-        exponents = torch.arange(0, units, 2, device=embedded.device) / units
-        angles = positions[:, None] * torch.exp(-math.log(10_000.0) * exponents)
-        waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
-
-        states: Tensor = self.dropout(embedded * units**0.5 + waves)
+        states: Tensor = self.dropout(with_positions(embedded, first))
         return states

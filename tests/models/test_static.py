@@ -34,7 +34,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "acvi, several draws": {"latent": {"kind": "acvi", "samples": 2, "weight": MOVING}},
 }
 NAMES = [*tiny.NAMED, *VARIANTS]
-OTHERS = {"agreement": {"kind": "agreement"}, "transformer": {"kind": "transformer", "heads": 2}}
+HEAD = {"architecture": {"kind": "aligned-transformer", "heads": 2}}
+COUPLED = {"kind": "posterior", "context": False}
+OTHERS: dict[str, dict[str, Any]] = {
+    "agreement": {"architecture": "agreement"},
+    "transformer": {"architecture": {"kind": "transformer", "heads": 2}},
+    "aligned-transformer": HEAD | {"input_feeding": "none", "copying": "pointer"},
+    "aligned-transformer, posterior": HEAD
+    | {"marginalization": "output", "coupling": "proximity", "input_feeding": COUPLED},
+}
 
 
 def components(name: str) -> ModelConfig:
@@ -42,11 +50,11 @@ def components(name: str) -> ModelConfig:
     return tiny.components(name.partition(",")[0], **VARIANTS.get(name, {}))
 
 
-def other(architecture: dict[str, Any], dropout: float = 0.0) -> Model:
+def other(changed: dict[str, Any], dropout: float = 0.0) -> Model:
     """Make a model of another architecture, in float64."""
     torch.manual_seed(1)
     network = Network(embedding=4, encoder=3, decoder=5, dropout=dropout)
-    chosen = ModelConfig(label="other", architecture=architecture)
+    chosen = ModelConfig(label="other", **changed)
     return build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double()
 
 

@@ -1,0 +1,349 @@
+"""A Transformer with an alignment head: posterior attention without a recurrent network.
+
+The decoder of a Transformer gives a query s_t of the symbols before y_t. It depends on y_{<t} and x
+alone, not on where the model looked, so that training computes all queries and scores of a target
+at once:
+
+    s_1, ..., s_T = Decoder(y_0, ..., y_{T-1}; x),        e_t(a) = score(s_t, h_a).
+
+One more attention to the source, of a single head, is the alignment. What runs over time is a scan
+of m numbers a step, the coupling and Bayes' rule (Shankar & Sarawagi 2019, equations 11 to 13):
+
+    prior_t(a) = coupling(e_t, postr_{t-1})(a),
+    p(y_t | y_<t, x) = sum_a prior_t(a) p(y_t | s_t, h_a),
+    postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / p(y_t | y_<t, x).
+
+With input feeding, W c_{t-1} is added to the embedding of y_{t-1}. Then queries wait for the
+alignment, and the decoder takes one step after another in training too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from pam.models.attention_model import AttentionModel, Unrolled
+from pam.models.interfaces import AttentionHistory, Contexts, Memory
+from pam.models.lstm import Embedding
+from pam.models.outputs import TokenDistribution
+from pam.models.packing import PackedTargets, rows_of
+from pam.models.transformer import (
+    DecoderLayer,
+    Shape,
+    SourceStates,
+    causal_mask,
+    encoder_layers,
+    with_positions,
+)
+
+
+class PositionedSymbols(nn.Module):
+    """Embeddings of symbols with sinusoidal positions, and dropout."""
+
+    def __init__(self, shape: Shape, vocabulary: int) -> None:
+        super().__init__()
+        self.symbols = Embedding(vocabulary, shape.units)
+        nn.init.normal_(self.symbols.weight, std=shape.units**-0.5)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, symbols: Tensor, first: int = 0, added: Tensor | None = None) -> Tensor:
+        """Embed symbols (B, n), which stand at positions from `first` on: (B, n, d). What is
+        `added`, (B, n, d), joins the embeddings.
+        """
+        embedded = with_positions(self.symbols(symbols), first)
+        if added is not None:
+            embedded = embedded + added
+        states: Tensor = self.dropout(embedded)
+        return states
+
+
+class AlignedEncoder(nn.Module):
+    """A Transformer's encoder."""
+
+    def __init__(self, shape: Shape, vocabulary: int) -> None:
+        super().__init__()
+        self.embed = PositionedSymbols(shape, vocabulary)
+        self.layers = encoder_layers(shape)
+
+    def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return h_a (B, m, d) of sources (B, m), and the mask (B, m) of real positions."""
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        values = self.layers(self.embed(source), src_key_padding_mask=~mask)
+        return values, mask
+
+
+class AlignedDecoder(nn.Module):
+    """A Transformer's decoder up to its last state, the query s_t of the alignment head."""
+
+    def __init__(self, shape: Shape, vocabulary: int, feeds: bool) -> None:
+        super().__init__()
+        self.embed = PositionedSymbols(shape, vocabulary)
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
+        self.norm = nn.LayerNorm(shape.units)
+        self.of_context = nn.Linear(shape.units, shape.units, bias=False) if feeds else None
+
+    def forward(
+        self,
+        embedded: Tensor,
+        seen: Sequence[Tensor | None],
+        source: SourceStates,
+        causal: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Run all layers.
+
+        Args:
+            embedded: (B, n, d) the newest symbols, with their positions.
+            seen: per layer what earlier symbols left, (B, t, d), or None.
+            causal: (n, n) true where a symbol must not be seen, or None for a single one.
+
+        Returns: Queries (B, n, d), and per layer what later symbols attend to.
+        """
+        states = embedded
+        now_seen = []
+        for layer, before in zip(self.layers, seen, strict=True):
+            states, of_layer, _ = layer(states, before, source, causal)
+            now_seen.append(of_layer)
+        return self.norm(states), tuple(now_seen)
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedState:
+    """What a hypothesis carries from step to step."""
+
+    seen: tuple[Tensor, ...]  # per layer (n, t, d), what later symbols attend to
+    context: Tensor  # (n, d) c_{t-1}, which input feeding adds to the next input
+    history: AttentionHistory  # what was attended so far
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """(n, m) the alignment handed on, or None before the first output."""
+        return self.history.alignment
+
+    def select(self, rows: Tensor | slice) -> AlignedState:
+        """Keep some rows."""
+        seen = tuple(rows_of(layer, rows) for layer in self.seen)
+        return AlignedState(seen, rows_of(self.context, rows), self.history.select(rows))
+
+    def first(self, rows: int) -> AlignedState:
+        """Keep the first rows."""
+        return self if rows == len(self.context) else self.select(slice(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedStep:
+    """One step before its symbol is chosen."""
+
+    output: TokenDistribution  # p(y_t | y_<t, x), computed when it is asked for
+    seen: tuple[Tensor, ...]
+    history: AttentionHistory  # what was attended before it
+
+    @property
+    def log_prior(self) -> Tensor:
+        return self.output.attention.log_prior
+
+    @property
+    def query(self) -> Tensor:
+        return self.output.attention.query
+
+    def select(self, rows: Tensor) -> AlignedStep:
+        """Keep the rows of some hypotheses."""
+        seen = tuple(rows_of(layer, rows) for layer in self.seen)
+        return AlignedStep(self.output.select(rows), seen, self.history.select(rows))
+
+
+class AlignedTransformer(AttentionModel):
+    """A Transformer (Vaswani et al. 2017) whose last attention is a component like a recurrent
+    model's.
+    """
+
+    encoder: AlignedEncoder
+    decoder: AlignedDecoder
+
+    # Step by step, as in a search.
+
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
+        memory = self.encoded(source, lengths)
+        viewed = None
+        if self.marginalization.needs_context:
+            viewed = Contexts(memory.values, self.readout.of_values.weight)
+        memory = replace(
+            memory,
+            viewed=viewed,
+            readout=self.readout.for_search(memory.readout.views, beam, bf16),
+        )
+        return memory.for_beam(beam)
+
+    def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
+        """Encode sources (B, m) of `lengths` (B,) for targets that are given."""
+        dtype = self.readout.output.weight.dtype
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+            values, mask = self.encoder(source, lengths)
+            values = values.to(dtype)
+            keys = self.score.keys(values)
+            views = None
+            if self.marginalization.gives_positions:
+                views = self.readout.of_values(values).to(dtype)
+        if isinstance(keys, Tensor):
+            keys = keys.to(dtype)
+
+        contexts = Contexts(values)
+        viewed = None
+        if self.marginalization.needs_context:
+            viewed = contexts
+
+        return Memory(
+            values=values,
+            mask=mask,
+            fed=contexts,
+            viewed=viewed,
+            keys=keys,
+            start=(),
+            cells=(),
+            readout=self.readout.for_targets(views, self.bf16, self.static),
+            transitions=self.coupling.transitions(source.shape[1]),
+            copied=self.copying.symbols(source),
+            pointed=self.copying.of_positions(values),
+        )
+
+    def start(self, memory: Memory) -> AlignedState:
+        rows = len(memory.mask)
+        nothing = memory.values.new_zeros(rows, 0, memory.values.shape[2])
+        seen = tuple(nothing for _ in self.decoder.layers)
+        return AlignedState(seen, memory.fed.empty(rows), AttentionHistory())
+
+    def step(self, memory: Memory, state: AlignedState, symbol: Tensor) -> AlignedStep:
+        embedded = self.decoder.embed(
+            symbol[:, None], first=state.history.steps, added=self._fed_back(state.context)
+        )
+        with torch.autocast(symbol.device.type, torch.bfloat16, enabled=self.bf16):
+            queries, seen = self.decoder(embedded, state.seen, self._source(memory), None)
+        query = queries[:, 0].to(memory.values.dtype)
+        scores = self.score(query, memory, state.history)
+        output = self._output(memory, query, scores, state.history, symbol)
+        return AlignedStep(output, seen, state.history)
+
+    def update(self, memory: Memory, step: AlignedStep, symbol: Tensor) -> AlignedState:
+        alignment = self.input_feeding(step.output, symbol, memory.mask)
+        if self.input_feeding.feeds:
+            context = memory.fed.read(alignment)
+        else:
+            context = memory.fed.empty(len(alignment))
+        return AlignedState(step.seen, context, step.history.then(alignment))
+
+    # Given targets.
+
+    def forward(
+        self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
+    ) -> Unrolled:
+        """All steps of given targets, arguments as of `log_likelihood`; nothing is drawn."""
+        packed = PackedTargets.of(target, drop_ended=not self.static)
+        encoded = self.encoded(source[packed.order], lengths[packed.order])
+        if self.input_feeding.feeds:
+            outputs, alignments = self._step_by_step(encoded, packed)
+        else:
+            outputs, alignments = self._all_at_once(encoded, packed)
+        return Unrolled(packed, encoded, TokenDistribution.cat(outputs, packed), alignments)
+
+    def _all_at_once(
+        self, memory: Memory, packed: PackedTargets
+    ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
+        """Queries and scores of all tokens, then the scan over time."""
+        queries = self._queries(memory, packed)
+        scores = self._scores(memory, packed, queries)
+
+        history = AttentionHistory()
+        outputs: list[TokenDistribution] = []
+        alignments: list[Tensor | None] = []
+        steps = zip(
+            packed.split(packed.pack(queries.transpose(0, 1))),
+            packed.split(scores),
+            packed.split(packed.previous),
+            packed.split(packed.symbols),
+            strict=True,
+        )
+        for query, score, previous, symbol in steps:
+            rows = len(symbol)
+            if rows < len(memory.mask):
+                memory = memory.first(rows)
+                history = history.select(slice(rows))
+            output = self._output(memory, query, score, history, previous)
+            history = history.then(self.input_feeding(output, symbol, memory.mask))
+            outputs.append(output)
+            alignments.append(history.alignment)
+        return outputs, alignments
+
+    def _queries(self, memory: Memory, packed: PackedTargets) -> Tensor:
+        """s_t of all steps, (B, T, d)."""
+        dtype = memory.values.dtype
+        previous = packed.before[:, : packed.steps]
+        causal = causal_mask(packed.steps, previous.device)
+        nothing_seen = [None] * len(self.decoder.layers)
+        with torch.autocast(previous.device.type, torch.bfloat16, enabled=self.bf16):
+            embedded = self.decoder.embed(previous)
+            queries, _ = self.decoder(embedded, nothing_seen, self._source(memory), causal)
+        return queries.to(dtype)
+
+    def _scores(self, memory: Memory, packed: PackedTargets, queries: Tensor) -> Tensor:
+        """e_t(a) of all tokens, (N, m): the steps of a sentence are scored as if they were
+        hypotheses of it.
+        """
+        rows, steps = queries.shape[:2]
+        scores = self.score(queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory())
+        return packed.pack(scores.view(rows, steps, -1).transpose(0, 1))
+
+    def _step_by_step(
+        self, memory: Memory, packed: PackedTargets
+    ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
+        """The steps of a search, where each input waits for the alignment of the step before."""
+        state = self.start(memory)
+        outputs: list[TokenDistribution] = []
+        alignments: list[Tensor | None] = []
+        inputs = packed.split(packed.previous)
+        for previous, symbol in zip(inputs, packed.split(packed.symbols), strict=True):
+            memory = memory.first(len(symbol))
+            state = state.first(len(symbol))
+            step = self.step(memory, state, previous)
+            state = self.update(memory, step, symbol)
+            outputs.append(step.output)
+            alignments.append(state.alignment)
+        return outputs, alignments
+
+    # Both.
+
+    def _output(
+        self,
+        memory: Memory,
+        query: Tensor,
+        scores: Tensor,
+        history: AttentionHistory,
+        previous: Tensor,
+    ) -> TokenDistribution:
+        """p(y_t | y_<t, x) of a query (n, d) with scores (n, m), after symbols `previous` (n,)."""
+        attention = self.weigh(scores, query, memory, history)
+        context = None
+        if memory.viewed is not None:
+            context = memory.viewed.read(attention.prior)
+        output = self.marginalization.output(memory, attention, context)
+        embedded = None
+        if self.copying.copies:
+            embedded = self.decoder.embed.symbols(previous)
+        return self.copying.output(
+            generated=output, memory=memory, embedded=embedded, follows_prior=False
+        )
+
+    def _source(self, memory: Memory) -> SourceStates:
+        """What the decoder's layers attend to: h_a of each row, (n, m, d)."""
+        rows = len(memory.mask)
+        values = memory.values.repeat_interleave(memory.beam, 0)[:rows]
+        return SourceStates(values, memory.mask)
+
+    def _fed_back(self, context: Tensor) -> Tensor | None:
+        """W c_{t-1}, (n, 1, d), where there is input feeding."""
+        of_context = self.decoder.of_context
+        if of_context is None:
+            return None
+        fed_back: Tensor = of_context(context)[:, None]
+        return fed_back
