@@ -143,6 +143,7 @@ def _opened(archive: Path, largest: int) -> Iterator[list[Member]]:
     try:
         with open(archive, "rb") as file:
             begin = file.read(8)
+        # The last mark is empty, so that every file has one.
         opens = next(opens for mark, opens in MARKS.items() if begin.startswith(mark))
 
         with opens(archive) as content:
@@ -167,6 +168,7 @@ def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Mem
     size = 0
     for member in members:
         name = member.name
+        # A backslash separates folders on some systems.
         if name.is_absolute() or ".." in name.parts or not name.parts or "\\" in str(name):
             raise _unexpected(archive, str(name), "leads out of the folder")
         if any("\0" in part or len(os.fsencode(part)) > NAME_MAX for part in name.parts):
@@ -174,6 +176,7 @@ def _checked(members: Iterator[Member], archive: Path, largest: int) -> list[Mem
 
         files.add(name)
         folders.update(name.parents)
+        # Names are compared with those of all members before.
         if name in folders or not files.isdisjoint(name.parents):
             raise _unexpected(archive, str(name), "is a file and a folder at once")
 
@@ -215,6 +218,7 @@ def _zip_members(content: zipfile.ZipFile, archive: Path) -> Iterator[Member]:
         if info.is_dir():
             continue
 
+        # Bit 0 says that the content is encrypted.
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG) or info.flag_bits & 1:
             raise _unexpected(archive, info.filename, "is not a plain file")
         yield Member(PurePosixPath(info.filename), info.file_size, partial(content.open, info))

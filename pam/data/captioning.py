@@ -114,9 +114,9 @@ def read_captions(path: Path) -> dict[str, list[str]]:
         # Clips come in the order of the videos, those without captions too.
         records = content["sentences"]
         for video in content.get("videos", ()):
-            clip = video.get("video_id") if isinstance(video, dict) else None
-            if isinstance(clip, str):
-                captions[clip] = []
+            video_id = video.get("video_id") if isinstance(video, dict) else None
+            if isinstance(video_id, str):
+                captions[video_id] = []
     elif isinstance(content, dict):
         records = [{"id": clip, "caption": texts} for clip, texts in content.items()]
 
@@ -128,14 +128,14 @@ def read_captions(path: Path) -> dict[str, list[str]]:
         raise UserError("these are not captions of clips", file=path, hint=hint)
 
     for number, record in enumerate(records, 1):
-        fields = record if isinstance(record, dict) else {}
-        clip = fields.get("video_id", fields.get("id"))
-        texts = fields.get("caption")
+        fields: dict[str, Any] = record if isinstance(record, dict) else {}
+        clip: Any = fields.get("video_id", fields.get("id"))
+        texts: Any = fields.get("caption")
         if isinstance(texts, str):
             texts = [texts]
 
-        are_texts = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        if not isinstance(clip, str) or not are_texts:
+        is_clip = isinstance(clip, str) and isinstance(texts, list)
+        if not is_clip or not all(isinstance(text, str) for text in texts):
             hint = "give it the name of a clip, and a caption or a list of captions, as text"
             raise UserError(f"record {number} has no clip with captions", file=path, hint=hint)
         if "\t" in clip or "\n" in clip:
@@ -179,6 +179,7 @@ class Extract(Stage[CaptioningFormat]):
         with clips_in(files[FEATURES]) as (names, read):
             clips = self._matched(captions, names, files)
             divided = self._divided(clips, files[CAPTIONS])
+            # Frames of clips of no split are not stored.
             used = [clip for split_clips in divided.values() for clip in split_clips]
             write_table(
                 folder=self.out / "extract",
@@ -250,6 +251,7 @@ class Extract(Stage[CaptioningFormat]):
                     message = f"caption {number} of the clip `{clip}` is empty"
                     raise UserError(message, file=path, hint="complete it or delete it")
 
+            # What is scored has one output a clip, which is compared with all captions.
             if split in SCORED:
                 rows = [(clip, json.dumps(texts_of[clip], ensure_ascii=False)) for clip in clips]
             else:
@@ -336,6 +338,7 @@ class Index(Stage[CaptioningFormat]):
 
         for split in SCORED:
             self._copy(self.out / "tokenize" / REFERENCES.format(split=split))
+        # The codec checks that other clips have as many units.
         units = table.frames.shape[1]
         self.layout.codec(units).save(self.out)
 

@@ -75,6 +75,7 @@ def _new_phrases(size: int, draw: Draw, seen: set[str]) -> list[Both]:
         sides = {text_of(side) for side in phrase}
         tries += 1
 
+        # A side that was drawn before may be in another split.
         if not sides & seen:
             seen |= sides
             phrases.append(phrase)
@@ -159,6 +160,7 @@ def linked(source: Words, target: Words) -> str:
         target_indices = [index for index, word in enumerate(target) if word.origin == origin]
 
         pairs: Iterable[tuple[int, int]]
+        # Several words of one origin are those of a name or of a unit.
         if len(source_indices) == len(target_indices):
             pairs = zip(source_indices, target_indices, strict=True)
             are_sure = True
@@ -204,8 +206,8 @@ def _date(pattern: Callable[[Locale], str], draw: Draw) -> Both:
                 spans.append((str(piece), None))
             else:
                 # The origin of a field is its letter in the pattern.
-                letter, length = piece
-                spans.append((fields[letter * int(length)], letter))
+                letter = piece[0]
+                spans.append((fields[letter * int(piece[1])], letter))
         return words_of(spans)
 
     return _both(write)

@@ -195,6 +195,7 @@ class Split:
         sources = Ragged.of(ended(row[:source_limit], source_eos) for row in source)
         targets = Ragged.of(ended(row)[:target_limit] for row in target)
 
+        # A softmax over no positions is not defined.
         empty_rows = np.flatnonzero(sources.lengths == 0)
         if len(empty_rows) > 0:
             number = empty_rows[0] + 1
@@ -323,6 +324,7 @@ class Split:
         if self.source_eos:
             return Split(self.targets, self.sources, None, digests)
 
+        # Targets become sources, which have no EOS here.
         return Split.from_rows(
             source=(row[:-1].tolist() for row in self.targets),
             target=(row.tolist() for row in self.sources),
@@ -389,6 +391,7 @@ def write_split(
     source, target = vocabularies
     source_symbols, target_symbols = symbols
     digests = {"source": source.digest, "target": target.digest, "text": sha256_of(text)}
+    # Symbols are encoded row by row, so that no list holds them all.
     try:
         split = Split.from_rows(
             source=map(source.encode, source_symbols),
@@ -481,6 +484,7 @@ class Prepared:
             if split.digests.get(side) != vocabulary.digest:
                 message = f"this is not the vocabulary that {name}.safetensors was made with"
                 raise UserError(message, file=self.folder / f"{side}.vocab", hint=HINT)
+        # Last, as the messages above say more.
         self.file(f"{name}.safetensors")
 
         if self.codec.clips is not None:
@@ -610,6 +614,7 @@ class Examples:
             hint = "leave out `source` and `target` of `training.phases`, or use `targets: symbols`"
             raise UserError("pointer actions cannot be cut", hint=hint)
 
+        # Rows stay whole in memory, and are cut in `batch`.
         shortened = copy(self)
         shortened.longest = (source, target)
         if source is not None:

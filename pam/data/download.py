@@ -174,6 +174,7 @@ def download(
                     reasons.append(f"{address}: {error}")
                     break
                 say(f"{address}: {error}; trying again")
+            # A server that is busy needs more time from try to try.
             time.sleep(patience.wait_s * 2 ** (attempt - 1))
 
     tried = "".join(f"\n    {reason}" for reason in reasons) or ": none is known"
@@ -374,6 +375,7 @@ def _fetch_file(
         expected = _expected(dataset.files[key], record.get(key))
         origin = download(target, expected, addresses, patience, say)
     except UnavailableError as error:
+        # A user who has to get files by hand gets the whole list at once.
         missing = {}
         for name, file in dataset.files.items():
             expected = _expected(file, record.get(name))

@@ -152,6 +152,7 @@ def _hdf5(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
         location = f"{path}/{name}"
         try:
             stored = content[name]
+            # A header may ask for more memory than the machine has.
             if stored.nbytes > MOST_PACKED * stored.id.get_storage_size():
                 raise EOFError
             array = stored[()]

@@ -218,7 +218,7 @@ class Index(Stage[InflectionFormat]):
             return {}
 
         aligner = CharacterAligner.fit([(row.lemma, row.form) for row in rows["train"]])
-        alignments = {}
+        alignments: dict[str, list[list[int]]] = {}
         for split in ALIGNED:
             lemma_positions = aligner.align([(row.lemma, row.form) for row in rows[split]])
             alignments[split] = []
@@ -279,6 +279,7 @@ def _divided(rows: list[Row], divide: Divide) -> tuple[dict[str, list[Row]], lis
 
     A UserError says that there are too few lemmas.
     """
+    # Scores on forms of lemmas that training has would be too good.
     groups = defaultdict(list)
     for number, row in enumerate(rows):
         groups[row.lemma].append(number)
@@ -380,6 +381,7 @@ def _cells(line: Line, layout: InflectionFormat) -> list[str]:
     if len(cells) == len(layout.columns):
         return cells
 
+    # The line is refused: say how columns are to be written.
     between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
     hint = f"write {', '.join(layout.columns)}, with {between} between two columns"
     if line.text.strip():
@@ -407,6 +409,7 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     features, separator = min(product(range(3), SEPARATORS), key=novelty)
     first, second = sorted({0, 1, 2} - {features})
     second_repeats = len(set(columns[second])) < CLEARLY * len(set(columns[first]))
+    # Without features, each lemma has one form, and what repeats says nothing.
     if any(columns[features]) and second_repeats:
         names = {features: "features", second: "lemma", first: "form"}
     else:

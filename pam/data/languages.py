@@ -260,6 +260,7 @@ def _characters(word: str) -> list[str]:
         is_of_run = category[0] == "N" or category in ("Lu", "Ll", "Lt")
         combines = category[0] == "M" or character in JOINERS
 
+        # A run of digits or of letters with case stays whole.
         if pieces and (combines or (is_of_run and in_run)):
             pieces[-1] += character
         else:

@@ -108,9 +108,11 @@ class Table:
             raise UserError("these are JSON lines, which have no columns", file=path, hint=hint)
 
         for delimiter in DELIMITERS:
+            # CSV may have quotes; with other delimiters they have to show.
             quotes = delimiter in (";", ",") or _is_quoted(lines, delimiter)
             rows = [_cells(line, delimiter, quotes) for line in lines]
             ((width, count),) = Counter(map(len, rows)).most_common(1)
+            # Some lines may be faulty, which is said when all are read.
             if width > 1 and count > 0.9 * len(rows):
                 heading = []
                 if _names_columns(rows, choices):
@@ -323,9 +325,11 @@ def _is_inflection(rows: Sequence[Sequence[str]]) -> bool:
     """
     order, separator = guess_columns(rows)
     columns = dict(zip(order, zip(*rows, strict=True), strict=True))
+    # Forms are words, seldom of several parts.
     if sum(" " in cell.strip() for cell in columns["form"]) > len(rows) / 10:
         return False
 
+    # Features come from a small set, and repeat.
     features = [
         feature for cell in columns["features"] for feature in split_features(cell, separator)
     ]
@@ -362,6 +366,7 @@ def _inflection(table: Table, path: Path, choices: Choices, divide: dict[str, An
             f"the columns are {' '.join(order)} (or --columns, with these names in another order)",
         )
 
+    # Keys that are as by default are left out, so that the entry is short.
     layout = {"columns": order, "separator": separator} | table.format("delimiter") | divide
     default = InflectionFormat().model_dump()
     chosen = {key: value for key, value in layout.items() if value != default[key]}
@@ -383,6 +388,7 @@ def _columns(table: Table, path: Path, choices: Choices, divide: dict[str, Any])
     if names is None:
         names, notes = _names_of_columns(table, path, choices)
 
+    # Without names of languages, the order of the columns says source and target.
     numbers = {name: number for number, name in enumerate(names) if name != LEFT_OUT}
     sides = list(choices.languages or numbers)
     if len(sides) != 2 or not set(sides) <= numbers.keys() or len(names) > table.width:
@@ -429,6 +435,7 @@ def _names_of_columns(
         raise UserError("two columns of text are not there", file=path, hint=how_to_name)
 
     names = [LEFT_OUT] * table.width
+    # Columns that are left over keep the sign that they are not read.
     for column, language in zip(texts, choices.languages, strict=False):
         names[column] = language
     if table.width == 2:

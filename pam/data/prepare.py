@@ -164,6 +164,7 @@ def prepare(
             f"`{name}` has no rows to train on", hint="name other prepared data with `--base`"
         )
 
+    # A stage alone: Snakemake runs each as a job of its own.
     if stage is not None:
         last = stages.index(stage)
         return _run(name, dataset, raw, out, stages[: last + 1], base)

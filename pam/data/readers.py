@@ -297,6 +297,7 @@ class JsonLines(DividingReader):
             if not all(pattern.fullmatch(str(record[key])) for key, pattern in patterns.items()):
                 continue
 
+            # Only a target may be a list, of references.
             source = self._text(line, source_key, record[source_key])
             if source.more:
                 hint = (
@@ -379,6 +380,7 @@ class Mails(Reader):
         with scratch_folder() as folder:
             extract_all(archive, folder)
 
+            # A mail is read when its pair is asked for.
             def mails(split: str) -> Iterator[Pair]:
                 for path in sorted(folder.rglob(f"{split}/*.subject")):
                     yield self._mail(path, archive / path.relative_to(folder), languages)
@@ -442,6 +444,7 @@ def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
     """Yield the texts of the segments of a file of markup."""
     count = 0
     for line in lines:
+        # As a TMX file, or the XML of WMT, holds source and references together.
         if OF_SEVERAL.search(line.text):
             hint = "write the segments of each language into a file of its own"
             raise line.error("segments of several languages or of several texts in one file", hint)

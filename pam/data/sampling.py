@@ -78,6 +78,7 @@ def divided(
     sizes = {"test": divide.test, "dev": divide.dev}
     drawn = drawn_groups(groups, sizes, divide.seed)
 
+    # Whole groups may have left a split short of its size.
     for split, size in sizes.items():
         _approach(drawn, split, size, groups)
     if not all(drawn.values()):
@@ -98,6 +99,7 @@ def _approach(
     """
     short = size - len(drawn[split])
     training = set(drawn["train"])
+    # Train must not become empty.
     candidates = [
         group
         for _, group in sorted(groups.items())

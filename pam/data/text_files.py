@@ -194,6 +194,7 @@ def _opened(path: Path) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         file: IO[bytes] = stack.enter_context(open(path, "rb", buffering=HEAD))
         begin = cast(io.BufferedReader, file).peek(HEAD)
 
+        # The content says whether a file is compressed, not its name.
         for mark, _, opens in COMPRESSED:
             if mark.match(begin):
                 unpacked = stack.enter_context(opens(file))
@@ -213,6 +214,7 @@ def _ended_by_cr(file: IO[bytes], path: Path) -> Iterator[bytes]:
     tail = b""
 
     while piece := file.read(HEAD):
+        # A line may go on in the next piece.
         *lines, tail = (tail + piece).split(b"\r")
         if b"\n" in tail:
             lines.append(tail)
@@ -271,6 +273,7 @@ def _likely_encoding(line: bytes) -> str | None:
     ascii_letters = sum(chr(byte).isalpha() and byte < 128 for byte in line)
     other_bytes = sum(byte >= 128 for byte in line)
     if other_bytes <= ascii_letters:
+        # Latin-1 has only control characters there.
         if any(0x80 <= byte < 0xA0 for byte in line):
             return "Windows-1252"
         return "ISO-8859-1"

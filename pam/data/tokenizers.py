@@ -301,6 +301,7 @@ def split_features(text: str, separator: str) -> list[str]:
         if depth < 0:
             break
 
+    # A bracket that is not closed, or never opened, is a character.
     features = nested if depth == 0 else pieces
     return [feature.strip() for feature in features if feature.strip()]
 

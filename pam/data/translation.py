@@ -252,6 +252,7 @@ def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterat
         if writer.count == 0:
             raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
 
+        # An earlier preparation may have left such a file.
         other_references = folder / OTHER_REFERENCES.format(split=split)
         if writer.other_references:
             with text_file(other_references) as file:
@@ -484,6 +485,7 @@ class Segment(Stage[PairsFormat]):
 
         if subwords.joint:
             counts = [counts[0] + counts[1]]
+        # With joint merges, the one list is both the first and the last.
         merges = [learn_merges(words, subwords.merges) for words in counts]
         if not all(merges):
             message = "no two characters stand side by side twice in the training text"
@@ -609,6 +611,7 @@ class Index(Stage[PairsFormat]):
             if unknown - _unknown_share(train_counts[side]) <= MOST_UNKNOWN:
                 continue
 
+            # The split is suspect: find out why.
             symbols = list(chain.from_iterable(self.symbols(split, side)))
             hint = ""
             if self.layout.subwords is None:
@@ -616,6 +619,7 @@ class Index(Stage[PairsFormat]):
             if not hint and len(symbols) < FEWEST_SYMBOLS:
                 continue
 
+            # Symbols that the other side has show that files are swapped.
             if sum(symbol in other_vocabulary for symbol in symbols) > len(symbols) / 2:
                 hint = (
                     "name its files the other way round in `splits`, or swap the columns of `read`"
@@ -638,6 +642,7 @@ class Index(Stage[PairsFormat]):
         if layout.joint:
             counts = [counts[0] + counts[1]] * 2
 
+        # A size may be one number, or one for each language.
         vocabularies = []
         for side, code, side_counts in zip(SIDES, self.layout.languages, counts, strict=True):
             size = layout.size.get(code) if isinstance(layout.size, dict) else layout.size

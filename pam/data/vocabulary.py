@@ -110,6 +110,7 @@ class Vocabulary:
         if lines.pop() != "":
             raise UserError("the last line is cut short", file=path, hint=hint)
 
+        # A dict keeps their order, and finds symbols that are there twice.
         symbols: dict[str, None] = {}
         for number, line in enumerate(lines[len(SPECIALS) :], len(SPECIALS) + 1):
             try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pam.data.dataset import Prepared, write_split, write_summary
+from pam.data.dataset import Prepared, Split, write_split, write_summary
 from pam.data.download import check_fetched
 from pam.data.languages import composed
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
@@ -120,6 +120,7 @@ def parse_links(
             left_out += 1
             continue
 
+        # Sure links are possible ones too.
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
@@ -169,21 +170,7 @@ def prepare_word_alignments(
         links.append(pair_links)
         left_out += unmatched
 
-    task.source.save(out / "source.vocab")
-    task.target.save(out / "target.vocab")
-    codec.save(out)
-    split = write_split(
-        folder=out,
-        name=GOLD,
-        rows=pairs,
-        symbols=(
-            (codec.source_symbols([source]) for source, _ in pairs),
-            (codec.target_symbols(target) for _, target in pairs),
-        ),
-        vocabularies=(task.source, task.target),
-        source_eos=task.split("train").source_eos,
-    )
-
+    split = _write(out, task, codec, pairs)
     links_by_kind = {
         "sure": [pair_links.sure for pair_links in links],
         "possible": [pair_links.possible for pair_links in links],
@@ -199,6 +186,26 @@ def prepare_word_alignments(
 
     origin = origin_of(name, dataset, hashes)
     return write_summary(out, {**origin, "languages": languages, **counts, **split.symbol_counts()})
+
+
+def _write(
+    out: Path, task: Prepared, codec: TranslationCodec, pairs: list[tuple[str, str]]
+) -> Split:
+    """Write the one split into a folder, with the vocabularies and the codec of a task."""
+    task.source.save(out / "source.vocab")
+    task.target.save(out / "target.vocab")
+    codec.save(out)
+    return write_split(
+        folder=out,
+        name=GOLD,
+        rows=pairs,
+        symbols=(
+            (codec.source_symbols([source]) for source, _ in pairs),
+            (codec.target_symbols(target) for _, target in pairs),
+        ),
+        vocabularies=(task.source, task.target),
+        source_eos=task.split("train").source_eos,
+    )
 
 
 def _check_fits(
