@@ -165,7 +165,7 @@ class Extract(Stage[CaptioningFormat]):
     keys = ("clips", "frames", "unmatched", "sample")
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its captions, and clips without captions or without features."""
+        """Write clips and captions; count captions, and clips that lack captions or features."""
         files = self.files[ALL]
         if isinstance(files, Path) or set(files) != {CAPTIONS, FEATURES}:
             hint = (
@@ -273,7 +273,7 @@ class Tokenize(Stage[CaptioningFormat]):
     keys = ("language", "tokenize", "lowercase")
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its captions and their words."""
+        """Write the words of each split; count captions and words."""
         counts = []
         for split in SPLITS:
             is_scored = split in SCORED
@@ -309,7 +309,7 @@ class Index(Stage[CaptioningFormat]):
     keys = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
-        """Count the symbols of vocabularies, and by split rows, frames, words and unknown ones."""
+        """Write the prepared folder; count symbols, and by split rows, frames and words."""
         for name in Table.FILES:
             self._copy(self.out / "extract" / name)
         table = Table.load(self.out)

@@ -71,14 +71,14 @@ def write_checksummed(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
-def read_checksummed(path: Path, what: str, hint: str) -> dict[str, Any]:
+def read_checksummed(path: Path, content_name: str, hint: str) -> dict[str, Any]:
     """Read a file of `write_checksummed`.
 
-    A UserError says that it is missing, damaged, or not `what` it should be.
+    A UserError says that it is missing, damaged, or not what messages call `content_name`.
     """
     content = read_json(path)
     if not isinstance(content, dict) or CHECKSUM not in content:
-        raise UserError(f"not {what}", file=path, hint=hint)
+        raise UserError(f"not {content_name}", file=path, hint=hint)
     if content[CHECKSUM] != _digest(content):
         raise UserError("the file is damaged", file=path, hint=hint)
     return content

@@ -379,14 +379,16 @@ class Mails(Reader):
 
         with scratch_folder() as folder:
             extract_all(archive, folder)
-
-            # A mail is read when its pair is asked for.
-            def mails(split: str) -> Iterator[Pair]:
-                for path in sorted(folder.rglob(f"{split}/*.subject")):
-                    yield self._mail(path, archive / path.relative_to(folder), languages)
-
             for split in SPLITS:
-                yield split, mails(split)
+                paths = sorted(folder.rglob(f"{split}/*.subject"))
+                yield split, self._mails(paths, archive, folder, languages)
+
+    def _mails(
+        self, paths: Sequence[Path], archive: Path, folder: Path, languages: Languages
+    ) -> Iterator[Pair]:
+        """Yield the pairs of mails, each read when it is asked for."""
+        for path in paths:
+            yield self._mail(path, archive / path.relative_to(folder), languages)
 
     def _mail(self, path: Path, shown_path: Path, languages: Languages) -> Pair:
         """Return the body and the subject of a file, each in one line.

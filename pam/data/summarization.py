@@ -105,7 +105,7 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
     keys = ("language", "tokenize", "tokenized", "lowercase", "train_pairs", "sentences")
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its pairs, its words, and the pairs left out."""
+        """Write the words of each split; count them, pairs, and the pairs left out."""
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "tokenize", split, references=split in SCORED) as writer:
@@ -162,7 +162,7 @@ class IndexSummaries(Index):
     keys = (*Index.keys, "lead")
 
     def run(self) -> dict[str, Any]:
-        """Count as for pairs, and texts of each side that are longer than what is read of them.
+        """Write as for pairs; count also texts that are longer than what is read of them.
 
         Warnings tell of such texts.
         """

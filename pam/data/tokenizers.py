@@ -31,7 +31,7 @@ SIDES: tuple[Side, ...] = get_args(Side)
 
 
 class Tokenizer:
-    """Splits sentences of one language into words, and joins them; this one at white space.
+    """Words of the sentences of one language; this one splits and joins them at white space.
 
     The language is a code such as `de`. Making a tokenizer raises a UserError if it cannot serve
     the language, or a package is missing.

@@ -281,7 +281,7 @@ class Extract(Stage[PairsFormat]):
     hint = "delete it together with the same line of the other language"
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its pairs, those left out, and lines with control characters."""
+        """Write the pairs of each split; count them, and lines with control characters."""
         counts: dict[str, dict[str, Any]] = {}
         warnings: list[str] = []
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
@@ -350,7 +350,7 @@ class Tokenize(Stage[TranslationFormat]):
     )
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its pairs, its words, and the pairs left out."""
+        """Write the words of each split; count them, pairs, and the pairs left out."""
         codec = self.layout.codec()
         folder = self.out / "extract"
         extracted = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
@@ -451,8 +451,9 @@ class Segment(Stage[PairsFormat]):
     keys: ClassVar[tuple[str, ...]] = ("subwords",)
 
     def run(self) -> dict[str, Any]:
-        """Count for each split its pairs and symbols, and how many merges were learned."""
+        """Write the symbols of each split; count them, pairs, and the merges that were learned."""
         codec = self._make_codec()
+
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "segment", split) as writer:
@@ -469,10 +470,12 @@ class Segment(Stage[PairsFormat]):
         return {"merges": merges, "splits": counts}
 
     def _make_codec(self) -> TranslationCodec:
+        """Make the codec of new merges or of words, or load that of other data."""
         if self.base is not None:
             return TranslationCodec.load(self.base)
         if self.layout.subwords is None:
             return self.layout.codec()
+
         source_merges, target_merges = self._learn(self.layout.subwords)
         return self.layout.codec(source_merges, target_merges)
 
@@ -485,11 +488,12 @@ class Segment(Stage[PairsFormat]):
 
         if subwords.joint:
             counts = [counts[0] + counts[1]]
-        # With joint merges, the one list is both the first and the last.
         merges = [learn_merges(words, subwords.merges) for words in counts]
         if not all(merges):
             message = "no two characters stand side by side twice in the training text"
             raise UserError(message, hint="leave out `subwords`, or give more data")
+
+        # A joint list is both the first and the last.
         return merges[0], merges[-1]
 
 
@@ -499,7 +503,7 @@ class Index(Stage[PairsFormat]):
     keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
-        """Count the symbols of vocabularies, those of splits, and pairs that training has too."""
+        """Write the prepared folder; count symbols, and pairs that training has too."""
         vocabularies = self._vocabularies()
         source, target = vocabularies
 
