@@ -162,6 +162,7 @@ def test_each_clip_of_a_folder_is_an_input_of_the_workflow(tmp_path: Path) -> No
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert folder not in files and size_of(folder) == size
 
+    # Snakemake would take the braces for a wildcard.
     (folder / "a{b}.npy").touch()
     with pytest.raises(UserError, match="a name with braces") as caught:
         check_local("mine", dataset)

@@ -129,6 +129,7 @@ def test_the_papers_data_is_complete_and_its_text_unchanged(
         200 * cells,
     ]
 
+    # Our preparation of the text changes no byte of it.
     raw = tmp_path / "raw" / f"base_forms_de_{kind}_test.txt.sigmorphon_format.txt"
     assert (tmp_path / "ready" / "test.tsv").read_bytes() == raw.read_bytes()
 

@@ -160,26 +160,15 @@ def test_small_letters_are_those_of_the_language() -> None:
 
 
 def test_words_without_spaces_are_compared_as_characters_with_their_marks() -> None:
-    assert compared_words("狗看见iPhone 15", language("zh"), segmented=False) == [
-        "狗",
-        "看",
-        "见",
-        "iphone",
-        "15",
-    ]
+    chinese = compared_words("狗看见iPhone 15", language("zh"), segmented=False)
+    assert chinese == ["狗", "看", "见", "iphone", "15"]
     assert compared_words("ชื่อ", language("th"), segmented=False) == ["ชื่", "อ"]
-    assert compared_words("猫 が 好き だ 。", language("ja"), segmented=True) == [
-        "猫",
-        "が",
-        "好き",
-        "だ",
-    ]
-    assert compared_words("Der Hund, a-b.", language("de"), segmented=False) == [
-        "der",
-        "hund",
-        "a",
-        "b",
-    ]
+
+    # Text that is split into words is compared by words.
+    japanese = compared_words("猫 が 好き だ 。", language("ja"), segmented=True)
+    assert japanese == ["猫", "が", "好き", "だ"]
+    german = compared_words("Der Hund, a-b.", language("de"), segmented=False)
+    assert german == ["der", "hund", "a", "b"]
 
 
 def ready(folder: Path, code: str, **options: object) -> Path:

@@ -99,6 +99,7 @@ def test_files_of_each_split_go_to_it_and_entries_are_added(
     }
     assert datasets["nouns"].format == {}
 
+    # A second entry of the same name is refused, and changes nothing.
     before = Path("datasets.yaml").read_bytes()
     assert main(["data", "new", "a.tsv", "--languages", "de", "en"]) == 2
     assert "`a` is in this registry already" in capsys.readouterr().err
@@ -129,6 +130,7 @@ def test_names_of_splits_are_known_and_others_can_be_said(
     assert format_of("kat") == {"separator": ";"}
     assert "bana   N;NOM(PL;PSS(1,PL))  banaebi" in capsys.readouterr().out
 
+    # Names of files may hold more than the split, or nothing of it.
     for path in ("trainset.csv", "devset.csv", "testset_w_refs.csv", "a.one", "a.two", "a.three"):
         Path(path).write_text("mr,ref\n" + 'name[x],"x, y"\n' * 3)
     files = "trainset.csv devset.csv testset_w_refs.csv"

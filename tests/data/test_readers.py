@@ -481,6 +481,7 @@ def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: P
     assert [json.loads(line) for line in lines] == [[], further]
     assert not (folder / "train.references.jsonl").exists()
 
+    # Several texts can be references of a target, but no source.
     turned = dataset.with_format({"source": "en", "target": "de"})
     with pytest.raises(UserError, match="`en` is a list, and a source is one text"):
         prepared(turned, tmp_path)
@@ -534,6 +535,7 @@ def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:
         "test": 15,
     }
 
+    # No article is in two splits.
     articles = {}
     for split, drawn in splits.items():
         articles[split] = {int(line.text.split()[1]) % 20 for line, _ in drawn}

@@ -46,18 +46,11 @@ def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> Non
 
 
 def test_merges_are_those_of_the_most_frequent_pairs() -> None:
-    assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
-        "s t</w>",
-        "e st</w>",
-        "l o",
-    ]
-    assert subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"]) == [
-        "b@@",
-        "est",
-        "l@@",
-        "o@@",
-        "w",
-    ]
+    merges = learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3)
+    assert merges == ["s t</w>", "e st</w>", "l o"]
+
+    symbols = subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"])
+    assert symbols == ["b@@", "est", "l@@", "o@@", "w"]
 
 
 def test_an_output_that_stops_within_a_word_is_still_words() -> None:
