@@ -290,6 +290,7 @@ def sentences_of(words: Sequence[str], lang: Language) -> Iterator[list[str]]:
             following = words[index + 1] if index + 1 < len(words) else SPACE
             ends = following == SPACE or _closes(following, sentence, lang)
 
+        # A further mark, as the second of `?!`, and what closes belong to the sentence.
         belongs = (ends and not has_word(word)) or _closes(word, sentence, lang)
         if ended and not belongs:
             yield sentence

@@ -509,6 +509,7 @@ class Wit3(Reader):
 
         with scratch_folder() as folder:
             extract_all(archive, folder)
+            # Files are found by their names, in whatever folder of the archive they are.
             talks = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
             def paired(name: str) -> Iterator[Pair]:

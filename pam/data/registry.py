@@ -142,6 +142,7 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
 
         for name, value in content.items():
             entry = _Entry(path, str(name))
+            # Tasks name their data by this name alone.
             if name in datasets:
                 raise entry.error(
                     f"data set `{name}` is in another registry already", [], "rename it"
@@ -248,6 +249,7 @@ class _Entry:
             return file
 
         try:
+            # Paths are relative to the folder of the registry.
             path = str(self.path.parent / Path(file.path).expanduser())
         except RuntimeError as error:
             message = f"`{file.path}` is in the home of a user who is not known here"

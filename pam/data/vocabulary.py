@@ -187,6 +187,7 @@ def to_actions(
 
     actions: list[int] = []
     pointer = 0
+    # EOS, the last symbol, is written at the last position.
     for symbol, position in zip(target_ids, [*alignment, source_length - 1], strict=True):
         if not pointer <= position < source_length:
             raise ValueError(f"position {position} after {pointer} of {source_length}")
