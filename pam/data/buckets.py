@@ -5,10 +5,9 @@ from __future__ import annotations
 from pam.data.dataset import Batch
 from pam.data.vocabulary import PAD
 
+# Sizes are multiples of it. They are so far apart too, but for long rows.
 STEP = 8
-"""Sizes are multiples of it. They are so far apart too, but for long rows."""
-
-# sizes of long rows are at most one part of so many apart, so that no more of a row is padding
+# Sizes of long rows are at most one part of so many apart, so that no more of a row is padding.
 SHARE = 12
 
 
@@ -31,6 +30,8 @@ def pad_to_bucket(batch: Batch, rows: int) -> Batch:
     missing_rows = rows - count
     missing_positions = bucket_size(positions) - positions
     missing_steps = bucket_size(batch.target.shape[1]) - batch.target.shape[1]
+
+    # Pairs of numbers before and behind, from the last dimension to the first.
     source_padding = (*(0, 0) * len(units), 0, missing_positions, 0, missing_rows)
     return Batch(
         rows=batch.rows,

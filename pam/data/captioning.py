@@ -1,4 +1,4 @@
-"""Captioning: what is known of the frames of a clip gives a sentence. A clip has several captions.
+"""Captioning: the vectors of a clip's frames give a sentence. A clip has several captions.
 
 A prepared row holds a clip's name and a caption, in words. Training has a row for each caption; dev
 and test have one for each clip, with all of its captions as references in `{dev,test}.target.txt`,
@@ -12,6 +12,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,12 +29,13 @@ from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writ
 from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, atomic_write
 
-# what the registry names the files by, below the split `all`
-CAPTIONS, FEATURES = ("captions", "features")
+# keys by which the registry names the files, below the split `all`
+CAPTIONS = "captions"
+FEATURES = "features"
 
 
 class FramesFormat(Strict):
-    """Which frames of a clip are read."""
+    """Choice of the frames of a clip that are read."""
 
     first: int | None = Field(None, ge=1, description="only so many, from the first on; null: all")
     spaced: int | None = Field(
@@ -42,8 +44,9 @@ class FramesFormat(Strict):
 
 
 class ClipsFormat(Strict):
-    """How many clips each split has, in the order of the captions' file; clips after the last are
-    left out.
+    """Numbers of clips of each split, in the order of the captions' file.
+
+    Clips after the last are left out.
     """
 
     train: int = Field(ge=1, description="clips to train with, the first ones")
@@ -90,197 +93,206 @@ class CaptioningFormat(TaskFormat):
         target = SideSettings(
             language=self.language, tokenize=self.tokenize, lowercase=self.lowercase
         )
-        frames = self.frames
-        return CaptioningCodec(
-            CaptioningSettings(units=units, first=frames.first, spaced=frames.spaced, target=target)
+        settings = CaptioningSettings(
+            units=units, first=self.frames.first, spaced=self.frames.spaced, target=target
         )
+        return CaptioningCodec(settings)
 
 
 def read_captions(path: Path) -> dict[str, list[str]]:
-    """The captions of each clip, in the file's order; a UserError says what is wrong with the file.
+    """Read the captions of each clip, in the file's order.
 
-    It is JSON, in one of three forms: an object of clips, each with a list of captions; a list of
-    objects with `id` and `caption`; or MSR-VTT's object, whose `sentences` have a `video_id`
-    and a `caption` each, in the order of `videos`.
+    The file is JSON, in one of three forms: an object of clips, each with a list of captions; a
+    list of objects with `id` and `caption`; or MSR-VTT's object, whose `sentences` have a
+    `video_id` and a `caption` each, in the order of `videos`. A UserError says what is wrong with
+    it.
     """
     content = _read_json(path)
-    found: dict[str, list[str]] = defaultdict(list)
+    captions: dict[str, list[str]] = defaultdict(list)
     records: Any = content
-    if isinstance(content, dict):
-        if "sentences" not in content:
-            records = [{"id": clip, "caption": captions} for clip, captions in content.items()]
-        else:
-            records = content["sentences"]
-            listed = [
-                own.get("video_id") for own in content.get("videos", ()) if isinstance(own, dict)
-            ]
-            found |= {clip: [] for clip in listed if isinstance(clip, str)}
+    if isinstance(content, dict) and "sentences" in content:
+        # Clips come in the order of the videos, those without captions too.
+        records = content["sentences"]
+        for video in content.get("videos", ()):
+            video_id = video.get("video_id") if isinstance(video, dict) else None
+            if isinstance(video_id, str):
+                captions[video_id] = []
+    elif isinstance(content, dict):
+        records = [{"id": clip, "caption": texts} for clip, texts in content.items()]
+
     if not isinstance(records, list) or not records:
         hint = (
             'write {"clip": ["caption", ...], ...}, or a list of {"id": "clip", "caption":'
             ' ["caption", ...]}'
         )
         raise UserError("these are not captions of clips", file=path, hint=hint)
+
     for number, record in enumerate(records, 1):
-        own = record if isinstance(record, dict) else {}
-        clip, captions = own.get("video_id", own.get("id")), own.get("caption")
-        texts = [captions] if isinstance(captions, str) else captions
-        if (
-            not isinstance(clip, str)
-            or not isinstance(texts, list)
-            or not all(isinstance(own, str) for own in texts)
-        ):
+        fields: dict[str, Any] = record if isinstance(record, dict) else {}
+        clip: Any = fields.get("video_id", fields.get("id"))
+        texts: Any = fields.get("caption")
+        if isinstance(texts, str):
+            texts = [texts]
+
+        is_clip = isinstance(clip, str) and isinstance(texts, list)
+        if not is_clip or not all(isinstance(text, str) for text in texts):
             hint = "give it the name of a clip, and a caption or a list of captions, as text"
             raise UserError(f"record {number} has no clip with captions", file=path, hint=hint)
-        if any(c in clip for c in "\t\n"):
-            raise UserError(
-                f"the clip {clip!r} has a tab or a line end in its name",
-                file=path,
-                hint="rename it",
-            )
-        found[clip] += texts
-    return dict(found)
+        if "\t" in clip or "\n" in clip:
+            message = f"the clip {clip!r} has a tab or a line end in its name"
+            raise UserError(message, file=path, hint="rename it")
+        captions[clip] += texts
+
+    return dict(captions)
 
 
 def _read_json(path: Path) -> Any:
-    """The content of a user's JSON, also compressed; a UserError names the line that is none."""
+    """Parse a user's JSON file, also compressed; a UserError names the line of an error."""
     try:
         return json.loads("\n".join(line.text for line in lines_of(path)))
     except (ValueError, RecursionError) as error:
+        message = f"this is not valid JSON: {error}"
         line = getattr(error, "lineno", None)
-        raise UserError(
-            f"this is not valid JSON: {error}", file=path, line=line, hint="correct the file"
-        ) from error
+        raise UserError(message, file=path, line=line, hint="correct the file") from error
 
 
 class Extract(Stage[CaptioningFormat]):
-    """Files to clips with their frames, and one line a caption:
-    `extract/{train,dev,test}.{source,target}`.
+    """Files to clips with their frames, and one line a caption.
+
+    Writes `extract/{train,dev,test}.{source,target}`.
     """
 
     keys = ("clips", "frames", "unmatched", "sample")
 
     def run(self) -> dict[str, Any]:
-        """For each split its captions, and how many clips had no captions or no features."""
-        own = self.files[ALL]
-        if isinstance(own, Path) or set(own) != {CAPTIONS, FEATURES}:
+        """Write clips and captions; count captions, and clips that lack captions or features."""
+        files = self.files[ALL]
+        if isinstance(files, Path) or set(files) != {CAPTIONS, FEATURES}:
             hint = (
                 f"name both in the registry: `splits: {{{ALL}: {{{CAPTIONS}: FILE, {FEATURES}:"
                 " FILE}}`"
             )
             raise UserError(f"split {ALL} is not two files", hint=hint)
-        captions = read_captions(own[CAPTIONS])
-        with clips_in(own[FEATURES]) as (names, read):
-            clips = self._matched(captions, names, own)
-            divided = self._divided(clips, own[CAPTIONS])
-            used = [clip for split in divided.values() for clip in split]
-            frames = self.layout.frames
+
+        captions = read_captions(files[CAPTIONS])
+        frames = self.layout.frames
+        with clips_in(files[FEATURES]) as (names, read):
+            clips = self._matched(captions, names, files)
+            divided = self._divided(clips, files[CAPTIONS])
+            # Frames of clips of no split are not stored.
+            used = [clip for split_clips in divided.values() for clip in split_clips]
             write_table(
-                self.out / "extract",
-                used,
-                lambda clip: spaced(read(clip), frames.first, frames.spaced),
+                folder=self.out / "extract",
+                clips=used,
+                read=lambda clip: spaced(read(clip), frames.first, frames.spaced),
             )
-        counts = [self._write(split, divided[split], captions, own[CAPTIONS]) for split in SPLITS]
+
+        counts = [self._write(split, divided[split], captions, files[CAPTIONS]) for split in SPLITS]
+        # Whatever is in no split is counted with the first one.
         counts[0]["dropped"] |= self._left_out(captions, names, len(clips) - len(used))
         return {"splits": counts}
 
     def _matched(
-        self, captions: Mapping[str, Sequence[str]], names: list[str], own: Mapping[str, Path]
+        self, captions: Mapping[str, Sequence[str]], names: list[str], files: Mapping[str, Path]
     ) -> list[str]:
-        """The clips that have both, in the captions' order; a UserError names one that lacks one of
-        them.
+        """Return the clips that have captions and features, in the captions' order.
+
+        A UserError names a clip that lacks one of them.
         """
-        known = set(names)
+        with_features = set(names)
         if self.layout.unmatched == "refuse":
             hint = "complete the files, or write `format: {unmatched: drop}`"
-            for clip in [clip for clip in captions if clip not in known][:1]:
-                raise UserError(
-                    f"the clip `{clip}` has captions but no features", file=own[FEATURES], hint=hint
-                )
-            for clip in [name for name in names if not captions.get(name)][:1]:
-                raise UserError(
-                    f"the clip `{clip}` has features but no captions", file=own[CAPTIONS], hint=hint
-                )
-        return [clip for clip, texts in captions.items() if clip in known and texts]
+            for clip in captions:
+                if clip not in with_features:
+                    message = f"the clip `{clip}` has captions but no features"
+                    raise UserError(message, file=files[FEATURES], hint=hint)
+            for name in names:
+                if not captions.get(name):
+                    message = f"the clip `{name}` has features but no captions"
+                    raise UserError(message, file=files[CAPTIONS], hint=hint)
+
+        return [clip for clip, texts in captions.items() if clip in with_features and texts]
 
     def _left_out(
         self, captions: Mapping[str, Sequence[str]], names: list[str], beyond: int
     ) -> dict[str, int]:
-        known = set(names)
-        found = {
-            "clips without features": sum(clip not in known for clip in captions),
+        with_features = set(names)
+        counts = {
+            "clips without features": sum(clip not in with_features for clip in captions),
             "clips without captions": sum(not captions.get(name) for name in names),
             "clips of no split": beyond,
         }
-        return {reason: count for reason, count in found.items() if count}
+        return {reason: count for reason, count in counts.items() if count}
 
     def _divided(self, clips: list[str], path: Path) -> dict[str, list[str]]:
-        wanted = {split: int(getattr(self.layout.clips, split)) for split in SPLITS}
-        if sum(wanted.values()) > len(clips):
-            message = (
-                f"{len(clips)} clips are too few for {' + '.join(map(str, wanted.values()))} of"
-                " `clips`"
-            )
+        """Divide clips into splits, in their order; a UserError if there are too few."""
+        sizes = {split: int(getattr(self.layout.clips, split)) for split in SPLITS}
+        if sum(sizes.values()) > len(clips):
+            listed = " + ".join(map(str, sizes.values()))
+            message = f"{len(clips)} clips are too few for {listed} of `clips`"
             raise UserError(message, file=path, hint="ask for fewer in `format: {clips: ...}`")
+
         remaining = iter(clips)
-        return {split: [next(remaining) for _ in range(count)] for split, count in wanted.items()}
+        return {split: list(islice(remaining, size)) for split, size in sizes.items()}
 
     def _write(
         self, split: str, clips: list[str], captions: Mapping[str, list[str]], path: Path
     ) -> dict[str, Any]:
-        """Training has a line for each caption, of which a sample may be drawn; other splits one
-        for each clip.
+        """Write a line for each caption of train, of which a sample may be drawn, or for each clip.
+
+        Dev and test have one line for each clip, with all of its captions.
         """
         with pair_writer(self.out / "extract", split) as writer:
-            texts_of = {
-                clip: [cleaned(composed(text)) for text in captions[clip]] for clip in clips
-            }
-            for clip, texts in texts_of.items():
-                if not all(texts):
-                    hint = "complete it or delete it"
-                    raise UserError(
-                        f"caption {texts.index('') + 1} of the clip `{clip}` is empty",
-                        file=path,
-                        hint=hint,
-                    )
-            rows = [(clip, text) for clip in clips for text in texts_of[clip]]
+            texts_of = {}
+            for clip in clips:
+                texts_of[clip] = [cleaned(composed(text)) for text in captions[clip]]
+                if not all(texts_of[clip]):
+                    number = texts_of[clip].index("") + 1
+                    message = f"caption {number} of the clip `{clip}` is empty"
+                    raise UserError(message, file=path, hint="complete it or delete it")
+
+            # What is scored has one output a clip, which is compared with all captions.
             if split in SCORED:
                 rows = [(clip, json.dumps(texts_of[clip], ensure_ascii=False)) for clip in clips]
+            else:
+                rows = [(clip, text) for clip in clips for text in texts_of[clip]]
+
             drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, iter(rows))
-            for row in drawn:
-                writer.write(*row)
+            for clip, text in drawn:
+                writer.write(clip, text)
+
         return writer.stats(split)
 
 
 class Tokenize(Stage[CaptioningFormat]):
-    """Captions to words, `tokenize/{train,dev,test}.{source,target}`, and references in
-    `{dev,test}.target.txt`.
+    """Captions to words.
+
+    Writes `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
     """
 
     keys = ("language", "tokenize", "lowercase")
 
     def run(self) -> dict[str, Any]:
-        """For each split its captions and their words."""
+        """Write the words of each split; count captions and words."""
         counts = []
         for split in SPLITS:
-            scored = split in SCORED
-            with pair_writer(self.out / "tokenize", split, references=scored) as writer:
+            is_scored = split in SCORED
+            with pair_writer(self.out / "tokenize", split, references=is_scored) as writer:
                 for clip, text in read_pairs(self.out / "extract", split):
-                    texts = [
-                        self._words(clip, one) for one in (json.loads(text) if scored else [text])
-                    ]
-                    writer.write(
-                        clip, texts[0], readable=partial(json.dumps, texts, ensure_ascii=False)
-                    )
+                    # Of scored splits a line has all captions of a clip.
+                    texts = json.loads(text) if is_scored else [text]
+                    captions = [self._words(clip, caption) for caption in texts]
+                    readable = partial(json.dumps, captions, ensure_ascii=False)
+                    writer.write(clip, captions[0], readable=readable)
+
             counts.append(writer.stats(split, "words"))
         return {"splits": counts}
 
     def _words(self, clip: str, text: str) -> str:
         words = " ".join(self._codec.target.words(text))
         if not words:
-            raise UserError(
-                f"a caption of the clip `{clip}` has no words: {text!r}", hint="delete the caption"
-            )
+            message = f"a caption of the clip `{clip}` has no words: {text!r}"
+            raise UserError(message, hint="delete the caption")
         return words
 
     @cached_property
@@ -289,8 +301,7 @@ class Tokenize(Stage[CaptioningFormat]):
 
 
 class Index(Stage[CaptioningFormat]):
-    """Words to numbers: texts, vocabularies, ids, the codec and the frames, in the prepared folder
-    itself.
+    """Words to numbers: texts, vocabularies, ids, codec and frames, in the prepared folder itself.
 
     The source's vocabulary is that of the numbers of frames: those of the longest clip of training.
     """
@@ -298,58 +309,81 @@ class Index(Stage[CaptioningFormat]):
     keys = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
-        """Sizes of the vocabularies; by split rows, frames and words, and unknown ones."""
+        """Write the prepared folder; count symbols, and by split rows, frames and words."""
         for name in Table.FILES:
-            with atomic_write(self.out / name) as temporary:
-                shutil.copyfile(self.out / "extract" / name, temporary)
+            self._copy(self.out / "extract" / name)
         table = Table.load(self.out)
         rows = {split: list(read_pairs(self.out / "tokenize", split)) for split in SPLITS}
-        longest = max(len(self._frames(table, clip)) for clip, _ in rows["train"])
-        words = Counter(word for _, caption in rows["train"] for word in caption.split())
-        size = self.layout.vocabulary.size
-        if isinstance(size, dict):
-            raise UserError(
-                "captions have one vocabulary", hint="write `vocabulary: {size: NUMBER}`"
-            )
-        made = (
-            Vocabulary(map(str, range(1, longest + 1))),
-            Vocabulary.by_frequency(words, size, self.layout.vocabulary.min_count),
-        )
-        for side, vocabulary in zip(("source", "target"), made, strict=True):
-            vocabulary.save(self.out / f"{side}.vocab")
+
+        vocabularies = self._vocabularies(table, rows["train"])
+        source, target = vocabularies
+        source.save(self.out / "source.vocab")
+        target.save(self.out / "target.vocab")
+
         counts = {}
         for split in SPLITS:
-            symbols = (
-                (self._frames(table, clip) for clip, _ in rows[split]),
-                (text.split() for _, text in rows[split]),
+            written = write_split(
+                folder=self.out,
+                name=split,
+                rows=rows[split],
+                symbols=(
+                    (self._frames(table, clip) for clip, _ in rows[split]),
+                    (caption.split() for _, caption in rows[split]),
+                ),
+                vocabularies=vocabularies,
+                source_eos=False,
             )
-            split_made = write_split(self.out, split, rows[split], symbols, made, source_eos=False)
-            counts[split] = {"rows": len(split_made), **split_made.symbol_counts()}
+            counts[split] = {"rows": len(written), **written.symbol_counts()}
             self._check_known(split, counts[split], rows[split])
+
         for split in SCORED:
-            name = REFERENCES.format(split=split)
-            with atomic_write(self.out / name) as temporary:
-                shutil.copyfile(self.out / "tokenize" / name, temporary)
-        self.layout.codec(table.frames.shape[1]).save(self.out)
+            self._copy(self.out / "tokenize" / REFERENCES.format(split=split))
+        # The codec checks that other clips have as many units.
+        units = table.frames.shape[1]
+        self.layout.codec(units).save(self.out)
+
         shared = self._shared(table, rows)
         warning = "{} clips of {} are in train too, by their frames; scores on them are too good"
         return {
             "languages": {"source": "frames", "target": self.layout.language},
-            "source_symbols": len(made[0]),
-            "target_symbols": len(made[1]),
-            "units": table.frames.shape[1],
+            "source_symbols": len(source),
+            "target_symbols": len(target),
+            "units": units,
             "splits": counts,
             "pairs_in_train_too": shared,
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
 
+    def _copy(self, path: Path) -> None:
+        """Copy a file of an earlier stage into the prepared folder."""
+        with atomic_write(self.out / path.name) as temporary:
+            shutil.copyfile(path, temporary)
+
+    def _vocabularies(
+        self, table: Table, train_rows: list[tuple[str, str]]
+    ) -> tuple[Vocabulary, Vocabulary]:
+        """Make the vocabularies of frames and of words, from the rows of training."""
+        longest = max(len(self._frames(table, clip)) for clip, _ in train_rows)
+        word_counts = Counter(word for _, caption in train_rows for word in caption.split())
+
+        size = self.layout.vocabulary.size
+        if isinstance(size, dict):
+            raise UserError(
+                "captions have one vocabulary", hint="write `vocabulary: {size: NUMBER}`"
+            )
+
+        source = Vocabulary(map(str, range(1, longest + 1)))
+        target = Vocabulary.by_frequency(word_counts, size, self.layout.vocabulary.min_count)
+        return source, target
+
     def _check_known(
-        self, split: str, counted: Mapping[str, Any], rows: list[tuple[str, str]]
+        self, split: str, counts: Mapping[str, Any], rows: list[tuple[str, str]]
     ) -> None:
-        """Refuse captions whose words are whole phrases, which training mostly lacks, in a language
-        without spaces.
+        """Refuse captions whose words are whole phrases, in a language without spaces.
+
+        Training mostly lacks such words.
         """
-        unknown = counted["target"]["unknown"] / max(1, counted["target"]["symbols"])
+        unknown = counts["target"]["unknown"] / max(1, counts["target"]["symbols"])
         words = [word for _, caption in rows for word in caption.split()]
         hint = segmentation_hint(
             words, language(self.layout.language), self.layout.tokenize, subwords=False
@@ -359,15 +393,18 @@ class Index(Stage[CaptioningFormat]):
 
     @staticmethod
     def _frames(table: Table, clip: str) -> list[str]:
+        """Return the numbers of a clip's frames, from 1."""
         begin, end = table.places[clip]
         return list(map(str, range(1, end - begin + 1)))
 
     @staticmethod
     def _shared(table: Table, rows: Mapping[str, list[tuple[str, str]]]) -> dict[str, int]:
-        """How many clips of dev and test have the very frames of one of train."""
-        seen = {table[clip].tobytes() for clip in {clip for clip, _ in rows["train"]}}
+        """Count the clips of dev and test that have the very frames of one of train."""
+        train_clips = {clip for clip, _ in rows["train"]}
+        train_frames = {table[clip].tobytes() for clip in train_clips}
         return {
-            split: sum(table[clip].tobytes() in seen for clip, _ in rows[split]) for split in SCORED
+            split: sum(table[clip].tobytes() in train_frames for clip, _ in rows[split])
+            for split in SCORED
         }
 
 
@@ -389,19 +426,19 @@ class Captioning(Task[CaptioningFormat]):
     def first_rows(
         self, files: Files, layout: CaptioningFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
-        own = files[ALL]
-        if isinstance(own, Path) or CAPTIONS not in own:
+        split_files = files[ALL]
+        if isinstance(split_files, Path) or CAPTIONS not in split_files:
             return {}
-        captions = read_captions(own[CAPTIONS])
+
+        captions = read_captions(split_files[CAPTIONS])
         rows: list[tuple[str, ...]] = [
             (clip, texts[0]) for clip, texts in captions.items() if texts
         ]
         return {ALL: rows[:count]}
 
     def modules(self, stage: str, layout: CaptioningFormat) -> list[str]:
-        own = self.STAGES.get(stage, CaptioningCodec)
-        return (
-            class_names(own, TOKENIZERS[layout.tokenize])
-            if own is not Extract
-            else class_names(own)
-        )
+        if stage == "extract":
+            return class_names(Extract)
+
+        stage_or_codec = self.STAGES.get(stage, CaptioningCodec)
+        return class_names(stage_or_codec, TOKENIZERS[layout.tokenize])

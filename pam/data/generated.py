@@ -1,8 +1,7 @@
-"""Data sets drawn from the data that an installed Python package holds, by a generator for each
-package.
+"""Data sets drawn from the data that an installed Python package holds.
 
-Its fields are what one can choose, under `package: options:` in a registry; `draw` gives file names
-and their texts.
+There is a generator for each package. Its fields are what one can choose, under `package: options:`
+in a registry; `draw` gives file names and their texts.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from pam.data.cldr import Cldr
 from pam.data.dataset import SPLITS
 from pam.io import Strict, UserError, unknown
 
-TABLE = (
-    "german_nouns/nouns.csv"  # paradigms of German nouns, in the package german-nouns (Wiktionary)
-)
+# paradigms of German nouns, in the package german-nouns (Wiktionary)
+TABLE = "german_nouns/nouns.csv"
 CASES = {
     "nominativ": "nominative",
     "genitiv": "genitive",
@@ -46,47 +44,52 @@ class GermanNouns(Strict):
     test: int = Field(200, ge=1, description="lemmas for testing")
 
     def draw(self, package: Distribution) -> dict[str, str]:
-        """Texts of `{train,dev,test}.tsv`: lemma, features, form, eight rows a lemma; a UserError
-        if too few exist.
+        """Return the texts of `{train,dev,test}.tsv`: lemma, features, form, eight rows a lemma.
 
-        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) that have all
-        forms, as single words, and whose lemma the table holds once; of variants the first counts,
-        as the table ranks them. Nouns are ranked by a hash of the seed and the lemma: neither the
-        table's order nor a random generator
-            matters.
+        Only common nouns (no names, abbreviations, phrases or nominalized adjectives) are drawn
+        that have all forms, as single words, and whose lemma the table holds once. Of variants the
+        first counts, as the table ranks them. Nouns are ranked by a hash of the seed and the lemma:
+        neither the table's order nor a random generator matters. A UserError says that there are
+        too few.
         """
-        times: Counter[str] = Counter()
+        occurrences: Counter[str] = Counter()
         paradigms = {}
         with open(str(package.locate_file(TABLE)), encoding="utf-8", newline="") as file:
             for noun in csv.DictReader(file):
-                lemma, forms = noun["lemma"], [noun[cell] for cell in CELLS]
-                times[lemma] += 1
-                common = (
-                    noun["pos"] == "Substantiv" and forms[0] == lemma and len(lemma) <= self.longest
-                )
-                if common and all(
-                    form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms
-                ):
-                    paradigms[lemma] = forms
-        paradigms = {lemma: forms for lemma, forms in paradigms.items() if times[lemma] == 1}
-        sizes = {name: getattr(self, name) for name in SPLITS}
-        if sum(sizes.values()) > len(paradigms):
-            message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(paradigms)}"
+                lemma = noun["lemma"]
+                occurrences[lemma] += 1
+                if self._is_usable(noun):
+                    paradigms[lemma] = [noun[cell] for cell in CELLS]
+
+        # Two nouns of one lemma may have different forms.
+        lemmas = [lemma for lemma in paradigms if occurrences[lemma] == 1]
+
+        sizes = {split: getattr(self, split) for split in SPLITS}
+        if sum(sizes.values()) > len(lemmas):
+            message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(lemmas)}"
             raise UserError(message, hint="ask for fewer in `package: options:`")
-        ranked = iter(
-            sorted(
-                paradigms,
-                key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest(),
-            )
-        )
-        return {
-            f"{name}.tsv": "".join(
-                f"{lemma}\t{features}\t{form}\n"
-                for lemma in islice(ranked, size)
-                for features, form in zip(CELLS.values(), paradigms[lemma], strict=True)
-            )
-            for name, size in sizes.items()
-        }
+
+        lemmas.sort(key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest())
+        ranked = iter(lemmas)
+
+        texts = {}
+        for split, size in sizes.items():
+            rows = []
+            for lemma in islice(ranked, size):
+                for features, form in zip(CELLS.values(), paradigms[lemma], strict=True):
+                    rows.append(f"{lemma}\t{features}\t{form}\n")
+            texts[f"{split}.tsv"] = "".join(rows)
+        return texts
+
+    def _is_usable(self, noun: dict[str, str]) -> bool:
+        """Check that a row of the table is a common noun with all forms, as single words."""
+        lemma = noun["lemma"]
+        forms = [noun[cell] for cell in CELLS]
+
+        if noun["pos"] != "Substantiv" or forms[0] != lemma or len(lemma) > self.longest:
+            return False
+
+        return all(form.isalpha() and form[0].isupper() and form[1:].islower() for form in forms)
 
 
 # by package
@@ -94,15 +97,16 @@ GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-
 
 
 def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:
-    """The generator for a package; a UserError names the closest if there is none."""
+    """Return the generator for a package; a UserError names the closest if there is none."""
     if package not in GENERATORS:
         raise unknown("package", package, sorted(GENERATORS))
     return GENERATORS[package]
 
 
 def installed(name: str, version: str) -> Distribution:
-    """The installed package in whatever version, not imported; else a UserError whose hint installs
-    `version`.
+    """Find the installed package, in whatever version, without importing it.
+
+    The hint of a UserError installs `version`.
     """
     try:
         return distribution(name)

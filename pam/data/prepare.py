@@ -1,4 +1,4 @@
-"""What a kind of task is, and how fetched files become its prepared folder, stage by stage.
+"""Kinds of tasks, and the stages that turn fetched files into a prepared folder.
 
 The rest of the project knows rows only through a `Task`, and symbols only through its codec. A new
 kind is a class with a line in `pam.data.registry.TASKS`, and one in `pam.data.tokenizers.CODECS`.
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
 Layout = TypeVar("Layout", bound=Strict)
-MOST_UNKNOWN = (
-    0.5  # share of symbols that training lacks above which a split is not what it should be,
-)
-FEWEST_SYMBOLS = 100  # if it has so many: of fewer it may be chance
+
+# A split is refused if training lacks a larger share of its symbols than this.
+MOST_UNKNOWN = 0.5
+# A split with fewer symbols is not refused: there it may be chance.
+FEWEST_SYMBOLS = 100
 
 
 class TaskFormat(Strict):
@@ -50,81 +51,89 @@ class TaskFormat(Strict):
 
 @dataclass
 class Stage(ABC, Generic[Layout]):
-    """One step from the fetched `files` to the prepared folder `out`, which the last one makes.
+    """One step from the fetched `files` to the prepared folder `out`.
 
-    The others write into the folder of their name within it, and read what the one before wrote
-    there.
+    The last stage writes the prepared folder itself. Each earlier one writes into the folder of its
+    name within it, and reads what the stage before wrote there.
     """
 
-    # of the format, that decide the result, besides what the stage before wrote
+    # keys of the format that decide the result, besides what the stage before wrote
     keys: ClassVar[tuple[str, ...]]
 
     files: Files
     layout: Layout  # the task's `Format`
     out: Path
-    base: Path | None = (
-        None  # prepared data in whose symbols the test split is to be; None: symbols are learned
-    )
+    # prepared data whose symbols the test split is to have; None: symbols are learned
+    base: Path | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that are made from files."""
-        return SPLITS if self.base is None else ("test",)
+        if self.base is None:
+            return SPLITS
+        return ("test",)
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
-        """Writes the stage's files; returns counts, and `warnings` that users should read; a fault
-        is a UserError.
+        """Write the stage's files and return counts, with `warnings` that users should read.
+
+        A fault in the files is a UserError.
         """
 
 
 class Task(ABC, Generic[Layout]):
     """A kind of task."""
 
-    Format: ClassVar[type[Strict]]  # keys that a data set of this kind may have under `format`
-    # by name, in their order; none where no model learns the data
+    # keys that a data set of this kind may have under `format`
+    Format: ClassVar[type[Strict]]
+
+    # stages by name, in their order; none where no model learns the data
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]]
-    packages: ClassVar[
-        tuple[str, ...]
-    ] = ()  # that only this kind needs, and that are not installed with all others
-    has_symbols: ClassVar[bool] = True  # whether sources are symbols; else they are vectors
-    tests_alone: ClassVar[bool] = (
-        False  # whether a test split can be prepared alone, in the symbols of other data
-    )
-    has_actions: ClassVar[bool] = (
-        False  # whether targets can be a pointer's actions, as for hard monotone attention
-    )
+
+    # packages that only this kind needs, and that are not installed with all others
+    packages: ClassVar[tuple[str, ...]] = ()
+
+    # whether sources are symbols; else they are vectors
+    has_symbols: ClassVar[bool] = True
+
+    # whether a test split can be prepared alone, in the symbols of other data
+    tests_alone: ClassVar[bool] = False
+
+    # whether targets can be a pointer's actions, as for hard monotone attention
+    has_actions: ClassVar[bool] = False
 
     @abstractmethod
     def splits(self, layout: Layout) -> tuple[str, ...]:
-        """Splits that a registry has to give files for."""
+        """Return the splits that a registry has to give files for."""
 
     @abstractmethod
     def modules(self, stage: str, layout: Layout) -> list[str]:
-        """`module:Class` of the classes that decide what a stage, or the `codec`, results in."""
+        """Return `module:Class` of the classes that decide the result of a stage or the `codec`."""
 
     def first_rows(
         self, files: Files, layout: Layout, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
-        """So many rows of each file that the registry gives, by its split, as training would read
-        them; a UserError names the line of a fault in them.
+        """Return the first `count` rows of each file of the registry, by split.
+
+        Rows are read as training would read them; a UserError names the line of a fault in them.
         """
         return {}
 
     def symbols(self, layout: Layout) -> dict[str, Any]:
-        """What of a format decides which symbols a text becomes; data in the same symbols have the
-        same.
+        """Return the part of a format that decides which symbols a text becomes.
+
+        Data sets for which it is equal have the same symbols.
         """
         return {}
 
     def keys(self, stage: str) -> tuple[str, ...]:
-        """Keys of `Format` that decide what a stage results in."""
+        """Return the keys of `Format` that decide the result of a stage."""
         return self.STAGES[stage].keys
 
 
 def class_names(*classes: type) -> list[str]:
-    """`module:Class` of each class, as `pam.fingerprint` takes them."""
-    return [f"{own.__module__}:{own.__qualname__}" for own in classes]
+    """Return `module:Class` of each class, as `pam.fingerprint` takes them."""
+    return [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
 
 
 def prepare(
@@ -135,14 +144,14 @@ def prepare(
     stage: str | None = None,
     base: Path | None = None,
 ) -> dict[str, Any]:
-    """Makes the prepared folder `out` of the data set `name` from its fetched files in `raw`,
-    `summary.json` last.
+    """Make the prepared folder `out` of the data set `name` from its fetched files in `raw`.
 
-    A `stage` runs alone, after those before it; by default all run. With a `base`, other prepared
-    data, only the test split is made, in their symbols; the rest of the folder is theirs, but for
-    the training split, which is left out. Returns the last stage's counts, or the summary, with
-    `warnings` for the user. A UserError names file and line if a file is missing, changed, or has a
-    fault.
+    `summary.json` is written last. A `stage` runs alone, after those before it; by default all run.
+    With a `base`, other prepared data, only the test split is made, in their symbols; the rest of
+    the folder is theirs, but for the training split, which is left out.
+
+    Returns the last stage's counts, or the summary, with `warnings` for the user. A UserError names
+    file and line if a file is missing, changed, or has a fault.
     """
     stages = list(dataset.kind.STAGES)
     if not stages:
@@ -154,75 +163,106 @@ def prepare(
         raise UserError(
             f"`{name}` has no rows to train on", hint="name other prepared data with `--base`"
         )
-    numbers = range(len(stages)) if stage is None else [stages.index(stage)]
-    return [_run(name, dataset, raw, out, stages[: number + 1], base) for number in numbers][-1]
+
+    # A stage alone: Snakemake runs each as a job of its own.
+    if stage is not None:
+        last = stages.index(stage)
+        return _run(name, dataset, raw, out, stages[: last + 1], base)
+
+    for number in range(len(stages)):
+        result = _run(name, dataset, raw, out, stages[: number + 1], base)
+    return result
 
 
 def _run(
     name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str], base: Path | None = None
 ) -> dict[str, Any]:
-    """Runs the last of `stages`, the others having run before."""
-    stage, earlier = stages[-1], stages[:-1]
-    records = {}
-    for done in earlier:
-        record, hint = out / done / RECORD, "run the stage again"
-        if not record.is_file():
-            raise UserError(
-                f"the stage {done} has not run", file=record, hint="run the stages in order"
-            )
-        records[done] = read_checksummed(record, "a stage's record", hint)
-        for written, known in records[done]["outputs_sha256"].items():
-            path = out / done / written
-            if not path.is_file() or sha256_of(path) != known:
-                raise UserError(f"this is not what the stage {done} wrote", file=path, hint=hint)
-    hashes = records[earlier[0]]["inputs_sha256"] if earlier else check_fetched(dataset, raw)
-    last = stage == list(dataset.kind.STAGES)[-1]
-    if not last:
+    """Run the last of `stages`, after the others have run; return its counts or the summary."""
+    *earlier, stage = stages
+    records = _read_records(out, earlier)
+    input_hashes = records[earlier[0]]["inputs_sha256"] if earlier else check_fetched(dataset, raw)
+
+    is_last = stage == list(dataset.kind.STAGES)[-1]
+    if not is_last:
         (out / stage / RECORD).unlink(missing_ok=True)
+
     try:
         files = files_of(dataset, raw)
-        files = files if base is None else {"test": files["test"]}
+        if base is not None:
+            files = {"test": files["test"]}
         counts = dataset.kind.STAGES[stage](files, dataset.layout, out, base).run()
     except UserError as error:
-        # The user's own files are named, not our copies of them; the longer of two names comes
-        # first.
-        for copy, path in sorted(
-            (str(raw / key), file.path) for key, file in dataset.files.items() if file.path
-        )[::-1]:
-            error.message = error.message.replace(copy, path)
-            error.file = error.file and error.file.replace(copy, path)
+        _name_original_files(error, dataset, raw)
         raise
+
     counts.setdefault("warnings", [])
-    if not last:
-        own_hashes = {"inputs_sha256": hashes, "outputs_sha256": hashes_of(out / stage)}
-        write_checksummed(out / stage / RECORD, own_hashes | counts)
+
+    if not is_last:
+        hashes = {"inputs_sha256": input_hashes, "outputs_sha256": hashes_of(out / stage)}
+        write_checksummed(out / stage / RECORD, hashes | counts)
         return counts
+
+    # The summary tells of the earlier stages too.
+    stage_counts = []
+    warnings = []
+    for earlier_stage, record in records.items():
+        stage_counts += [{"stage": earlier_stage, **split} for split in record["splits"]]
+        warnings += record["warnings"]
+
     summary = {
-        **origin_of(name, dataset, hashes),
+        **origin_of(name, dataset, input_hashes),
         "format": dataset.layout.model_dump(),
         **counts,
-        "stages": [
-            {"stage": done, **split} for done, own in records.items() for split in own["splits"]
-        ],
-        "warnings": [text for own in (*records.values(), counts) for text in own["warnings"]],
+        "stages": stage_counts,
+        "warnings": warnings + counts["warnings"],
     }
     return write_summary(out, summary)
 
 
+def _read_records(out: Path, stages: list[str]) -> dict[str, dict[str, Any]]:
+    """Read the records of stages that have run.
+
+    A UserError names a stage that has not run, or a file that is not what it wrote.
+    """
+    hint = "run the stage again"
+    records = {}
+    for stage in stages:
+        record = out / stage / RECORD
+        if not record.is_file():
+            raise UserError(
+                f"the stage {stage} has not run", file=record, hint="run the stages in order"
+            )
+        records[stage] = read_checksummed(record, "a stage's record", hint)
+
+        for file_name, recorded_hash in records[stage]["outputs_sha256"].items():
+            path = out / stage / file_name
+            if not path.is_file() or sha256_of(path) != recorded_hash:
+                raise UserError(f"this is not what the stage {stage} wrote", file=path, hint=hint)
+    return records
+
+
+def _name_original_files(error: UserError, dataset: Dataset, raw: Path) -> None:
+    """Let an error name the user's own files in place of the fetched copies in `raw`."""
+    originals = [(str(raw / key), file.path) for key, file in dataset.files.items() if file.path]
+    # The longer of two names, of which one begins the other, comes first.
+    for copy, original in sorted(originals, reverse=True):
+        error.message = error.message.replace(copy, original)
+        error.file = error.file and error.file.replace(copy, original)
+
+
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
-    """The data set, as a summary names it; `hashes` are those of the fetched files."""
-    own = {
-        key: getattr(dataset, key)
-        for key in ("task", "title", "licence", "redistributable", "citation")
-    }
-    return {"dataset": name, **own, "inputs_sha256": hashes}
+    """Return the data set as a summary names it; `hashes` are those of the fetched files."""
+    keys = ("task", "title", "licence", "redistributable", "citation")
+    description = {key: getattr(dataset, key) for key in keys}
+    return {"dataset": name, **description, "inputs_sha256": hashes}
 
 
 def files_of(dataset: Dataset, raw: Path) -> Files:
-    """Paths of the files of each split."""
-    return {
-        split: raw / key
-        if isinstance(key, str)
-        else {what: raw / name for what, name in key.items()}
-        for split, key in dataset.splits.items()
-    }
+    """Return the paths of the files of each split."""
+    files: dict[str, Path | dict[str, Path]] = {}
+    for split, key in dataset.splits.items():
+        if isinstance(key, str):
+            files[split] = raw / key
+        else:
+            files[split] = {language: raw / file_name for language, file_name in key.items()}
+    return files

@@ -1,4 +1,4 @@
-"""A reader for each way in which files hold sentence pairs.
+"""Readers of sentence pairs, one for each way in which files hold them.
 
 A reader's fields are what one can choose, in `read: {kind: NAME, field: value, ...}`.
 """
@@ -39,28 +39,37 @@ Files = Mapping[str, Path | Mapping[str, Path]]
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
 Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
 Pair = tuple[Line, Line]  # a sentence and its translation
+
 SEPARATORS = ("\t", ";", ",", "|")  # that people write between two columns
 COMPLETE = "complete the line or delete it, or correct `read` in the registry"
 LOOKED_AT = 1000  # lines by which a file of segments is told from one of lines
 MARKUP_SUFFIXES = frozenset({".sgm", ".sgml", ".xml"})
-SHOWN = 5  # faulty lines whose places are said
+SHOWN = 5  # number of faulty lines that a message names
+
 # texts of several languages
 OF_SEVERAL = re.compile(r"<(?:src|ref|hyp|tuv)\b[^<>]*\blang\s*=[^<>]*>", re.IGNORECASE)
 
 
 def aligned(
-    one: Path, other: Path, read: Callable[[Path], Iterator[Line]] = lines_of
+    source: Path, target: Path, read: Callable[[Path], Iterator[Line]] = lines_of
 ) -> Iterator[Pair]:
-    """Lines of two files in pairs; a UserError names both counts if one has more."""
-    lines, others = read(one), read(other)
-    for number, (line, partner) in enumerate(zip_longest(lines, others), 1):
-        if line is None or partner is None:
-            # the longer one to its end
-            count = number + sum(1 for _ in (others if line is None else lines))
-            counts = (number - 1, count) if line is None else (count, number - 1)
-            hint = "line n of one file must translate line n of the other"
-            raise UserError(f"{counts[0]} lines, but {other} has {counts[1]}", file=one, hint=hint)
-        yield line, partner
+    """Yield the lines of two files in pairs; a UserError names both counts if one has more."""
+    source_lines = read(source)
+    target_lines = read(target)
+    for number, (source_line, target_line) in enumerate(zip_longest(source_lines, target_lines), 1):
+        if source_line is not None and target_line is not None:
+            yield source_line, target_line
+            continue
+
+        # The longer file is read to its end, to be counted.
+        source_count = target_count = number - 1
+        if source_line is None:
+            target_count = number + sum(1 for _ in target_lines)
+        else:
+            source_count = number + sum(1 for _ in source_lines)
+        message = f"{source_count} lines, but {target} has {target_count}"
+        hint = "line n of one file must translate line n of the other"
+        raise UserError(message, file=source, hint=hint)
 
 
 class Faults:
@@ -79,14 +88,14 @@ class Faults:
         """Raise the first error, with the number of all and the places of the first ones."""
         if not self.errors:
             return
+
         first = self.errors[0]
         message = first.message
         if self.count > 1:
-            places = ", ".join(
-                f"{Path(str(error.file)).name}:{error.line}" for error in self.errors
-            )
-            more = ", ..." if self.count > len(self.errors) else ""
-            message = f"{message}; {self.count} lines are faulty: {places}{more}"
+            locations = [f"{Path(str(error.file)).name}:{error.line}" for error in self.errors]
+            if self.count > len(self.errors):
+                locations.append("...")
+            message = f"{message}; {self.count} lines are faulty: {', '.join(locations)}"
         raise UserError(message, file=first.file, line=first.line, hint=first.hint)
 
 
@@ -97,16 +106,15 @@ class Reader(Strict):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Splits that the registry has to give files for."""
+        """The splits that the registry has to give files for."""
         return SPLITS
 
     @abstractmethod
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
-        """Names of splits (train, dev, test), each with its pairs, which are read before the next
-        is requested.
+        """Yield names of splits (train, dev, test), each with its pairs.
 
-        `files` has what the registry gives for each of `splits`; a fault in one is a UserError once
-        its pairs are read.
+        The pairs of a split are read before the next one is requested. `files` has what the
+        registry gives for each of `splits`; a fault in one is a UserError once its pairs are read.
         """
 
 
@@ -119,28 +127,31 @@ class DividingReader(Reader):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return SPLITS if self.divide is None else (ALL,)
+        if self.divide is None:
+            return SPLITS
+        return (ALL,)
 
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
-        for split, own in files.items():
-            pairs = self.pairs(split, own, languages)
+        for split, split_files in files.items():
+            pairs = self.pairs(split, split_files, languages)
             if self.divide is None:
                 yield split, pairs
-            else:
-                for name, drawn in divided(
-                    list(pairs), languages, self.divide, self.groups(own)
-                ).items():
-                    yield name, iter(drawn)
+                continue
 
-    def groups(self, own: Any) -> list[str] | None:
-        """For each pair the name of what stays together when pairs are divided; None: what shares a
-        sentence.
+            groups = self.groups(split_files)
+            for drawn_split, drawn in divided(list(pairs), languages, self.divide, groups).items():
+                yield drawn_split, iter(drawn)
+
+    def groups(self, files: Any) -> list[str] | None:
+        """Return for each pair the name of what stays together when pairs are divided.
+
+        None stands for what shares a sentence.
         """
         return None
 
     @abstractmethod
-    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        """The pairs of the files that the registry gives as `split`."""
+    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
+        """Return the pairs of the `files` that the registry gives as `split`."""
 
 
 class Columns(DividingReader):
@@ -160,48 +171,48 @@ class Columns(DividingReader):
         None, description="column of what `divide` keeps together, such as a pair's article"
     )
 
-    def groups(self, own: Any) -> list[str] | None:
+    def groups(self, files: Any) -> list[str] | None:
         if self.group is None:
             return None
-        return [cells[self.group] for _, cells in self._rows(own, [self.group])]
+        return [cells[self.group] for _, cells in self._rows(files, [self.group])]
 
-    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
+    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
         for language in languages:
             if language not in self.columns:
                 hint = f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}"
                 raise UserError(f"no column is known for the language `{language}`", hint=hint)
-        if not isinstance(own, Path):
+        if not isinstance(files, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
-        places = [self.columns[language] for language in languages]
-        for line, cells in self._rows(own, places):
-            source, target = (line._replace(text=cells[place]) for place in places)
-            yield source, target
 
-    def _rows(self, path: Path, places: list[int]) -> Iterator[tuple[Line, list[str]]]:
-        """Lines with their columns; a UserError names one that lacks one of `places`."""
+        source, target = (self.columns[language] for language in languages)
+        for line, cells in self._rows(files, [source, target]):
+            yield line._replace(text=cells[source]), line._replace(text=cells[target])
+
+    def _rows(self, path: Path, columns: list[int]) -> Iterator[tuple[Line, list[str]]]:
+        """Yield lines with their cells; a UserError names a line that lacks one of `columns`."""
         for line in islice(lines_of(path), int(self.heading), None):
             cells = cells_of(line, self.separator, self.quotes)
-            inside = [place for place in places if -len(cells) <= place < len(cells)]
-            # Counted from the end, one column of a short line may be both.
-            if len({place % len(cells) for place in inside}) < len(set(places)):
-                message = (
-                    f"{len(cells)} columns are too few"
-                    if line.text.strip()
-                    else "the line is blank"
-                )
+
+            # Counted from the end, one cell of a short line may stand for two columns.
+            present = {
+                column % len(cells) for column in columns if -len(cells) <= column < len(cells)
+            }
+            if len(present) < len(set(columns)):
+                message = "the line is blank"
+                if line.text.strip():
+                    message = f"{len(cells)} columns are too few"
                 raise line.error(message, f"{self._other_separator(line)}{COMPLETE}")
+
             yield line, cells
 
     def _other_separator(self, line: Line) -> str:
-        """Begin a hint with what may separate the columns of a line, where `separator` is not in
-        it.
-        """
+        """Begin a hint with what may separate the columns of a line, if `separator` does not."""
         if self.separator in line.text:
             return ""
-        other = next((mark for mark in SEPARATORS if mark in line.text), None)
-        return (
-            "" if other is None else f"if columns are separated by {other!r}, write `separator`; "
-        )
+        for separator in SEPARATORS:
+            if separator in line.text:
+                return f"if columns are separated by {separator!r}, write `separator`; "
+        return ""
 
 
 class Lines(DividingReader):
@@ -212,20 +223,23 @@ class Lines(DividingReader):
         "refuse", description="`keep` reads tags, such as `<doc>`, as text"
     )
 
-    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        files = {} if isinstance(own, Path) else own
+    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
         for language in languages:
-            if language not in files:
+            if isinstance(files, Path) or language not in files:
                 hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
-                if isinstance(own, Path):
-                    hint = f"{_fitting_reader(own)}, or {hint}"
+                if isinstance(files, Path):
+                    hint = f"{_fitting_reader(files)}, or {hint}"
                 raise UserError(
                     f"split {split} has no file for the language `{language}`", hint=hint
                 )
-        return aligned(files[languages[0]], files[languages[1]], self.lines)
+
+        source, target = languages
+        return aligned(files[source], files[target], self.lines)
 
     def lines(self, path: Path) -> Iterator[Line]:
-        return text_lines(path) if self.markup == "refuse" else lines_of(path)
+        if self.markup == "refuse":
+            return text_lines(path)
+        return lines_of(path)
 
 
 def _fitting_reader(path: Path) -> str:
@@ -237,11 +251,11 @@ def _fitting_reader(path: Path) -> str:
 
 
 class JsonLines(DividingReader):
-    """A JSON object a line, of which two keys hold source and target: those that the format calls
-    so.
+    """A JSON object a line, of which two keys hold source and target.
 
-    A list in place of a target has several references, of which the first is learned. A list of
-    pieces of one text, such as its words, is named in `joined`.
+    The keys are the format's `source` and `target`. A list in place of a target has several
+    references, of which the first is learned. A list of pieces of one text, such as its words, is
+    named in `joined`.
     """
 
     kind: Literal["jsonl"] = "jsonl"
@@ -270,40 +284,46 @@ class JsonLines(DividingReader):
                     ) from error
         return only
 
-    def pairs(self, split: str, own: Any, languages: Languages) -> Iterator[Pair]:
-        if not isinstance(own, Path):
+    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
+        if not isinstance(files, Path):
             raise UserError(f"split {split} has several files", hint="name one with JSON lines")
-        wanted = {
+
+        patterns = {
             key: re.compile(expression) for key, expression in self.only.get(split, {}).items()
         }
-        for line in lines_of(own):
-            record = _record(line, (*languages, *wanted))
-            if all(expression.fullmatch(str(record[key])) for key, expression in wanted.items()):
-                source = self._text(line, languages[0], record[languages[0]])
-                if source.more:
-                    hint = (
-                        f"write `read: {{kind: jsonl, joined: [{languages[0]}]}}` if it is one text"
-                        " in pieces"
-                    )
-                    raise line.error(f"`{languages[0]}` is a list, and a source is one text", hint)
-                yield source, self._text(line, languages[1], record[languages[1]])
+        source_key, target_key = languages
+        for line in lines_of(files):
+            record = _record(line, (*languages, *patterns))
+            if not all(pattern.fullmatch(str(record[key])) for key, pattern in patterns.items()):
+                continue
+
+            # Only a target may be a list, of references.
+            source = self._text(line, source_key, record[source_key])
+            if source.more:
+                hint = (
+                    f"write `read: {{kind: jsonl, joined: [{source_key}]}}` if it is one text in"
+                    " pieces"
+                )
+                raise line.error(f"`{source_key}` is a list, and a source is one text", hint)
+            yield source, self._text(line, target_key, record[target_key])
 
     def _text(self, line: Line, key: str, value: Any) -> Line:
-        """The text, or the several, of a key; a UserError says that it is none."""
+        """Return the text, or the several texts, of a key; a UserError says that it is none."""
         texts = value if isinstance(value, list) else [value]
         if key in self.joined and isinstance(value, list):
-            nested = (
-                value if value and all(isinstance(pieces, list) for pieces in value) else [value]
-            )
-            texts = [self._joined(line, key, pieces) for pieces in nested]
+            is_nested = bool(value) and all(isinstance(pieces, list) for pieces in value)
+            lists = value if is_nested else [value]
+            texts = [self._joined(line, key, pieces) for pieces in lists]
+
         if not all(isinstance(text, str) for text in texts):
             hint = "write a string there, in quotes, or a list of strings"
             raise line.error(f"`{key}` is not text", hint)
+
         # None of several references may be empty, as nothing can be compared with it.
-        if not all(cleaned(text) for text in texts):
+        if not texts or not all(cleaned(text) for text in texts):
             texts = [""]
-        first, *others = texts or [""]
-        return line._replace(text=first, more=tuple(others))
+        first, *more = texts
+        return line._replace(text=first, more=tuple(more))
 
     @staticmethod
     def _joined(line: Line, key: str, pieces: list[Any]) -> str:
@@ -315,7 +335,7 @@ class JsonLines(DividingReader):
 
 
 def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
-    """What a line of JSON holds; a UserError if that is no object with these keys."""
+    """Parse a line of JSON; a UserError says that it is no object with these keys."""
     try:
         record = json.loads(line.text)
     except (ValueError, RecursionError) as error:
@@ -324,6 +344,7 @@ def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
         ) from error
     if not isinstance(record, dict):
         raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
+
     for key in keys:
         if key not in record:
             listed = ", ".join(f"`{name}`" for name in record) or "none"
@@ -334,11 +355,10 @@ def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
 
 
 class Mails(Reader):
-    """Mails as the AESLC archive holds them (Zhang and Tetreault 2019), as records with a `body`
-    and a `subject`.
+    """Mails of the AESLC archive (Zhang and Tetreault 2019), with the keys `body` and `subject`.
 
-    A file is a mail: its body, then its subject below a line `@subject`; what people wrote as
-    subjects of the mails of dev and test, below `@ann0` and so on, is left out.
+    A file is a mail: its body, then its subject below a line `@subject`. Subjects that people wrote
+    for the mails of dev and test, below `@ann0` and so on, are left out.
     """
 
     kind: Literal["mails"] = "mails"
@@ -356,50 +376,58 @@ class Mails(Reader):
                 "a mail has a body and a subject",
                 hint="write `format: {source: body, target: subject}`",
             )
+
         with scratch_folder() as folder:
             extract_all(archive, folder)
             for split in SPLITS:
-                mails = sorted(folder.rglob(f"{split}/*.subject"))
-                yield (
-                    split,
-                    (
-                        self._mail(path, archive / path.relative_to(folder), languages)
-                        for path in mails
-                    ),
-                )
+                paths = sorted(folder.rglob(f"{split}/*.subject"))
+                yield split, self._mails(paths, archive, folder, languages)
 
-    def _mail(self, path: Path, named: Path, languages: Languages) -> Pair:
-        """Body and subject of a file, each in one line; messages name it by its place in the
-        archive.
+    def _mails(
+        self, paths: Sequence[Path], archive: Path, folder: Path, languages: Languages
+    ) -> Iterator[Pair]:
+        """Yield the pairs of mails, each read when it is asked for."""
+        for path in paths:
+            yield self._mail(path, archive / path.relative_to(folder), languages)
+
+    def _mail(self, path: Path, shown_path: Path, languages: Languages) -> Pair:
+        """Return the body and the subject of a file, each in one line.
+
+        Messages name the file by `shown_path`, its place in the archive.
         """
-        texts, part = {"body": "", "subject": ""}, "body"
+        texts = {"body": "", "subject": ""}
+        part = "body"
         for line in lines_of(path):
             if line.text.startswith("@"):
                 part = line.text.strip().removeprefix("@")
             elif part in texts:
                 texts[part] += f"{line.text} "
-        source, target = (Line(texts[name], named, 1) for name in languages)
+
+        source, target = (Line(texts[name], shown_path, 1) for name in languages)
         return source, target
 
 
 class Segments(Lines):
-    """A file for each language, as `lines`, or of `<seg>` elements, as SGML and XML of test sets,
-    escaped.
+    """A file for each language, as `lines`, or of `<seg>` elements, as SGML and XML of test sets.
 
-    Which of both a file is, its content says. Elements begin and end in a line.
+    The content of a file says which of both it is. Elements begin and end in a line; their text is
+    escaped.
     """
 
     kind: Literal["segments"] = "segments"  # type: ignore[assignment]
 
     def lines(self, path: Path) -> Iterator[Line]:
-        """The sentences of a file; a UserError for a segment that does not end in its line, text
-        outside of segments, or no segment in what is markup by its content or its name.
+        """Return the sentences of a file.
+
+        A UserError says that a segment does not end in its line, that text stands outside of
+        segments, or that a file which is markup by its content or its name has no segment.
         """
         lines = lines_of(path)
         head = list(islice(lines, LOOKED_AT))
         lines = chain(head, lines)
         if any(MARKUP.match(line.text) or SEGMENT.search(line.text) for line in head):
             return _segments(lines, path)
+
         if _plain_suffix(path) in MARKUP_SUFFIXES:
             raise UserError(
                 "no segments",
@@ -415,12 +443,14 @@ class Segments(Lines):
 
 
 def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
-    """The texts of the segments of a file of markup."""
+    """Yield the texts of the segments of a file of markup."""
     count = 0
     for line in lines:
+        # As a TMX file, or the XML of WMT, holds source and references together.
         if OF_SEVERAL.search(line.text):
             hint = "write the segments of each language into a file of its own"
             raise line.error("segments of several languages or of several texts in one file", hint)
+
         texts = re.findall(r"<seg\b[^<>]*>\s*(.*?)\s*</seg\s*>", line.text, re.IGNORECASE)
         if len(texts) != len(SEGMENT.findall(line.text)):
             hint = "fetch the file again, or write each segment on one line"
@@ -430,9 +460,11 @@ def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
                 "put each sentence into `<seg>` and `</seg>`, or name a file of lines without tags"
             )
             raise line.error("text outside of segments, in a file of markup", hint)
+
         count += len(texts)
         for text in texts:
             yield line._replace(text=html.unescape(text))
+
     if not count:
         raise UserError(
             "no segments", file=path, hint="name a file with `<seg>`, or one of lines without tags"
@@ -440,15 +472,17 @@ def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
 
 
 def _plain_suffix(path: Path) -> str:
-    """How a file's name ends, but for what says that it is compressed."""
-    return (path.with_suffix("") if path.suffix in SUFFIXES else path).suffix.lower()
+    """Return the end of a file's name, without the suffix that says that it is compressed."""
+    if path.suffix in SUFFIXES:
+        path = path.with_suffix("")
+    return path.suffix.lower()
 
 
 class Wit3(Reader):
     """Talks as the WIT3 archives hold them (Cettolo et al. 2012), read in the usual way.
 
     Lines of `train.tags.*` without the talk's address, number and keywords are training text,
-    titles and descriptions too; segments of the `.xml` files, one set after another, are the test
+    titles and descriptions too. Segments of the `.xml` files, one set after another, are the test
     text, with plain apostrophes. Development text is cut from training text later (`dev_every`).
     """
 
@@ -472,8 +506,10 @@ class Wit3(Reader):
         archive = files[ALL]
         if not isinstance(archive, Path):
             raise UserError(f"split {ALL} has several files", hint="name the archive alone")
+
         with scratch_folder() as folder:
             extract_all(archive, folder)
+            # Files are found by their names, in whatever folder of the archive they are.
             talks = {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
             def paired(name: str) -> Iterator[Pair]:
@@ -487,24 +523,33 @@ class Wit3(Reader):
 
 
 def _talk_lines(archive: Path, talks: Mapping[str, Path], path: Path) -> Iterator[Line]:
-    """Yield sentences of the extracted file; messages name it by `path`."""
+    """Yield the sentences of the extracted file; messages name it by `path`."""
     if path.name not in talks:
         hint = "fetch the data set again, or correct `read` in the registry"
         raise UserError(f"the archive has no file `{path.name}`", file=archive, hint=hint)
-    training = path.name.startswith("train.tags.")
+
+    is_training = path.name.startswith("train.tags.")
     try:
         for line in lines_of(talks[path.name]):
-            if training and not any(
-                tag in line.text for tag in ("<url>", "<talkid>", "<keywords>")
-            ):
-                yield line._replace(
-                    text=re.sub(r"</?(title|description)>", "", line.text), file=path
-                )
-            elif not training and "<seg id" in line.text:
-                text = re.sub(r'<seg id="[0-9]*">\s*|\s*</seg>\s*', "", line.text).replace("’", "'")
+            text = _training_text(line.text) if is_training else _test_text(line.text)
+            if text is not None:
                 yield line._replace(text=text, file=path)
     except UserError as error:
         raise UserError(error.message, file=path, line=error.line, hint=error.hint) from error
+
+
+def _training_text(line: str) -> str | None:
+    """Return the text of a line of `train.tags.*`; None if it is about the talk."""
+    if any(tag in line for tag in ("<url>", "<talkid>", "<keywords>")):
+        return None
+    return re.sub(r"</?(title|description)>", "", line)
+
+
+def _test_text(line: str) -> str | None:
+    """Return the text of a line of an `.xml` file, with plain apostrophes; None if it has none."""
+    if "<seg id" not in line:
+        return None
+    return re.sub(r'<seg id="[0-9]*">\s*|\s*</seg>\s*', "", line).replace("’", "'")
 
 
 READERS: dict[str, type[Reader]] = {
@@ -518,11 +563,13 @@ READERS: dict[str, type[Reader]] = {
 
 
 def load_reader(choice: Any) -> Reader:
-    """The reader that a registry names, as `lines` or `{kind: lines, divide: ...}`; a ValueError if
-    there is none.
+    """Return the reader that a registry names, as `lines` or `{kind: lines, divide: ...}`.
+
+    A ValueError says that there is none.
     """
     if isinstance(choice, Reader):
         return choice
+
     options = {"kind": choice} if isinstance(choice, str) else choice
     if not isinstance(options, dict) or not isinstance(options.get("kind"), str):
         raise ValueError("a choice without `kind`: add `kind: name`")

@@ -1,4 +1,4 @@
-"""The registry: what each data set consists of, where its files come from, how they are read.
+"""The registry of data sets: where their files come from, and how they are read.
 
 It is a YAML file of names with the keys of `Dataset`: `config/datasets.yaml`, and a user's own,
 read with it.
@@ -75,7 +75,7 @@ class Package(Strict):
 
 
 class Dataset(Strict):
-    """A data set."""
+    """One data set of a registry."""
 
     task: str = Field(description="kind of task, one of TASKS")
     title: str = Field("", description="what it is, in a line")
@@ -98,38 +98,40 @@ class Dataset(Strict):
 
     @property
     def kind(self) -> Task[Any]:
+        """The class of the kind of task."""
         return load_task(self.task)
 
     @property
     def layout(self) -> Strict:
-        """`format`, as the kind of task understands it."""
+        """The keys of `format`, as the kind of task understands them."""
         return self.kind.Format.model_validate(self.format)
 
     def with_format(self, overrides: Mapping[str, Any]) -> Dataset:
-        """The same data set, read in another way: each of these keys of `format` takes the place of
-        its own.
-        """
+        """Return the same data set with other values of these keys of `format`."""
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
     def generator_names(self) -> list[str]:
-        """`module:Class` of what draws the files, if a package is their source."""
-        return class_names(find_generator(self.package.name)) if self.package else []
+        """Return `module:Class` of what draws the files, if a package is their source."""
+        if self.package is None:
+            return []
+        return class_names(find_generator(self.package.name))
 
     def local_paths(self) -> list[Path]:
-        """Files of the user's own that the data set is copied from."""
+        """Return the user's own files that the data set is copied from."""
         return [Path(file.path) for file in self.files.values() if file.path is not None]
 
 
 def load_task(kind: str) -> Task[Any]:
-    """A kind of task by its name; a UserError names the closest if there is no such kind."""
+    """Return a kind of task by its name; a UserError names the closest if there is none."""
     if kind not in TASKS:
         raise unknown("kind of task", kind, sorted(TASKS))
     return TASKS[kind]()
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
-    """All data sets of the registries `paths`, by name; a UserError names the line of what is wrong
-    or there twice.
+    """Read all data sets of the registries `paths`, by name.
+
+    A UserError names the line of what is wrong or there twice.
     """
     datasets: dict[str, Dataset] = {}
     for path in map(find_file, paths):
@@ -137,21 +139,26 @@ def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:
         if not isinstance(content, dict) or not content:
             hint = "see config/README.md for an example"
             raise UserError("expected names of data sets with their keys", file=path, hint=hint)
+
         for name, value in content.items():
             entry = _Entry(path, str(name))
+            # Tasks name their data by this name alone.
             if name in datasets:
                 raise entry.error(
                     f"data set `{name}` is in another registry already", [], "rename it"
                 )
+
             datasets[entry.name] = entry.read(value)
     return datasets
 
 
 def find_dataset(paths: Sequence[Path | str], name: str) -> Dataset:
-    """The data set `name`; a UserError as `load_registries`, or naming the closest if no registry
-    has it.
+    """Return the data set `name`.
+
+    A UserError is raised as by `load_registries`, or names the closest if no registry has it.
     """
     datasets = load_registries(paths)
+
     if name not in datasets:
         raise unknown("data set", name, sorted(datasets))
     return datasets[name]
@@ -165,91 +172,114 @@ class _Entry:
     name: str
 
     def read(self, value: Any) -> Dataset:
+        """Check an entry, its sources and its splits; a UserError names the line of a fault."""
         if not re.fullmatch(NAME, self.name):
-            raise self.error(
-                f"`{self.name}` cannot be a data set's name",
-                [],
-                "use letters, digits, `.`, `_` and `-`",
-            )
+            message = f"`{self.name}` cannot be a data set's name"
+            raise self.error(message, [], "use letters, digits, `.`, `_` and `-`")
+
         files = value.get("files") if isinstance(value, dict) else None
         if isinstance(files, dict):
-            parsed = {key: self._file(str(key), own) for key, own in files.items()}
+            parsed = {key: self._file(str(key), source) for key, source in files.items()}
             value = value | {"files": {key: file.model_dump() for key, file in parsed.items()}}
         dataset = self._parse(Dataset, value, [])
+
+        # What `format` may hold depends on the kind of task.
         try:
             task = dataset.kind
         except UserError as error:
             raise self.error(error.message, ["task"], error.hint) from error
         layout = self._parse(task.Format, dataset.format, ["format"])
-        for key, file in dataset.files.items():
-            known = bool(file.urls) or file.path is not None
-            if dataset.package is not None and known:
-                raise self.error(
-                    f"`{key}` has a source beside the package", ["files", key], "keep one of them"
-                )
-            if dataset.package is None and not known and not dataset.obtain:
-                hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
-                raise self.error(f"`{key}` has no source", ["files", key], hint)
-        if dataset.package is not None:
-            try:
-                generator = find_generator(dataset.package.name)
-            except UserError as error:
-                raise self.error(error.message, ["package", "name"], error.hint) from error
-            self._parse(generator, dataset.package.options, ["package", "options"])
-        wanted = task.splits(layout)
-        alone = task.tests_alone and "test" in wanted and list(dataset.splits) == ["test"]
-        if sorted(dataset.splits) != sorted(wanted) and not alone:
-            message = f"splits are {', '.join(dataset.splits) or 'missing'}"
-            raise self.error(message, ["splits"], f"give {', '.join(wanted)}")
-        for split, own in dataset.splits.items():
-            for key in [own] if isinstance(own, str) else own.values():
-                if key not in dataset.files:
-                    message = f"split {split} is `{key}`, which is not one of the files"
-                    raise self.error(
-                        message, ["splits", split], f"files: {', '.join(dataset.files)}"
-                    )
+
+        self._check_sources(dataset)
+        self._check_splits(dataset, task, layout)
         return dataset
 
+    def _check_sources(self, dataset: Dataset) -> None:
+        """Check that each file has a source, and that the options of a package are right."""
+        for key, file in dataset.files.items():
+            has_source = bool(file.urls) or file.path is not None
+            if dataset.package is not None and has_source:
+                message = f"`{key}` has a source beside the package"
+                raise self.error(message, ["files", key], "keep one of them")
+            if dataset.package is None and not has_source and not dataset.obtain:
+                hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
+                raise self.error(f"`{key}` has no source", ["files", key], hint)
+
+        if dataset.package is None:
+            return
+
+        try:
+            generator = find_generator(dataset.package.name)
+        except UserError as error:
+            raise self.error(error.message, ["package", "name"], error.hint) from error
+        self._parse(generator, dataset.package.options, ["package", "options"])
+
+    def _check_splits(self, dataset: Dataset, task: Task[Any], layout: Strict) -> None:
+        """Check that there are the splits that the task needs, made of the data set's files."""
+        needed = task.splits(layout)
+        # A test set alone can be prepared in the symbols of other data.
+        test_alone = task.tests_alone and "test" in needed and list(dataset.splits) == ["test"]
+        if sorted(dataset.splits) != sorted(needed) and not test_alone:
+            message = f"splits are {', '.join(dataset.splits) or 'missing'}"
+            raise self.error(message, ["splits"], f"give {', '.join(needed)}")
+
+        for split, split_files in dataset.splits.items():
+            keys = [split_files] if isinstance(split_files, str) else split_files.values()
+            for key in keys:
+                if key not in dataset.files:
+                    message = f"split {split} is `{key}`, which is not one of the files"
+                    hint = f"files: {', '.join(dataset.files)}"
+                    raise self.error(message, ["splits", split], hint)
+
     def _file(self, key: str, value: Any) -> File:
-        place = ["files", key]
-        file = self._parse(File, value, place)
+        """Check one of the files; a local path becomes one from the folder of work."""
+        keys = ["files", key]
+        file = self._parse(File, value, keys)
         parts = PurePosixPath(key).parts
         if not parts or not all(re.fullmatch(NAME, part) for part in parts):
-            raise self.error(f"`{key}` cannot be a file's name", place, "use a plain name")
+            raise self.error(f"`{key}` cannot be a file's name", keys, "use a plain name")
         if file.urls and file.path is not None:
-            raise self.error(f"`{key}` has both urls and a path", place, "keep one of them")
+            raise self.error(f"`{key}` has both urls and a path", keys, "keep one of them")
+
         for url in file.urls:
-            try:
-                scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
-            except ValueError:
-                scheme, host = "", None
-            # No one on the way can replace the file.
-            safe = (
-                scheme == "https"
-                or file.sha256 is not None
-                or host in ("localhost", "127.0.0.1", "::1")
-            )
-            if scheme not in ("http", "https") or not host or not safe:
+            if not _is_safe(url, has_hash=file.sha256 is not None):
                 hint = "use https; plain http needs a known sha256"
-                raise self.error(f"`{url}` is not an https address", [*place, "urls"], hint)
+                raise self.error(f"`{url}` is not an https address", [*keys, "urls"], hint)
         if file.path is None:
             return file
+
         try:
+            # Paths are relative to the folder of the registry.
             path = str(self.path.parent / Path(file.path).expanduser())
         except RuntimeError as error:
             message = f"`{file.path}` is in the home of a user who is not known here"
-            raise self.error(message, [*place, "path"], "write the whole path") from error
+            raise self.error(message, [*keys, "path"], "write the whole path") from error
         if not path.isprintable() or set("{}") & set(path):
             message = (
                 f"`{path}` has braces, which Snakemake takes for wildcards, or what does not print"
             )
-            raise self.error(message, [*place, "path"], "rename the file or the folder")
+            raise self.error(message, [*keys, "path"], "rename the file or the folder")
         return file.model_copy(update={"path": path})
 
-    def _parse(self, kind: type[Section], value: Any, place: list[str]) -> Section:
-        return parse(kind, value, self.path, [self.name, *place])
+    def _parse(self, kind: type[Section], value: Any, keys: list[str]) -> Section:
+        return parse(kind, value, self.path, [self.name, *keys])
 
     def error(self, message: str, keys: list[str], hint: str | None) -> UserError:
-        """An error at the nested `keys` of this data set."""
-        named = message if f"`{self.name}`" in message else f"data set `{self.name}`: {message}"
-        return placed(UserError(named, hint=hint), [self.path], [self.name, *keys])
+        """Make an error at the nested `keys` of this data set, whose name it says."""
+        if f"`{self.name}`" not in message:
+            message = f"data set `{self.name}`: {message}"
+        return placed(UserError(message, hint=hint), [self.path], [self.name, *keys])
+
+
+def _is_safe(url: str, *, has_hash: bool) -> bool:
+    """Check that a URL is one of https, or that no one on the way can replace the file unseen."""
+    try:
+        parts = urlsplit(url)
+        scheme = parts.scheme
+        host = parts.hostname
+    except ValueError:
+        return False
+
+    if scheme not in ("http", "https") or not host:
+        return False
+    return scheme == "https" or has_hash or host in ("localhost", "127.0.0.1", "::1")

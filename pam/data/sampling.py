@@ -1,6 +1,4 @@
-"""Rows drawn at random, the same wherever they are drawn: samples of a split, and division into
-splits.
-"""
+"""Samples of a split and division into splits: rows drawn at random, the same everywhere."""
 
 from __future__ import annotations
 
@@ -32,22 +30,26 @@ class Sample(Strict):
     seed: int = Field(1, description="another seed draws other rows")
 
     def of(self, split: str, rows: Iterable[Item]) -> tuple[Iterable[Item], int]:
-        """The rows that a split is left with, and how many are left out.
+        """Return the rows that a split is left with, and how many are left out.
 
         A larger sample of the same seed has all rows of a smaller one.
         """
-        wanted, numbers = getattr(self, split), count()
-        if wanted is None:
+        size = getattr(self, split)
+        if size is None:
             return rows, 0
-        numbered = zip(rows, numbers, strict=False)  # rows end, numbers do not
+
+        # Rows come first in the pairs: once they end, no further number is taken.
+        numbers = count()
+        numbered = zip(rows, numbers, strict=False)
         drawn = heapq.nsmallest(
-            wanted, numbered, key=lambda one: rank(self.seed, f"{split} {one[1]}")
+            size, numbered, key=lambda item: rank(self.seed, f"{split} {item[1]}")
         )
-        return [row for row, _ in sorted(drawn, key=lambda one: one[1])], next(numbers) - len(drawn)
+        in_order = sorted(drawn, key=lambda item: item[1])
+        return [row for row, _ in in_order], next(numbers) - len(drawn)
 
 
 def rank(seed: int, name: str) -> bytes:
-    """A place in an order that is random, but the same wherever it is asked for."""
+    """Return a key to sort by: the order is random, but the same everywhere."""
     return hashlib.sha256(f"{seed} {name}".encode()).digest()
 
 
@@ -62,19 +64,21 @@ class Divide(Strict):
 def divided(
     pairs: list[Pair], languages: Languages, divide: Divide, names: Sequence[str] | None = None
 ) -> dict[str, list[Pair]]:
-    """Splits that have no sentence in common, on either side; the same in both directions; a
-    UserError if too few.
+    """Divide pairs into splits that have no sentence in common, on either side.
 
     Pairs that share a sentence, white space and case aside, stay together, and so do pairs that are
-    linked through others; where `names` are given, those of the same name do, and no others. Groups
-    are ranked by a hash of the seed and of their name or of their first sentence in order of code
-    points, so that the draw depends on nothing else; test takes the first that fit, then dev. A
-    size that whole groups do not make becomes the nearest one that is found. Within a split, pairs
-    keep their order.
+    linked through others. Where `names` are given, pairs of the same name stay together, and no
+    others. Groups are ranked by a hash of the seed and of their name or of their first sentence in
+    order of code points, so that the draw depends on nothing else and is the same in both
+    directions. Test takes the first groups that fit, then dev. A size that whole groups do not make
+    becomes the nearest one that is found. Within a split, pairs keep their order. A UserError says
+    that there are too few pairs.
     """
     groups = _groups(pairs, languages) if names is None else _named(names)
     sizes = {"test": divide.test, "dev": divide.dev}
     drawn = drawn_groups(groups, sizes, divide.seed)
+
+    # Whole groups may have left a split short of its size.
     for split, size in sizes.items():
         _approach(drawn, split, size, groups)
     if not all(drawn.values()):
@@ -82,23 +86,27 @@ def divided(
             f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
         )
         raise UserError(message, hint="ask for fewer in `divide`")
+
     return {name: [pairs[number] for number in drawn[name]] for name in SPLITS}
 
 
 def _approach(
     drawn: dict[str, list[int]], split: str, size: int, groups: Mapping[str, list[int]]
 ) -> None:
-    """Move a group from train to a split that is short of its size, if that brings it nearer: the
-    one that does so most, the first of several.
+    """Move a group from train to a split that is short of its size, if that brings it nearer.
+
+    The group that does so most is moved, the first of several.
     """
     short = size - len(drawn[split])
     training = set(drawn["train"])
-    left = [
+    # Train must not become empty.
+    candidates = [
         group
         for _, group in sorted(groups.items())
         if group[0] in training and len(group) < len(training)
     ]
-    nearest = min(left, key=lambda group: abs(len(group) - short), default=[])
+    nearest = min(candidates, key=lambda group: abs(len(group) - short), default=[])
+
     if abs(len(nearest) - short) < short:
         drawn[split] = sorted(drawn[split] + nearest)
         drawn["train"] = sorted(training.difference(nearest))
@@ -107,14 +115,16 @@ def _approach(
 def drawn_groups(
     groups: Mapping[str, list[int]], sizes: Mapping[str, int], seed: int
 ) -> dict[str, list[int]]:
-    """Numbers of rows by split, groups whole, by a random rank of their names: the first that fit
-    go to a split of `sizes`, the rest to train.
+    """Return numbers of rows by split, groups whole, by a random rank of their names.
+
+    The first groups that fit go to a split of `sizes`, the rest to train.
     """
     drawn: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
-    for name in sorted(groups, key=lambda first: rank(seed, first)):
+    for name in sorted(groups, key=lambda name: rank(seed, name)):
         group = groups[name]
         fits = (split for split, size in sizes.items() if len(drawn[split]) + len(group) <= size)
         drawn[next(fits, "train")] += group
+
     return {split: sorted(numbers) for split, numbers in drawn.items()}
 
 
@@ -126,22 +136,27 @@ def _named(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _groups(pairs: list[Pair], languages: Languages) -> dict[str, list[int]]:
-    """Numbers of pairs that belong together, by the first of their sentences (union-find)."""
-    above: dict[str, str] = {}
+    """Return numbers of pairs that belong together, by the first of their sentences.
 
-    def top(node: str) -> str:
-        while (higher := above.setdefault(node, node)) != node:
-            above[node] = node = above[higher]
+    The sentences are the nodes of a union-find forest, in which each pair joins two.
+    """
+    parents: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        while (parent := parents.setdefault(node, node)) != node:
+            # Halve the path, so that later searches are short.
+            parents[node] = node = parents[parent]
         return node
 
     def key(language: str, line: Line) -> str:
         return f"{language} {' '.join(line.text.lower().split())}"
 
     keys = [tuple(map(key, languages, pair)) for pair in pairs]
-    for one, other in keys:
-        first, second = sorted((top(one), top(other)))
-        above[second] = first
+    for source, target in keys:
+        first, second = sorted((root(source), root(target)))
+        parents[second] = first
+
     groups: dict[str, list[int]] = defaultdict(list)
-    for number, (one, _) in enumerate(keys):
-        groups[top(one)].append(number)
+    for number, (source, _) in enumerate(keys):
+        groups[root(source)].append(number)
     return groups

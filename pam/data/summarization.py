@@ -1,17 +1,16 @@
-"""Summarization: a text gives its summary, or its title. Rows and symbols are those of translation.
+"""Summarization: a text gives its summary, or its title. Rows and symbols are as in translation.
 
-A prepared row holds both texts whole, as words. Of a long one a model reads only the first symbols,
-which the format's `truncate` says. References are stored sentence by sentence, as ROUGE-L needs
-them.
+A prepared row holds both texts whole, as words. Of a long text a model reads only the first
+symbols; the format's `truncate` says how many. References are stored sentence by sentence, as
+ROUGE-L needs them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import product
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -19,13 +18,14 @@ from pydantic import Field
 from pam.data.dataset import Limits
 from pam.data.languages import LANGUAGE, language, sentences_of
 from pam.data.prepare import Stage, Task
-from pam.data.tokenizers import SIDES, SummarizationCodec, SummarizationSettings
+from pam.data.tokenizers import SIDES, Side, SummarizationCodec, SummarizationSettings
 from pam.data.translation import (
     REFERENCE,
     SCORED,
     Extract,
     Index,
     PairsFormat,
+    PairWriter,
     Segment,
     VocabularyFormat,
     pair_modules,
@@ -35,12 +35,12 @@ from pam.data.translation import (
 )
 from pam.io import Strict
 
-# around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
+# tags around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
 SENTENCE_TAGS = re.compile(r"</?[st]>")
 
 
 class Truncate(Strict):
-    """How many symbols of a longer text are read."""
+    """Numbers of symbols that are read of a longer text."""
 
     source: int | None = Field(None, ge=1, description="of a source; null: all")
     target: int | None = Field(
@@ -82,10 +82,9 @@ class SummarizationFormat(PairsFormat):
         return self.truncate.source, self.truncate.target
 
     def codec(self, *merges: list[str]) -> SummarizationCodec:
-        """The codec, with merges of source and target if they are given."""
-        return SummarizationCodec(
-            SummarizationSettings(**self.sides(merges), longest=self.truncate.source)
-        )
+        """Make the codec, with merges of source and target if they are given."""
+        settings = SummarizationSettings(**self.sides(merges), longest=self.truncate.source)
+        return SummarizationCodec(settings)
 
 
 class ExtractSummaries(Extract):
@@ -96,84 +95,97 @@ class ExtractSummaries(Extract):
 
 
 class TokenizeSummaries(Stage[SummarizationFormat]):
-    """Texts to words: `tokenize/{train,dev,test}.{source,target}`, and references in
-    `{dev,test}.target.txt`.
+    """Texts to words.
 
-    The target is the first of a text's references; a line of these is a JSON list of them, each a
-    list of sentences.
+    Writes `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
+    The target is the first of a text's references; a line of references is a JSON list of them,
+    each a list of sentences.
     """
 
     keys = ("language", "tokenize", "tokenized", "lowercase", "train_pairs", "sentences")
 
     def run(self) -> dict[str, Any]:
-        """For each split its pairs, its words, and the pairs left out."""
+        """Write the words of each split; count them, pairs, and the pairs left out."""
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "tokenize", split, references=split in SCORED) as writer:
-                for source, target in read_pairs(self.out / "extract", split):
+                for source, targets in read_pairs(self.out / "extract", split):
                     if split == "train" and writer.count == self.layout.train_pairs:
                         writer.dropped[f"not of the first {self.layout.train_pairs}"] += 1
-                        continue
-                    words = self._codec.source.words(source, tokenized=self.layout.tokenized)
-                    references = [list(self._sentences(text)) for text in target.split(REFERENCE)]
-                    if words and all(references):
-                        summary = " ".join(references[0])
-                        readable = partial(json.dumps, references, ensure_ascii=False)
-                        writer.write(" ".join(words), summary, readable=readable)
                     else:
-                        writer.dropped["a text without words"] += 1
+                        self._write(source, targets.split(REFERENCE), writer)
+
             counts.append(writer.stats(split, "words"))
         return {"splits": counts}
+
+    def _write(self, source: str, targets: Sequence[str], writer: PairWriter) -> None:
+        """Write the words of a text and its summaries; a text without words is left out."""
+        words = self._codec.source.words(source, tokenized=self.layout.tokenized)
+        references = [list(self._sentences(target)) for target in targets]
+
+        if not words or not all(references):
+            writer.dropped["a text without words"] += 1
+            return
+
+        readable = partial(json.dumps, references, ensure_ascii=False)
+        writer.write(" ".join(words), " ".join(references[0]), readable=readable)
 
     @cached_property
     def _codec(self) -> SummarizationCodec:
         return self.layout.codec()
 
     def _sentences(self, text: str) -> Iterator[str]:
-        """Sentences of a summary, none empty, in words with one space between two."""
-        side, tokenized = self._codec.target, self.layout.tokenized
+        """Yield the sentences of a summary, none empty, in words with one space between two."""
+        words_of = partial(self._codec.target.words, tokenized=self.layout.tokenized)
+
+        sentences: Iterator[list[str]]
         if self.layout.sentences == "tags":
-            found: Iterator[list[str]] = (
-                side.words(one, tokenized=tokenized) for one in SENTENCE_TAGS.split(text)
-            )
+            sentences = map(words_of, SENTENCE_TAGS.split(text))
         else:
-            found = sentences_of(
-                side.words(text, tokenized=tokenized), language(self.layout.language)
-            )
-        return (" ".join(words) for words in found if words)
+            sentences = sentences_of(words_of(text), language(self.layout.language))
+
+        for words in sentences:
+            if words:
+                yield " ".join(words)
 
 
 class SegmentSummaries(Segment):
-    """Words to symbols, and the codec, which says how many of a text's are read."""
+    """Words to symbols, and the codec, which says how many of a text are read."""
 
     keys = (*Segment.keys, "truncate")
     layout: SummarizationFormat
 
 
 class IndexSummaries(Index):
-    """Symbols to numbers, of a long text the first ones."""
+    """Symbols to numbers; of a long text the first ones."""
 
     keys = (*Index.keys, "lead")
 
     def run(self) -> dict[str, Any]:
-        """As of pairs, with how many texts of each side are longer than what is read of them, and
-        warnings of it.
+        """Write as for pairs; count also texts that are longer than what is read of them.
+
+        Warnings tell of such texts.
         """
         counts = super().run()
-        for split, side in product(self.splits, SIDES):
-            limit = self.layout.limits[SIDES.index(side)]
-            longest = limit and limit - (side == "target")  # which has an end symbol too
-            own = (
-                0
-                if longest is None
-                else sum(len(row) > longest for row in self.symbols(split, side))
-            )
-            counts["splits"][split][side]["cut"] = own
-            if own:
-                counts["warnings"].append(
-                    f"{own} {side}s of {split} are longer than {limit} symbols, and cut there"
-                )
+
+        for split in self.splits:
+            for side, limit in zip(SIDES, self.layout.limits, strict=True):
+                cut = self._count_cut(split, side, limit)
+                counts["splits"][split][side]["cut"] = cut
+                if cut:
+                    counts["warnings"].append(
+                        f"{cut} {side}s of {split} are longer than {limit} symbols, and cut there"
+                    )
         return counts
+
+    def _count_cut(self, split: str, side: Side, limit: int | None) -> int:
+        """Count the texts of one side of a split that are longer than what is read of them."""
+        if limit is None:
+            return 0
+
+        # A target has an end symbol too.
+        longest = limit - 1 if side == "target" else limit
+        return sum(len(symbols) > longest for symbols in self.symbols(split, side))
 
 
 class Summarization(Task[SummarizationFormat]):

@@ -31,8 +31,8 @@ else:
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MARK = "\ufeff"  # a byte order mark, as a character
 
-# The first bytes of compressed files, none of which begins a text, how their names end, and what
-# opens them.
+# The first bytes of compressed files, none of which begins a text; how their names end; what opens
+# them.
 COMPRESSED: tuple[tuple[re.Pattern[bytes], str, Callable[[Any], Any]], ...] = (
     (re.compile(rb"\x1f\x8b"), ".gz", gzip.open),
     (re.compile(rb"\xfd7zXZ\x00"), ".xz", lzma.open),
@@ -43,9 +43,10 @@ SUFFIXES = frozenset(suffix for _, suffix, _ in COMPRESSED)
 DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
 ARCHIVES = ((b"PK\x03\x04", "a zip archive"), (b"%PDF", "a PDF"), (b"\x89HDF", "an HDF5 file"))
 
-HEAD = 2**16  # bytes at a file's beginning by which its encoding and the ends of its lines are told
-# share of NUL bytes above which a text without a mark is UTF-16: of its spaces, digits and line
-# ends
+# bytes at a file's beginning by which its encoding and the ends of its lines are told
+HEAD = 2**16
+# Share of NUL bytes above which a text without a mark is UTF-16: those of its spaces, digits and
+# line ends.
 NULS = 0.04
 
 # Marks of encodings other than UTF-8; those of UTF-32 first, as one of them begins as that of
@@ -74,28 +75,29 @@ class Line(NamedTuple):
     text: str
     file: Path
     number: int
-    more: tuple[
-        str, ...
-    ] = ()  # further texts that say the same, as a text may have several references
+    # further texts that say the same, as a text may have several references
+    more: tuple[str, ...] = ()
 
     def error(self, message: str, hint: str) -> UserError:
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
 def cleaned(text: str) -> str:
-    """The text as models read it: one space where white space or control characters were, no byte
-    order mark at an end. What shows nothing becomes empty.
+    """Return the text as models read it.
+
+    It has one space where white space or control characters were, and no byte order mark at an end.
+    A text that shows nothing becomes empty.
     """
     return " ".join(CONTROL.sub(" ", text).split()).strip(f"{MARK} ")
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Lines of a UTF-8 file without their ends; a UserError as `plain_lines`."""
+    """Return the lines of a UTF-8 file without their ends; a UserError as `plain_lines`."""
     return [line.text for line in plain_lines(Path(path))]
 
 
 def plain_lines(path: Path) -> Iterator[Line]:
-    """Lines as `lines_of`; a control character in one is a UserError too."""
+    """Yield lines as `lines_of`; a control character in one is a UserError too."""
     for line in lines_of(path):
         check_plain(line)
         yield line
@@ -109,7 +111,7 @@ def check_plain(line: Line) -> None:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Lines of a UTF-8 file, also compressed (gzip, xz, zstd or bzip2), read one after another.
+    """Yield the lines of a UTF-8 file, also compressed (gzip, xz, zstd or bzip2), one by one.
 
     Ends of lines and byte order marks at their beginnings are dropped. Lines end with LF or CR LF,
     or with CR in a file that has nothing else. All other characters, such as U+2028, belong to the
@@ -117,6 +119,7 @@ def lines_of(path: Path) -> Iterator[Line]:
     """
     empty = True
     number = 0
+
     try:
         with _opened(path) as (head, lines):
             check_encoding(head, path)
@@ -127,31 +130,25 @@ def lines_of(path: Path) -> Iterator[Line]:
     except UnicodeDecodeError as error:
         _refuse_encoding(path, number, error)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise UserError(
-            "no such file", file=path, hint="check its name, or fetch the data set first"
-        ) from error
+        hint = "check its name, or fetch the data set first"
+        raise UserError("no such file", file=path, hint=hint) from error
     except PermissionError as error:
-        raise UserError(
-            "no permission to read this file", file=path, hint="change its permissions"
-        ) from error
-    except DAMAGED as error:
-        hint = "delete it and fetch the data set again"
-        raise UserError(
-            "the compressed file is damaged or cut short", file=path, hint=hint
-        ) from error
-    except OSError as error:
-        if "Invalid data stream" not in str(error):  # as bzip2 says it
+        hint = "change its permissions"
+        raise UserError("no permission to read this file", file=path, hint=hint) from error
+    except (*DAMAGED, OSError) as error:
+        # Of other errors of the system, this is how bzip2 says that a file is damaged.
+        if not isinstance(error, DAMAGED) and "Invalid data stream" not in str(error):
             raise
+        message = "the compressed file is damaged or cut short"
         hint = "delete it and fetch the data set again"
-        raise UserError(
-            "the compressed file is damaged or cut short", file=path, hint=hint
-        ) from error
+        raise UserError(message, file=path, hint=hint) from error
+
     if empty:
         raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
 
 
 def text_lines(path: Path) -> Iterator[Line]:
-    """Lines as `lines_of`; markup in one is a UserError too."""
+    """Yield lines as `lines_of`; markup in one is a UserError too."""
     for line in lines_of(path):
         refuse_markup(line)
         yield line
@@ -170,13 +167,16 @@ def refuse_markup(line: Line) -> None:
 
 
 def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
-    """The columns of a line; with `quotes`, one in quotes may hold the delimiter (RFC 4180), but no
-    line end.
+    """Return the columns of a line.
+
+    With `quotes`, a column in quotes may hold the delimiter (RFC 4180), but no line end.
     """
     if not quotes:
         return line.text.split(delimiter)
+
     # An article is longer than what the module takes for the longest column.
     csv.field_size_limit(max(csv.field_size_limit(), len(line.text) + 1))
+
     try:
         return next(csv.reader([line.text], delimiter=delimiter, strict=True), [""])
     except csv.Error as error:
@@ -186,19 +186,22 @@ def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-    """The first bytes of a file, unpacked if it is compressed, and its lines with their ends.
+    """Open a file and give its first bytes, unpacked, and its lines with their ends.
 
     It is opened once, so that a pipe can be read too.
     """
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(open(path, "rb", buffering=HEAD))
         begin = cast(io.BufferedReader, file).peek(HEAD)
+
+        # The content says whether a file is compressed, not its name.
         for mark, _, opens in COMPRESSED:
             if mark.match(begin):
                 unpacked = stack.enter_context(opens(file))
                 file = stack.enter_context(io.BufferedReader(unpacked, HEAD))
                 begin = cast(io.BufferedReader, file).peek(HEAD)
                 break
+
         if b"\r" in begin and b"\n" not in begin:
             yield begin, _ended_by_cr(file, path)
         else:
@@ -206,13 +209,16 @@ def _opened(path: Path) -> Iterator[tuple[bytes, Iterator[bytes]]]:
 
 
 def _ended_by_cr(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Lines that end with CR; a UserError names the first one that ends with LF."""
+    """Yield lines that end with CR; a UserError names the first one that ends with LF."""
     number = 0
     tail = b""
+
     while piece := file.read(HEAD):
+        # A line may go on in the next piece.
         *lines, tail = (tail + piece).split(b"\r")
         if b"\n" in tail:
             lines.append(tail)
+
         for line in lines:
             number += 1
             if b"\n" in line:
@@ -221,54 +227,66 @@ def _ended_by_cr(file: IO[bytes], path: Path) -> Iterator[bytes]:
                     "some lines end with CR and others with LF", file=path, line=number, hint=hint
                 )
             yield line
+
     if tail:
         yield tail
 
 
 def check_encoding(head: bytes, path: Path) -> None:
     """Refuse a file whose first bytes say that it is no UTF-8 text."""
-    for mark, what in ARCHIVES:
+    for mark, kind in ARCHIVES:
         if head.startswith(mark):
-            raise UserError(
-                f"this is {what}, not a text",
-                file=path,
-                hint="unpack it, or save it as a UTF-8 text",
-            )
+            hint = "unpack it, or save it as a UTF-8 text"
+            raise UserError(f"this is {kind}, not a text", file=path, hint=hint)
+
     name = next((name for mark, name in ENCODING_MARKS if head.startswith(mark)), None)
     if name is None and head.count(0) > NULS * len(head):
         name = "UTF-16"
+
     if name is not None:
         message = f"this is not UTF-8 text, but looks like {name}"
         raise UserError(message, file=path, line=1, hint=_conversion(name))
 
 
 def _refuse_encoding(path: Path, number: int, error: UnicodeDecodeError) -> NoReturn:
-    """Raise the error for a line that is not UTF-8, with the encoding that it may have, and what
-    the line then says.
+    """Raise the error for a line that is not UTF-8.
+
+    It has the encoding that the line may have, and what the line then says.
     """
     line = error.object
     hint = "save the file as UTF-8"
-    if (name := _likely_encoding(line)) is not None:
+
+    name = _likely_encoding(line)
+    if name is not None:
         text = cleaned(line.decode(name, errors="replace"))
         hint = f"it looks like {name}, in which the line reads `{text[:60]}`: {_conversion(name)}"
+
     message = f"this is not UTF-8 text: byte 0x{line[error.start]:02x}"
     raise UserError(message, file=path, line=number, hint=hint) from error
 
 
 def _likely_encoding(line: bytes) -> str | None:
-    """The encoding that a line may have: by its share of letters that are not ASCII, Latin-1 or
-    that of a script.
+    """Guess the encoding of a line by its share of letters that are not ASCII.
+
+    If most are ASCII, it is Latin-1, else that of a script.
     """
-    letters = sum(chr(byte).isalpha() and byte < 128 for byte in line)
-    others = sum(byte >= 128 for byte in line)
-    if others <= letters:
-        return "Windows-1252" if any(0x80 <= byte < 0xA0 for byte in line) else "ISO-8859-1"
+    ascii_letters = sum(chr(byte).isalpha() and byte < 128 for byte in line)
+    other_bytes = sum(byte >= 128 for byte in line)
+    if other_bytes <= ascii_letters:
+        # Latin-1 has only control characters there.
+        if any(0x80 <= byte < 0xA0 for byte in line):
+            return "Windows-1252"
+        return "ISO-8859-1"
+
     try:
         from charset_normalizer import from_bytes  # comes with requests
     except ModuleNotFoundError:
         return None
+
     best = from_bytes(line).best()
-    return None if best is None else str(best.encoding)
+    if best is None:
+        return None
+    return str(best.encoding)
 
 
 def _conversion(name: str) -> str:

@@ -17,21 +17,26 @@ PIECE = 2**20  # bytes of a file that are looked through at once
 
 @dataclass(frozen=True)
 class TextRows(Sequence[tuple[str, ...]]):
-    """The columns of each row of a file, which are read when they are asked for: a large corpus
-    stays on disk.
+    """The columns of each row of a file, read when they are asked for.
+
+    So a large corpus stays on disk.
     """
 
     file: int  # its descriptor, which is closed with the object
-    ends: NDArray[np.int64]  # rows + 1 places from 0: where each line ends, with its line feed
+    ends: NDArray[np.int64]  # rows + 1 offsets from 0: where each line ends, with its line feed
 
     @classmethod
     def of(cls, path: Path) -> TextRows:
-        """The rows of a file of lines that all end in a line feed."""
-        file, places, found = os.open(path, os.O_RDONLY), 0, [np.zeros(1, np.int64)]
+        """Index the rows of a file of lines that all end in a line feed."""
+        file = os.open(path, os.O_RDONLY)
+        offset = 0
+        ends = [np.zeros(1, np.int64)]
         while piece := os.read(file, PIECE):
-            found.append(np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + (places + 1))
-            places += len(piece)
-        rows = cls(file, np.concatenate(found))
+            line_feeds = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n"))
+            ends.append(line_feeds + (offset + 1))
+            offset += len(piece)
+
+        rows = cls(file, np.concatenate(ends))
         weakref.finalize(rows, os.close, file)
         return rows
 
@@ -43,10 +48,13 @@ class TextRows(Sequence[tuple[str, ...]]):
 
     def __getitem__(self, row: int | slice) -> tuple[str, ...] | list[tuple[str, ...]]:
         if isinstance(row, slice):
-            return [self[one] for one in range(len(self))[row]]
-        number = range(len(self))[row]  # counts from the end, and ends
+            return [self[number] for number in range(len(self))[row]]
+
+        # A range counts from the end too, and raises an IndexError beyond it.
+        number = range(len(self))[row]
         first, last = self.ends[number : number + 2].tolist()
-        return tuple(os.pread(self.file, last - first, first)[:-1].decode("utf-8").split("\t"))
+        line = os.pread(self.file, last - first, first)[:-1]
+        return tuple(line.decode("utf-8").split("\t"))
 
     def __len__(self) -> int:
         return len(self.ends) - 1

@@ -1,8 +1,8 @@
-"""Text to symbols and back: tokenizers (sentences to words), byte pair encoding (words to
-subwords), and codecs.
+"""Text to symbols and back.
 
-A codec joins both: it is all that a model needs, with its vocabularies, to read and write text of
-its kind of task.
+Tokenizers split sentences into words, byte pair encoding splits words into subwords. A codec joins
+both: it is all that a model needs, with its vocabularies, to read and write text of its kind of
+task.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SIDES: tuple[Side, ...] = get_args(Side)
 
 
 class Tokenizer:
-    """Splits sentences of one language, by its code such as `de`, into words and joins them; this
-    one, at white space.
+    """Words of the sentences of one language; this one splits and joins them at white space.
 
-    Making one raises a UserError if it cannot serve the language, or a package is missing.
+    The language is a code such as `de`. Making a tokenizer raises a UserError if it cannot serve
+    the language, or a package is missing.
     """
 
     segments: ClassVar[bool] = False  # whether it finds words, or their parts, where no spaces are
@@ -44,15 +44,16 @@ class Tokenizer:
         self.language = language
 
     def tokens(self, text: str) -> list[str]:
-        """Words and marks of a sentence, none of them with white space inside."""
+        """Split a sentence into words and marks, none with white space inside."""
         return text.split()
 
     def text(self, tokens: Sequence[str]) -> str:
-        """A sentence as people write it."""
+        """Join words to a sentence as people write it."""
         return " ".join(tokens)
 
 
-MOSES_ENTITIES = {  # how Moses escapes marks; `&` last, so that nothing is taken back twice
+# how Moses escapes marks; `&` last, so that nothing is taken back twice
+MOSES_ENTITIES = {
     "&#124;": "|",
     "&lt;": "<",
     "&gt;": ">",
@@ -77,10 +78,12 @@ class Moses(Tokenizer):
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
+
         sacremoses = _library("sacremoses")
         tag = language_of(language).tag or language
         self._tokenizer = sacremoses.MosesTokenizer(lang=tag)
         self._detokenizer = sacremoses.MosesDetokenizer(lang=tag)
+
         letters = self._tokenizer.IsAlnum + combining_marks()
         self._tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{letters}\s\.'\`\,\-])"), r" \1 "
 
@@ -93,7 +96,7 @@ class Moses(Tokenizer):
 
 
 def unescape_moses(text: str) -> str:
-    """Marks that the Moses tokenizer escaped, as they were."""
+    """Return a text with the marks that the Moses tokenizer escaped as they were."""
     for entity, mark in MOSES_ENTITIES.items():
         text = text.replace(entity, mark)
     return text
@@ -106,9 +109,11 @@ class UniDic(Tokenizer):
 
     def __init__(self, language: str) -> None:
         super().__init__(language)
+
         if language_of(language).tag != "ja":
             message = f"the tokenizer unidic is for Japanese (ja), not for `{language}`"
             raise UserError(message, hint="use `moses`, `characters` or `none` for this language")
+
         self._tagger = _library("fugashi").Tagger("-Owakati")
 
     def tokens(self, text: str) -> list[str]:
@@ -131,8 +136,9 @@ class WordPunct(Tokenizer):
 
 
 class Characters(Tokenizer):
-    """Characters, with `▁` for a space; that sign itself, which hardly occurs, becomes the wide
-    `＿`.
+    """Characters, with `▁` for a space.
+
+    That sign itself, which hardly occurs, becomes the wide `＿`.
     """
 
     segments = True
@@ -155,83 +161,99 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(name: str, language: str) -> Tokenizer:
-    """A tokenizer by its name; a UserError if there is none, or as `Tokenizer`."""
+    """Make a tokenizer by its name; a UserError if there is none, or as `Tokenizer`."""
     if name not in TOKENIZERS:
         raise unknown("tokenizer", name, sorted(TOKENIZERS))
     return TOKENIZERS[name](language)
 
 
 def _library(module: str) -> Any:
-    """A module of a package that only those who use it need."""
+    """Import a module of a package that only those who use it need."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         message = f"the package {str(error.name).replace('_', '-')} is not installed"
-        raise UserError(
-            message, hint="pip install sacremoses fugashi unidic-lite subword-nmt nltk"
-        ) from error
+        hint = "pip install sacremoses fugashi unidic-lite subword-nmt nltk"
+        raise UserError(message, hint=hint) from error
 
 
 # Words to subwords by byte pair encoding (Sennrich et al. 2016), through subword-nmt.
 
-CONTINUES = "@@"  # ends each subword but the last one of a word
-# of subword-nmt's list of merges: the end of a word belongs to its last character
+# the end of each subword but the last one of a word
+CONTINUES = "@@"
+# the head of subword-nmt's list of merges: the end of a word belongs to its last character
 BPE_VERSION = "#version: 0.2"
 
 
 def learn_merges(words: Mapping[str, int], merges: int) -> list[str]:
-    """The most frequent merges, `left right` each, in the order in which they were learned.
+    """Learn the most frequent merges, `left right` each, in the order in which they were found.
 
-    `words` says how often each word occurs. Fewer merges come if the words have no more pairs that
-    occur twice.
+    `words` says how often each word occurs. There are fewer merges if the words have no more pairs
+    that occur twice.
     """
     if all(len(word) == 1 for word in words):
         return []
-    counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
-    listed = io.StringIO("".join(f"{_unmarked(word)} {count}\n" for word, count in counted))
-    written = io.StringIO()
+
+    # Ties are in code point order, so that merges do not depend on the order of the text.
+    by_frequency = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    word_list = io.StringIO("".join(f"{_unmarked(word)} {count}\n" for word, count in by_frequency))
+    merge_list = io.StringIO()
     # It draws a bar of its progress, which only a terminal could show.
     with redirect_stderr(io.StringIO()):
-        _library("subword_nmt.learn_bpe").learn_bpe(listed, written, merges, is_dict=True)
-    return written.getvalue().splitlines()[1:]
+        _library("subword_nmt.learn_bpe").learn_bpe(word_list, merge_list, merges, is_dict=True)
+    return merge_list.getvalue().splitlines()[1:]
 
 
 def _unmarked(word: str) -> str:
-    """A word that cannot be taken for a subword: `@@` at its end is written with wide signs."""
-    return word[:-2] + "＠＠" if word.endswith(CONTINUES) else word
+    """Return a word that cannot be taken for a subword: `@@` at its end becomes wide signs."""
+    if word.endswith(CONTINUES):
+        return word[: -len(CONTINUES)] + "＠＠"
+    return word
 
 
 class Codec(ABC):
     """Prepared text to symbols and back, and what a person types to prepared text."""
 
-    columns: ClassVar[tuple[str, ...]]  # of a prepared text; the last one is the target
-    by_line: ClassVar[bool] = True  # whether a typed line is a source, or all that is typed
-    units: int = 0  # of the vectors that sources consist of, in place of symbols; 0: there are none
-    clips: Table | None = None  # the vectors of sources of a prepared folder
-    # what it is stored in, in a prepared folder and a model folder alike
+    # of a prepared text; the last one is the target
+    columns: ClassVar[tuple[str, ...]]
+
+    # whether a typed line is a source, or all that is typed
+    by_line: ClassVar[bool] = True
+
+    # length of the vectors that sources consist of, in place of symbols; 0: there are none
+    units: int = 0
+
+    # the vectors of the sources of a prepared folder
+    clips: Table | None = None
+
+    # files that it is stored in, in a prepared folder and a model folder alike
     files: ClassVar[tuple[str, ...]]
-    optional_files: ClassVar[tuple[str, ...]] = ()  # the same, of which a folder may have none
+
+    # further files, of which a folder may have none
+    optional_files: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> Codec:
-        """The codec of a prepared folder or a model folder; a UserError if one of `files` is
-        missing or damaged.
+        """Load the codec of a prepared folder or a model folder.
+
+        A UserError says that one of `files` is missing or damaged.
         """
 
     @abstractmethod
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """Symbols of a source (all columns but the last), without the end symbol; a UserError if it
-        is none.
+        """Return the symbols of a source (all columns but the last), without the end symbol.
+
+        A UserError says that it is none.
         """
 
     @abstractmethod
     def target_symbols(self, target: str) -> list[str]:
-        """Symbols of a target, without the end symbol."""
+        """Return the symbols of a target, without the end symbol."""
 
     @abstractmethod
     def typed_source(self, line: str) -> tuple[str, ...]:
-        """The source columns that a typed line means; a UserError if it means none."""
+        """Return the source columns that a typed line means; a UserError if it means none."""
 
     def typed_target(self, line: str) -> str:
         """Return the target column that a typed line means."""
@@ -239,29 +261,32 @@ class Codec(ABC):
 
     @abstractmethod
     def target_text(self, symbols: Sequence[str]) -> str:
-        """The target column that symbols spell."""
+        """Return the target column that symbols spell."""
 
     @classmethod
     def files_in(cls, folder: Path) -> tuple[str, ...]:
-        """Names of the files of the codec that belong to a folder."""
-        return (*cls.files, *(name for name in cls.optional_files if (folder / name).is_file()))
+        """Return the names of the codec's files that a folder has."""
+        optional = [name for name in cls.optional_files if (folder / name).is_file()]
+        return (*cls.files, *optional)
 
     def readable(self, target: str) -> str:
-        """A target column as a person writes it."""
+        """Return a target column as a person writes it."""
         return target
 
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
-        """For each symbol, the index of the word that it is a part of, from 0."""
+        """Return for each symbol the index of the word that it is a part of, from 0."""
         return list(range(len(symbols)))
 
 
-OPENING, CLOSING = "([{", ")]}"
+OPENING = "([{"
+CLOSING = ")]}"
 
 
 def split_features(text: str, separator: str) -> list[str]:
-    """Split a bundle of features at separators outside of brackets: `N;NOM(PL;PSS(1,PL))` has two.
+    """Split a bundle of features at separators outside of brackets.
 
-    Where brackets do not match, they are characters as others are.
+    So `N;NOM(PL;PSS(1,PL))` has two. Where brackets do not match, they are characters as others
+    are.
     """
     pieces = text.split(separator)
     nested: list[str] = []
@@ -271,10 +296,13 @@ def split_features(text: str, separator: str) -> list[str]:
             nested[-1] += separator + piece
         else:
             nested.append(piece)
+
         depth += sum((char in OPENING) - (char in CLOSING) for char in piece)
         if depth < 0:
             break
-    features = pieces if depth != 0 else nested
+
+    # A bracket that is not closed, or never opened, is a character.
+    features = nested if depth == 0 else pieces
     return [feature.strip() for feature in features if feature.strip()]
 
 
@@ -303,20 +331,25 @@ class InflectionCodec(Codec):
     @classmethod
     def load(cls, folder: Path) -> InflectionCodec:
         files = cls.files_in(folder)
-        return cls(load_settings(InflectionSettings, folder / files[0])) if files else cls()
+        if not files:
+            return cls()
+
+        return cls(load_settings(InflectionSettings, folder / files[0]))
 
     def save(self, folder: Path) -> None:
-        """Write the settings into a folder if they are not the usual ones; what another preparation
-        left there goes.
+        """Write the settings into a folder if they are not the usual ones.
+
+        A file that another preparation left there is deleted.
         """
         path = folder / self.optional_files[0]
+
         if self.settings == InflectionSettings():
             path.unlink(missing_ok=True)
         else:
             write_text(path, self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """Symbols of (lemma, features): each feature, then each character of the lemma.
+        """Return the symbols of (lemma, features): each feature, then each character of the lemma.
 
         A feature of one character, such as `V`, becomes `feature=V`: it is not the letter.
         """
@@ -326,6 +359,7 @@ class InflectionCodec(Codec):
             raise UserError(
                 "expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}"
             )
+
         lemma, features = (composed(column).strip() for column in columns)
         names = split_features(features, separator)
         return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
@@ -334,23 +368,26 @@ class InflectionCodec(Codec):
         return list(composed(target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
-        """Lemma and features of a line, which may be a whole row of the data's files.
+        """Return lemma and features of a line, which may be a whole row of the data's files.
 
         Columns are separated by tabs or as in these files, features as in these files. A line
         without that separator may have commas in its place.
         """
+        settings = self.settings
         columns = tuple(line.split("\t"))
-        if len(columns) == 1 and self.settings.delimiter in line:
-            columns = tuple(
-                cells_of(Line(line, Path(), 1), self.settings.delimiter, self.settings.quotes)
-            )
+        if len(columns) == 1 and settings.delimiter in line:
+            columns = tuple(cells_of(Line(line, Path(), 1), settings.delimiter, settings.quotes))
+
+        # A whole row, with the form.
         if len(columns) == len(self.columns):
-            cells = dict(zip(self.settings.columns, columns, strict=True))
+            cells = dict(zip(settings.columns, columns, strict=True))
             columns = (cells["lemma"], cells["features"])
-        separator = self.settings.separator
-        if len(columns) == 2 and len(split_features(columns[1], separator)) == 1:
-            columns = (columns[0], separator.join(split_features(columns[1], ",")))
-        self.source_symbols(columns)
+
+        if len(columns) == 2 and len(split_features(columns[1], settings.separator)) == 1:
+            lemma, features = columns
+            columns = (lemma, settings.separator.join(split_features(features, ",")))
+
+        self.source_symbols(columns)  # refuses what is no source
         return columns
 
     def target_text(self, symbols: Sequence[str]) -> str:
@@ -376,63 +413,74 @@ class Settings(Strict):
 
 
 class SideCodec:
-    """One side of a translation: sentences to words to symbols, which are words if there are no
-    merges, and back.
+    """One side of a translation: sentences to words to symbols, and back.
+
+    Symbols are subwords, or words if there are no merges.
     """
 
     def __init__(self, settings: SideSettings) -> None:
         self._settings = settings
+
         self._bpe = None
         if settings.merges is not None:
-            listed = io.StringIO("\n".join([BPE_VERSION, *settings.merges, ""]))
-            self._bpe = _library("subword_nmt.apply_bpe").BPE(listed, separator=CONTINUES)
+            merge_list = io.StringIO("\n".join([BPE_VERSION, *settings.merges, ""]))
+            self._bpe = _library("subword_nmt.apply_bpe").BPE(merge_list, separator=CONTINUES)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self._settings.tokenize, self._settings.language)
 
     def words(self, text: str, *, tokenized: bool = False) -> list[str]:
-        """Words of a sentence, or of a text that holds them already, with white space between."""
-        return self.cased(
-            unescape_moses(text) if tokenized else " ".join(self.tokenizer.tokens(text))
-        ).split()
+        """Return the words of a sentence.
+
+        A `tokenized` text holds them already, with white space between.
+        """
+        if tokenized:
+            return self.cased(unescape_moses(text)).split()
+        return self.cased(" ".join(self.tokenizer.tokens(text))).split()
 
     def typed_words(self, line: str) -> list[str]:
-        """Words of a line that a person types: composed letters and no control characters, as in
-        training text.
+        """Return the words of a line that a person types.
+
+        Letters are composed and control characters left out, as in training text.
         """
         return self.words(cleaned(composed(line)))
 
     def cased(self, text: str) -> str:
-        """The text, in small letters if the task's text is."""
-        return (
-            language_of(self._settings.language).lower(text) if self._settings.lowercase else text
-        )
+        """Return the text, in small letters if the task's text is."""
+        if self._settings.lowercase:
+            return language_of(self._settings.language).lower(text)
+        return text
 
     def symbols(self, words: Sequence[str]) -> list[str]:
-        """Subwords, of which all but the last of a word end in `@@`, or the words themselves."""
-        return list(words if self._bpe is None else self._bpe.segment_tokens(map(_unmarked, words)))
+        """Return subwords, of which all but a word's last end in `@@`, or the words themselves."""
+        if self._bpe is None:
+            return list(words)
+        return list(self._bpe.segment_tokens(map(_unmarked, words)))
 
     def joined(self, symbols: Sequence[str]) -> list[str]:
-        """The words that symbols spell; an end that was left open is closed."""
+        """Return the words that symbols spell; an end that was left open is closed."""
         if self._bpe is None:
             return list(symbols)
+
         words = defaultdict[int, str](str)
-        for number, symbol in zip(self.numbers(symbols), symbols, strict=True):
-            words[number] += symbol.removesuffix(CONTINUES)
+        for word_index, symbol in zip(self.numbers(symbols), symbols, strict=True):
+            words[word_index] += symbol.removesuffix(CONTINUES)
         return list(words.values())
 
     def numbers(self, symbols: Sequence[str]) -> list[int]:
-        """For each symbol the number of its word, from 0."""
-        numbers, word = [], 0
+        """Return for each symbol the index of its word, from 0."""
+        word_indices = []
+        word_index = 0
         for symbol in symbols:
-            numbers.append(word)
-            word += self._bpe is None or not symbol.endswith(CONTINUES)
-        return numbers
+            word_indices.append(word_index)
+            if self._bpe is None or not symbol.endswith(CONTINUES):
+                word_index += 1
+        return word_indices
 
 
 def load_settings(kind: type[Section], path: Path) -> Section:
-    """Reads a codec's file; a UserError if it is missing, or not of this kind."""
+    """Read a codec's file; a UserError if it is missing, or not of this kind."""
     hint = "prepare the data again, or take the file from where the model was made"
     try:
         return kind.model_validate_json(path.read_bytes())
@@ -451,6 +499,7 @@ class TranslationCodec(Codec):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+
         self.source = SideCodec(settings.source)
         self.target = SideCodec(settings.target)
 
@@ -459,12 +508,13 @@ class TranslationCodec(Codec):
         return cls(load_settings(cls.settings_type, folder / cls.files[0]))
 
     def save(self, folder: Path) -> None:
-        """Writes the settings into a folder, whole or not at all."""
+        """Write the settings into a folder, whole or not at all."""
         write_text(folder / self.files[0], self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
         if len(columns) != 1 or not columns[0].strip():
             raise UserError("expected a sentence", hint="write one sentence a line, without tabs")
+
         return self.source.symbols(columns[0].split())
 
     def target_symbols(self, target: str) -> list[str]:
@@ -474,6 +524,7 @@ class TranslationCodec(Codec):
         words = self.source.typed_words(line)
         if not words:
             raise UserError("expected a sentence", hint="write one sentence a line")
+
         return (" ".join(words),)
 
     def typed_target(self, line: str) -> str:
@@ -486,7 +537,8 @@ class TranslationCodec(Codec):
         return self.target.tokenizer.text(target.split())
 
     def words(self, symbols: Sequence[str], side: Side) -> list[int]:
-        return (self.source if side == "source" else self.target).numbers(symbols)
+        side_codec = self.source if side == "source" else self.target
+        return side_codec.numbers(symbols)
 
 
 class SummarizationSettings(Settings):
@@ -523,35 +575,46 @@ class CaptioningSettings(Strict):
 
 
 class CaptioningCodec(Codec):
-    """Clips to their frames, and words of captions. The codec of a prepared folder knows its clips
-    by their names, that of a model reads the `.npy` file that a line names.
+    """Clips to their frames, and words of captions.
+
+    The codec of a prepared folder knows its clips by their names. That of a model reads the `.npy`
+    file that a line names.
     """
 
     columns = ("source", "target")
     files = ("codec.json",)
 
     def __init__(self, settings: CaptioningSettings, clips: Table | None = None) -> None:
-        self.settings, self.clips, self.units = settings, clips, settings.units
+        self.settings = settings
+        self.clips = clips
+        self.units = settings.units
+
         self.target = SideCodec(settings.target)
 
     @classmethod
     def load(cls, folder: Path) -> CaptioningCodec:
         settings = load_settings(CaptioningSettings, folder / cls.files[0])
-        return cls(settings, Table.load(folder) if (folder / Table.FILES[0]).is_file() else None)
+        if not (folder / Table.FILES[0]).is_file():
+            return cls(settings)
+
+        return cls(settings, Table.load(folder))
 
     def save(self, folder: Path) -> None:
-        """Writes the settings into a folder, whole or not at all."""
+        """Write the settings into a folder, whole or not at all."""
         write_text(folder / self.files[0], self.settings.model_dump_json(indent=1) + "\n")
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
-        """The clip's frames, as `Frames`."""
+        """Return the clip's frames, as `Frames`."""
         (clip,) = columns
         if self.clips is not None and clip in self.clips.places:
             return Frames(self.clips[clip])
+
         try:
             vectors = checked(read_array(Path(clip)), clip, self.units)
-        except UserError as error:  # whose place is that of the line
+        except UserError as error:
+            # The error's file and line are those of the text that names the clip.
             raise UserError(f"{clip}: {error.message}", hint=error.hint) from error
+
         return Frames(spaced(vectors, self.settings.first, self.settings.spaced))
 
     def target_symbols(self, target: str) -> list[str]:
@@ -570,9 +633,8 @@ class CaptioningCodec(Codec):
         return self.target.tokenizer.text(target.split())
 
 
-CODECS: dict[
-    str, type[Codec]
-] = {  # by kind of task; word alignments have that of the task they were prepared for
+# by kind of task; word alignments have that of the task they were prepared for
+CODECS: dict[str, type[Codec]] = {
     "inflection": InflectionCodec,
     "translation": TranslationCodec,
     "alignment": TranslationCodec,
@@ -582,8 +644,9 @@ CODECS: dict[
 
 
 def load_codec(kind: str, folder: Path) -> Codec:
-    """The codec of a prepared folder or a model folder; a UserError if there is no such kind, or as
-    `Codec.load`.
+    """Load the codec of a prepared folder or a model folder.
+
+    A UserError says that there is no such kind, or as `Codec.load`.
     """
     if kind not in CODECS:
         raise unknown("kind of task", kind, sorted(CODECS))

@@ -1,9 +1,8 @@
 """Translation: a sentence gives its translation.
 
 A row's columns hold words with one space between two; its symbols are those words, or subwords.
-Four stages prepare
-them: `extract` (files to sentences), `tokenize` (to words), `segment` (to symbols) and `index` (to
-    ids).
+Four stages prepare them: `extract` (files to sentences), `tokenize` (to words), `segment` (to
+symbols) and `index` (to ids).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -31,6 +30,7 @@ from pam.data.tokenizers import (
     TOKENIZERS,
     Settings,
     Side,
+    SideCodec,
     SideSettings,
     TranslationCodec,
     learn_merges,
@@ -47,9 +47,9 @@ REFERENCE = "\x1e"
 
 # sentences of the target language as people write them, line by line with the pairs
 REFERENCES = "{split}.target.txt"
-OTHER_REFERENCES = (  # further references where some pairs have several, line by line too
-    "{split}.references.jsonl"
-)
+# further references where some pairs have several, line by line too
+OTHER_REFERENCES = "{split}.references.jsonl"
+
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
 
 
@@ -61,7 +61,7 @@ class SubwordsFormat(Strict):
 
 
 class VocabularyFormat(Strict):
-    """Which symbols of the training text have an id; the others are unknown."""
+    """Choice of the symbols of the training text that have an id; all others are unknown."""
 
     joint: bool = Field(False, description="one vocabulary, of both sides' symbols, for both")
 
@@ -73,17 +73,16 @@ class VocabularyFormat(Strict):
     @field_validator("size")
     @classmethod
     def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
-        if any(
-            number is not None and number < 1
-            for number in (size.values() if isinstance(size, dict) else [size])
-        ):
+        sizes = size.values() if isinstance(size, dict) else [size]
+        if any(number is not None and number < 1 for number in sizes):
             raise ValueError("a vocabulary has at least one word")
         return size
 
 
 class PairsFormat(TaskFormat):
-    """Keys under `format` of every kind of task whose rows are two texts, each side with a name and
-    a language.
+    """Keys under `format` of every kind of task whose rows are two texts.
+
+    Each side has a name and a language.
     """
 
     source: str
@@ -111,23 +110,23 @@ class PairsFormat(TaskFormat):
 
     @property
     def fields(self) -> tuple[str, str]:
-        """What a reader knows source and target by."""
+        """Names by which a reader knows source and target."""
         return self.source, self.target
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source and target."""
+        """Languages of source and target."""
         return self.source, self.target
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """Symbols of source and target that are read of a longer one; None: all."""
+        """Numbers of symbols of source and target that are read of a longer one; None: all."""
         return None, None
 
     def tokenizer_for(self, language: str) -> str:
-        return (
-            self.tokenize if isinstance(self.tokenize, str) else self.tokenize.get(language, "none")
-        )
+        if isinstance(self.tokenize, str):
+            return self.tokenize
+        return self.tokenize.get(language, "none")
 
     @model_validator(mode="after")
     def _serves_its_languages(self) -> PairsFormat:
@@ -137,20 +136,20 @@ class PairsFormat(TaskFormat):
         return self
 
     def sides(self, merges: Sequence[list[str]]) -> dict[Side, SideSettings]:
-        """How a codec treats source and target, with their merges, or without."""
-        own = zip(SIDES, self.languages, merges or (None, None), strict=True)
-        return {
-            side: SideSettings(
-                language=one,
-                tokenize=self.tokenizer_for(one),
+        """Return a codec's settings of source and target, with their merges if there are any."""
+        merges_by_side = merges or (None, None)
+        settings: dict[Side, SideSettings] = {}
+        for side, code, side_merges in zip(SIDES, self.languages, merges_by_side, strict=True):
+            settings[side] = SideSettings(
+                language=code,
+                tokenize=self.tokenizer_for(code),
                 lowercase=self.lowercase,
-                merges=learned,
+                merges=side_merges,
             )
-            for side, one, learned in own
-        }
+        return settings
 
     def codec(self, *merges: list[str]) -> TranslationCodec:
-        """The codec, with merges of source and target if they are given."""
+        """Make the codec, with merges of source and target if they are given."""
         return TranslationCodec(Settings(**self.sides(merges)))
 
 
@@ -184,7 +183,7 @@ class TranslationFormat(PairsFormat):
 
 @dataclass
 class PairWriter:
-    """Write pairs of lines, none of them empty, into two files, and count them and their words."""
+    """Writes pairs of lines, none empty, into two files, and counts them and their words."""
 
     files: tuple[IO[str], IO[str]]
     references: IO[str] | None  # where targets are written as people write them
@@ -192,76 +191,89 @@ class PairWriter:
     words: Counter[str] = field(default_factory=Counter)  # by side
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
     # further references of each pair, if any has some
-    others: list[list[dict[str, str]]] = field(default_factory=list)
+    other_references: list[list[dict[str, str]]] = field(default_factory=list)
 
     def write(
-        self, *texts: str, readable: Callable[[], str] = str, others: Sequence[dict[str, str]] = ()
+        self,
+        source: str,
+        target: str,
+        *,
+        readable: Callable[[], str] = str,
+        other_references: Sequence[dict[str, str]] = (),
     ) -> None:
-        """Writes source and target; `readable` is called for the reference, if there are
-        references, and `others` are further ones, as text and in words.
+        """Write a pair.
+
+        `readable` is called for the reference, if references are written; `other_references` are
+        further ones, each as `text` and in `words`.
         """
-        for side, file, text in zip(SIDES, self.files, texts, strict=True):
+        for side, file, text in zip(SIDES, self.files, (source, target), strict=True):
             if not text or "\n" in text:
                 raise ValueError(f"not a line of text: {text!r}")
             file.write(f"{text}\n")
             self.words[side] += text.count(" ") + 1
+
         if self.references is not None:
             self.references.write(f"{readable()}\n")
-            if others or self.others:
+            if other_references or self.other_references:
                 # Pairs before the first with several references have no further ones.
-                missing = self.count - len(self.others)
-                self.others += [[] for _ in range(missing)] + [list(others)]
+                missing = self.count - len(self.other_references)
+                self.other_references += [[] for _ in range(missing)]
+                self.other_references.append(list(other_references))
+
         self.count += 1
 
     def stats(self, split: str, unit: str = "") -> dict[str, Any]:
-        """Pairs, and how many words there are of each side, by the name of their `unit` if there is
-        one.
-        """
-        dropped = {reason: count for reason, count in sorted(self.dropped.items()) if count}
-        units = {f"{side}_{unit}": count for side, count in self.words.items() if unit}
-        pairs_in = self.count + self.dropped.total()
-        return {
+        """Count pairs, those left out, and the words of each side if their `unit` has a name."""
+        counts = {
             "split": split,
-            "pairs_in": pairs_in,
+            "pairs_in": self.count + self.dropped.total(),
             "pairs_out": self.count,
-            "dropped": dropped,
-            **units,
+            "dropped": {reason: count for reason, count in sorted(self.dropped.items()) if count},
         }
+        if unit:
+            counts |= {f"{side}_{unit}": count for side, count in self.words.items()}
+        return counts
 
 
 @contextmanager
 def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterator[PairWriter]:
-    """Writes `<folder>/<split>.{source,target}`, whole or as they were; a UserError if nothing was
-    written.
+    """Write `<folder>/<split>.{source,target}`, whole or as they were.
+
+    A UserError says that nothing was written.
     """
-    first, second = (text_file(folder / f"{split}.{side}") for side in SIDES)
-    third = text_file(folder / REFERENCES.format(split=split)) if references else nullcontext()
-    with first as source, second as target, third as written:
-        writer = PairWriter((source, target), written)
+    source_file, target_file = (text_file(folder / f"{split}.{side}") for side in SIDES)
+    reference_file: AbstractContextManager[IO[str] | None] = nullcontext()
+    if references:
+        reference_file = text_file(folder / REFERENCES.format(split=split))
+
+    with source_file as source, target_file as target, reference_file as reference:
+        writer = PairWriter((source, target), reference)
         yield writer
         if writer.count == 0:
             raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
-        further = folder / OTHER_REFERENCES.format(split=split)
-        if writer.others:
-            with text_file(further) as file:
-                file.writelines(f"{json.dumps(own, ensure_ascii=False)}\n" for own in writer.others)
+
+        # An earlier preparation may have left such a file.
+        other_references = folder / OTHER_REFERENCES.format(split=split)
+        if writer.other_references:
+            with text_file(other_references) as file:
+                for texts in writer.other_references:
+                    file.write(f"{json.dumps(texts, ensure_ascii=False)}\n")
         else:
-            further.unlink(missing_ok=True)
+            other_references.unlink(missing_ok=True)
 
 
 def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
-    """The pairs of a split that `pair_writer` wrote."""
-    source, target = (lines_of(folder / f"{split}.{side}") for side in SIDES)
-    for line, other in zip(source, target, strict=True):
-        yield line.text, other.text
+    """Yield the pairs of a split that `pair_writer` wrote."""
+    sources, targets = (lines_of(folder / f"{split}.{side}") for side in SIDES)
+    for source, target in zip(sources, targets, strict=True):
+        yield source.text, target.text
 
 
 class Extract(Stage[PairsFormat]):
-    """A data set's files to one line a sentence: `extract/{train,dev,test}.{source,target}`, of the
-    splits they give.
+    """A data set's files to one line a sentence.
 
-    Lines are in Unicode's composed form (NFC), with one space where white space or control
-    characters were.
+    Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are
+    in Unicode's composed form (NFC), with one space where white space or control characters were.
     """
 
     keys = ("source", "target", "read", "blank_lines", "sample")
@@ -269,17 +281,17 @@ class Extract(Stage[PairsFormat]):
     hint = "delete it together with the same line of the other language"
 
     def run(self) -> dict[str, Any]:
-        """For each split its pairs and those left out, and in how many lines control characters
-        became spaces.
-        """
+        """Write the pairs of each split; count them, and lines with control characters."""
         counts: dict[str, dict[str, Any]] = {}
         warnings: list[str] = []
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
             with pair_writer(self.out / "extract", split) as writer:
                 drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
-                control = self._write(drawn, writer)
-            counts[split] = writer.stats(split) | {"control_characters": control}
+                control_lines = self._write(drawn, writer)
+
+            counts[split] = writer.stats(split) | {"control_characters": control_lines}
             warnings += self._other_size(split, counts[split]["pairs_in"])
+
         return {"splits": [counts[name] for name in SPLITS if name in counts], "warnings": warnings}
 
     def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> int:
@@ -287,26 +299,30 @@ class Extract(Stage[PairsFormat]):
 
         A UserError counts all blank lines.
         """
-        control = 0
+        control_lines = 0
         faults = Faults()
         for pair in pairs:
-            whole = [[composed(text) for text in (line.text, *line.more)] for line in pair]
-            control += sum(any(map(CONTROL.search, texts)) for texts in whole)
-            texts = [[cleaned(text) for text in one_side] for one_side in whole]
-            if all(map(all, texts)):
-                writer.write(*map(REFERENCE.join, texts))
+            raw_texts = [[composed(text) for text in (line.text, *line.more)] for line in pair]
+            control_lines += sum(any(map(CONTROL.search, texts)) for texts in raw_texts)
+
+            source, target = ([cleaned(text) for text in texts] for texts in raw_texts)
+            if all(source) and all(target):
+                writer.write(REFERENCE.join(source), REFERENCE.join(target))
             elif self.layout.blank_lines == "drop":
                 writer.dropped["a blank line"] += 1
             else:
-                blank = next(number for number, one_side in enumerate(texts) if not all(one_side))
+                blank_side = 1 if all(source) else 0
+                message = self.blank.format(self.layout.fields[blank_side])
                 hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
-                faults.add(pair[blank].error(self.blank.format(self.layout.fields[blank]), hint))
+                faults.add(pair[blank_side].error(message, hint))
+
         faults.check()
-        return control
+        return control_lines
 
     def _other_size(self, split: str, pairs: int) -> list[str]:
         """Warn that a split drawn from all pairs has not the size that was asked for."""
-        divide = self.layout.read.divide if isinstance(self.layout.read, DividingReader) else None
+        reader = self.layout.read
+        divide = reader.divide if isinstance(reader, DividingReader) else None
         asked = getattr(divide, split, pairs)
         if pairs == asked:
             return []
@@ -317,9 +333,9 @@ class Extract(Stage[PairsFormat]):
 
 
 class Tokenize(Stage[TranslationFormat]):
-    """Sentences to words: `tokenize/{train,dev,test}.{source,target}`, and references in
-    `{dev,test}.target.txt`.
+    """Sentences to words.
 
+    Writes `tokenize/{train,dev,test}.{source,target}`, and references in `{dev,test}.target.txt`.
     Only training pairs are left out for their lengths; what is scored stays whole.
     """
 
@@ -334,73 +350,96 @@ class Tokenize(Stage[TranslationFormat]):
     )
 
     def run(self) -> dict[str, Any]:
-        """For each split its pairs, its words, and the pairs left out."""
-        codec, counts = self.layout.codec(), []
-        sides, folder = (codec.source, codec.target), self.out / "extract"
+        """Write the words of each split; count them, pairs, and the pairs left out."""
+        codec = self.layout.codec()
+        folder = self.out / "extract"
         extracted = [split for split in SPLITS if (folder / f"{split}.source").is_file()]
         if not extracted:
             raise UserError("no extracted text", file=folder, hint="prepare the data again")
+
+        counts = []
         for split in extracted:
-            holds_out = split == "train" and self.layout.dev_every is not None
-            names = ["train", "dev"] if holds_out else [split]
-            with ExitStack() as stack:
-                writers = (
-                    pair_writer(self.out / "tokenize", name, references=name in SCORED)
-                    for name in names
-                )
-                outputs = [stack.enter_context(writer) for writer in writers]
-                for source, target in read_pairs(folder, split):
-                    first, *others = target.split(REFERENCE)
-                    words = [
-                        " ".join(side.words(text, tokenized=self.layout.tokenized))
-                        for side, text in zip(sides, (source, first), strict=True)
-                    ]
-                    readable = partial(self._readable, codec, first, words[1])
-                    further = [self._reference(codec, text) for text in others]
-                    self._put(words, readable, further, outputs, train=split == "train")
-            counts += [own.stats(name, "words") for name, own in zip(names, outputs, strict=True)]
+            counts += self._tokenize(split, codec)
         return {"splits": counts}
 
+    def _tokenize(self, split: str, codec: TranslationCodec) -> list[dict[str, Any]]:
+        """Write the words of an extracted split; return counts of the splits that it becomes."""
+        names = [split]
+        if split == "train" and self.layout.dev_every is not None:
+            names = ["train", "dev"]
+
+        with ExitStack() as stack:
+            outputs = []
+            for name in names:
+                writer = pair_writer(self.out / "tokenize", name, references=name in SCORED)
+                outputs.append(stack.enter_context(writer))
+
+            for source, targets in read_pairs(self.out / "extract", split):
+                target, *other_targets = targets.split(REFERENCE)
+                source_words = self._words(codec.source, source)
+                target_words = self._words(codec.target, target)
+                self._put(
+                    words=(source_words, target_words),
+                    readable=partial(self._readable, codec, target, target_words),
+                    other_references=[self._reference(codec, text) for text in other_targets],
+                    outputs=outputs,
+                    train=split == "train",
+                )
+
+        return [output.stats(name, "words") for name, output in zip(names, outputs, strict=True)]
+
+    def _words(self, side: SideCodec, text: str) -> str:
+        return " ".join(side.words(text, tokenized=self.layout.tokenized))
+
     def _readable(self, codec: TranslationCodec, text: str, words: str) -> str:
-        """A reference as people write it: as it was given, or, if it was given in words, with these
-        joined.
+        """Return a reference as people write it.
+
+        That is its text, or, if the text is tokenized already, its words joined.
         """
-        return codec.readable(words) if self.layout.tokenized else codec.target.cased(text)
+        if self.layout.tokenized:
+            return codec.readable(words)
+        return codec.target.cased(text)
 
     def _reference(self, codec: TranslationCodec, text: str) -> dict[str, str]:
-        """A further reference, as people write it and in words."""
-        words = " ".join(codec.target.words(text, tokenized=self.layout.tokenized))
+        """Return a further reference, as people write it and in words."""
+        words = self._words(codec.target, text)
         return {"text": self._readable(codec, text, words), "words": words}
 
     def _put(
         self,
-        words: list[str],
+        words: tuple[str, str],
         readable: Callable[[], str],
-        others: list[dict[str, str]],
+        other_references: list[dict[str, str]],
         outputs: list[PairWriter],
         *,
         train: bool,
     ) -> None:
-        """Adds a pair to the first output, or, if every n-th is held out, to the second."""
-        layout, first = self.layout, outputs[0]
+        """Add a pair to the first output, or, if every n-th is held out, to the second."""
+        layout = self.layout
+        output = outputs[0]
         shorter, longer = sorted(len(text.split()) for text in words)
-        beyond, why = f"not of the first {layout.train_pairs}", None
-        count = sum(output.count for output in outputs) + first.dropped[beyond] + 1
+
+        # Every n-th is counted among the pairs that no limit of lengths leaves out.
+        beyond = f"not of the first {layout.train_pairs}"
+        count = sum(writer.count for writer in outputs) + output.dropped[beyond] + 1
+
+        reason = None
         if shorter == 0:
-            why = "a sentence without words"
+            reason = "a sentence without words"
         elif train and layout.max_length is not None and longer > layout.max_length:
-            why = f"more than {layout.max_length} words"
+            reason = f"more than {layout.max_length} words"
         elif train and layout.max_ratio is not None and longer > layout.max_ratio * shorter:
-            why = f"one more than {layout.max_ratio:g} times as long as the other"
+            reason = f"one more than {layout.max_ratio:g} times as long as the other"
         elif train and layout.dev_every is not None and count % layout.dev_every == 0:
-            outputs[1].write(*words, readable=readable, others=others)
-            why = "kept for development"
-        elif train and first.count == layout.train_pairs:
-            why = beyond
-        if why is None:
-            first.write(*words, readable=readable, others=others)
+            outputs[1].write(*words, readable=readable, other_references=other_references)
+            reason = "kept for development"
+        elif train and output.count == layout.train_pairs:
+            reason = beyond
+
+        if reason is None:
+            output.write(*words, readable=readable, other_references=other_references)
         else:
-            first.dropped[why] += 1
+            output.dropped[reason] += 1
 
 
 class Segment(Stage[PairsFormat]):
@@ -412,44 +451,50 @@ class Segment(Stage[PairsFormat]):
     keys: ClassVar[tuple[str, ...]] = ("subwords",)
 
     def run(self) -> dict[str, Any]:
-        """For each split its pairs and symbols, and how many merges were learned."""
-        subwords = self.layout.subwords
-        if self.base is not None:
-            codec = TranslationCodec.load(self.base)
-        else:
-            codec = (
-                self.layout.codec()
-                if subwords is None
-                else self.layout.codec(*self._learn(subwords))
-            )
+        """Write the symbols of each split; count them, pairs, and the merges that were learned."""
+        codec = self._make_codec()
+
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "segment", split) as writer:
                 for source, target in read_pairs(self.out / "tokenize", split):
-                    symbols = (
-                        codec.source.symbols(source.split(" ")),
-                        codec.target.symbols(target.split(" ")),
+                    writer.write(
+                        " ".join(codec.source.symbols(source.split(" "))),
+                        " ".join(codec.target.symbols(target.split(" "))),
                     )
-                    writer.write(*map(" ".join, symbols))
             counts.append(writer.stats(split, "symbols"))
+
         if self.base is None:
             codec.save(self.out / "segment")
         merges = {side: len(getattr(codec.settings, side).merges or ()) for side in SIDES}
         return {"merges": merges, "splits": counts}
 
+    def _make_codec(self) -> TranslationCodec:
+        """Make the codec of new merges or of words, or load that of other data."""
+        if self.base is not None:
+            return TranslationCodec.load(self.base)
+        if self.layout.subwords is None:
+            return self.layout.codec()
+
+        source_merges, target_merges = self._learn(self.layout.subwords)
+        return self.layout.codec(source_merges, target_merges)
+
     def _learn(self, subwords: SubwordsFormat) -> tuple[list[str], list[str]]:
-        """Merges of source and target."""
+        """Learn the merges of source and target."""
         counts = [Counter[str](), Counter[str]()]
         for pair in read_pairs(self.out / "tokenize", "train"):
             for count, text in zip(counts, pair, strict=True):
                 count.update(text.split(" "))
+
         if subwords.joint:
             counts = [counts[0] + counts[1]]
-        learned = [learn_merges(words, subwords.merges) for words in counts]
-        if not all(learned):
+        merges = [learn_merges(words, subwords.merges) for words in counts]
+        if not all(merges):
             message = "no two characters stand side by side twice in the training text"
             raise UserError(message, hint="leave out `subwords`, or give more data")
-        return learned[0], learned[-1]
+
+        # A joint list is both the first and the last.
+        return merges[0], merges[-1]
 
 
 class Index(Stage[PairsFormat]):
@@ -458,45 +503,14 @@ class Index(Stage[PairsFormat]):
     keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")
 
     def run(self) -> dict[str, Any]:
-        """Sizes of the vocabularies; by split rows, symbols and unknown ones, and pairs that
-        training has too.
-        """
-        source, target = vocabularies = self._vocabularies()
-        counts: dict[str, dict[str, Any]] = {}
-        tokenized = self.out / "tokenize"
-        if self.base is not None:
-            counts |= {
-                split: Prepared(self.base).summary["splits"][split] for split in ("train", "dev")
-            }
-        for split in self.splits:
-            symbols = self.symbols(split, "source"), self.symbols(split, "target")
-            given = read_pairs(tokenized, split), symbols, vocabularies
-            made = write_split(
-                self.out,
-                split,
-                *given,
-                source_eos=self.layout.source_eos,
-                limits=self.layout.limits,
-            )
-            counts[split] = {"rows": len(made), **made.symbol_counts()}
-            if split != "train":
-                self._check_known(split, counts[split], counts["train"], vocabularies)
-        scored = [split for split in SCORED if split in self.splits]
-        references = [tokenized / REFERENCES.format(split=split) for split in scored]
-        for split in SCORED:
-            # What an earlier preparation left there goes.
-            further = OTHER_REFERENCES.format(split=split)
-            (self.out / further).unlink(missing_ok=True)
-            if split in scored and (tokenized / further).is_file():
-                references.append(tokenized / further)
-        for copied in (*references, *self._copied()):
-            with atomic_write(self.out / copied.name) as temporary:
-                shutil.copyfile(copied, temporary)
-        seen = {hash(pair) for pair in self._trained_pairs()}
-        shared = {
-            split: sum(hash(pair) in seen for pair in read_pairs(tokenized, split))
-            for split in scored
-        }
+        """Write the prepared folder; count symbols, and pairs that training has too."""
+        vocabularies = self._vocabularies()
+        source, target = vocabularies
+
+        counts = self._write_splits(vocabularies)
+        self._copy_files()
+
+        shared = self._pairs_in_train()
         warning = "{} pairs of {} are in train too; scores on them are too good"
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
@@ -507,12 +521,52 @@ class Index(Stage[PairsFormat]):
             "warnings": [warning.format(count, split) for split, count in shared.items() if count],
         }
 
-    def _copied(self) -> list[Path]:
-        """Files that come into the folder as they are: the codec, and the development split of
-        other data.
-        """
+    def _write_splits(
+        self, vocabularies: tuple[Vocabulary, Vocabulary]
+    ) -> dict[str, dict[str, Any]]:
+        """Write the ids of the splits; return rows, symbols and unknown ones of each."""
+        counts: dict[str, dict[str, Any]] = {}
+        if self.base is not None:
+            base_counts = Prepared(self.base).summary["splits"]
+            counts |= {split: base_counts[split] for split in ("train", "dev")}
+
+        for split in self.splits:
+            written = write_split(
+                folder=self.out,
+                name=split,
+                rows=read_pairs(self.out / "tokenize", split),
+                symbols=(self.symbols(split, "source"), self.symbols(split, "target")),
+                vocabularies=vocabularies,
+                source_eos=self.layout.source_eos,
+                limits=self.layout.limits,
+            )
+            counts[split] = {"rows": len(written), **written.symbol_counts()}
+            if split != "train":
+                self._check_known(split, counts[split], counts["train"], vocabularies)
+
+        return counts
+
+    def _copy_files(self) -> None:
+        """Copy references, the codec, and files of other data into the prepared folder."""
+        tokenized = self.out / "tokenize"
+        scored = [split for split in SCORED if split in self.splits]
+        copied = [tokenized / REFERENCES.format(split=split) for split in scored]
+        for split in SCORED:
+            # What an earlier preparation left there goes.
+            other_references = OTHER_REFERENCES.format(split=split)
+            (self.out / other_references).unlink(missing_ok=True)
+            if split in scored and (tokenized / other_references).is_file():
+                copied.append(tokenized / other_references)
+
+        for path in (*copied, *self._kept_files()):
+            with atomic_write(self.out / path.name) as temporary:
+                shutil.copyfile(path, temporary)
+
+    def _kept_files(self) -> list[Path]:
+        """List files that are taken as they are: the codec, and the dev split of other data."""
         if self.base is None:
             return [self.out / "segment" / name for name in TranslationCodec.files]
+
         base = Prepared(self.base)
         names = [
             *TranslationCodec.files,
@@ -520,48 +574,57 @@ class Index(Stage[PairsFormat]):
             "dev.safetensors",
             REFERENCES.format(split="dev"),
         ]
-        further = OTHER_REFERENCES.format(split="dev")
-        if further in base.summary["outputs_sha256"]:
-            names.append(further)
+        other_references = OTHER_REFERENCES.format(split="dev")
+        if other_references in base.summary["outputs_sha256"]:
+            names.append(other_references)
         return [base.file(name) for name in names]
 
+    def _pairs_in_train(self) -> dict[str, int]:
+        """Count the pairs of scored splits that training has too."""
+        trained = {hash(pair) for pair in self._trained_pairs()}
+        shared = {}
+        for split in SCORED:
+            if split in self.splits:
+                pairs = read_pairs(self.out / "tokenize", split)
+                shared[split] = sum(hash(pair) in trained for pair in pairs)
+        return shared
+
     def _trained_pairs(self) -> Iterator[tuple[str, ...]]:
-        """Pairs of words that models are trained on."""
+        """Return the pairs of words that models are trained on."""
         if self.base is None:
             return read_pairs(self.out / "tokenize", "train")
-        return (
-            tuple(line.text.split("\t")) for line in lines_of(Prepared(self.base).file("train.tsv"))
-        )
+        rows = lines_of(Prepared(self.base).file("train.tsv"))
+        return (tuple(row.text.split("\t")) for row in rows)
 
     def _check_known(
         self,
         split: str,
-        counted: Mapping[str, Any],
-        train: Mapping[str, Any],
+        counts: Mapping[str, Any],
+        train_counts: Mapping[str, Any],
         vocabularies: Sequence[Vocabulary],
     ) -> None:
-        """Refuse a split in which far more symbols are unknown than in training, as where its files
-        are swapped.
+        """Refuse a split with far more unknown symbols than training, as where files are swapped.
 
         Words that are whole phrases, in a language without spaces, are refused in the smallest data
         too.
         """
-        for side, code, other in zip(
+        for side, code, other_vocabulary in zip(
             SIDES, self.layout.languages, reversed(vocabularies), strict=True
         ):
-            unknown, usual = (
-                own[side]["unknown"] / max(1, own[side]["symbols"]) for own in (counted, train)
-            )
-            if unknown - usual <= MOST_UNKNOWN:
+            unknown = _unknown_share(counts[side])
+            if unknown - _unknown_share(train_counts[side]) <= MOST_UNKNOWN:
                 continue
 
+            # The split is suspect: find out why.
             symbols = list(chain.from_iterable(self.symbols(split, side)))
             hint = ""
             if self.layout.subwords is None:
                 hint = segmentation_hint(symbols, language(code), self.layout.tokenizer_for(code))
             if not hint and len(symbols) < FEWEST_SYMBOLS:
                 continue
-            if sum(symbol in other for symbol in symbols) > len(symbols) / 2:
+
+            # Symbols that the other side has show that files are swapped.
+            if sum(symbol in other_vocabulary for symbol in symbols) > len(symbols) / 2:
                 hint = (
                     "name its files the other way round in `splits`, or swap the columns of `read`"
                 )
@@ -573,25 +636,35 @@ class Index(Stage[PairsFormat]):
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Count both sides' vocabularies, which may be one, in the training text and save them."""
         if self.base is not None:
-            known = Prepared(self.base)
-            for side, own in zip(SIDES, (known.source, known.target), strict=True):
-                own.save(self.out / f"{side}.vocab")
-            return known.source, known.target
-        words, counted = self.layout.vocabulary, list[Counter[str]]()
-        for side in SIDES:
-            counted.append(Counter(chain.from_iterable(self.symbols("train", side))))
-        if words.joint:
-            counted = [counted[0] + counted[1]] * 2
-        made = []
-        for side, code, count in zip(SIDES, self.layout.languages, counted, strict=True):
-            size = words.size.get(code) if isinstance(words.size, dict) else words.size
-            made.append(Vocabulary.by_frequency(count, size, words.min_count))
-            made[-1].save(self.out / f"{side}.vocab")
-        return made[0], made[1]
+            base = Prepared(self.base)
+            base.source.save(self.out / "source.vocab")
+            base.target.save(self.out / "target.vocab")
+            return base.source, base.target
+
+        layout = self.layout.vocabulary
+        counts = [Counter(chain.from_iterable(self.symbols("train", side))) for side in SIDES]
+        if layout.joint:
+            counts = [counts[0] + counts[1]] * 2
+
+        # A size may be one number, or one for each language.
+        vocabularies = []
+        for side, code, side_counts in zip(SIDES, self.layout.languages, counts, strict=True):
+            size = layout.size.get(code) if isinstance(layout.size, dict) else layout.size
+            vocabulary = Vocabulary.by_frequency(side_counts, size, layout.min_count)
+            vocabulary.save(self.out / f"{side}.vocab")
+            vocabularies.append(vocabulary)
+
+        source, target = vocabularies
+        return source, target
 
     def symbols(self, split: str, side: Side) -> Iterator[list[str]]:
-        """Symbols of each row of a split, whole."""
+        """Return the symbols of each row of a split, whole."""
         return (line.text.split(" ") for line in lines_of(self.out / "segment" / f"{split}.{side}"))
+
+
+def _unknown_share(counts: Mapping[str, int]) -> float:
+    """Return the share of the symbols of one side that are unknown."""
+    return counts["unknown"] / max(1, counts["symbols"])
 
 
 class Translation(Task[TranslationFormat]):
@@ -607,10 +680,11 @@ class Translation(Task[TranslationFormat]):
     }
 
     def splits(self, layout: TranslationFormat) -> tuple[str, ...]:
-        """What the reader needs; without dev, if that is cut from train."""
-        return tuple(
-            name for name in layout.read.splits if name != "dev" or layout.dev_every is None
-        )
+        """Return the splits that the reader needs; without dev, if that is cut from train."""
+        splits = layout.read.splits
+        if layout.dev_every is None:
+            return splits
+        return tuple(name for name in splits if name != "dev")
 
     def symbols(self, layout: TranslationFormat) -> dict[str, Any]:
         return pair_symbols(layout)
@@ -618,34 +692,41 @@ class Translation(Task[TranslationFormat]):
     def first_rows(
         self, files: Files, layout: TranslationFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
-        reader, languages = layout.read, layout.fields
-        pairs: Iterator[tuple[str, Iterator[Pair]]]
-        if isinstance(reader, DividingReader):  # which would read all files before it divides them
-            pairs = ((split, reader.pairs(split, own, languages)) for split, own in files.items())
+        reader = layout.read
+        splits: Iterator[tuple[str, Iterator[Pair]]]
+        if isinstance(reader, DividingReader):
+            # Its `read` would read all files before it divides them.
+            splits = (
+                (split, reader.pairs(split, split_files, layout.fields))
+                for split, split_files in files.items()
+            )
         else:
-            pairs = reader.read(files, languages)
-        return {
-            split: [tuple(line.text for line in pair) for pair in islice(own, count)]
-            for split, own in pairs
-        }
+            splits = reader.read(files, layout.fields)
+
+        rows: dict[str, list[tuple[str, ...]]] = {}
+        for split, pairs in splits:
+            rows[split] = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
+        return rows
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         return pair_modules(self.STAGES.get(stage, TranslationCodec), layout)
 
 
 def pair_symbols(layout: PairsFormat) -> dict[str, Any]:
-    """What of a format decides which symbols a pair of texts becomes."""
-    tokenizers = [layout.tokenizer_for(language) for language in layout.languages]
-    own = {
-        name: getattr(layout, name)
-        for name in ("lowercase", "subwords", "vocabulary", "source_eos")
+    """Return the part of a format that decides which symbols a pair of texts becomes."""
+    symbols: dict[str, Any] = {
+        "language": layout.languages,
+        "tokenize": [layout.tokenizer_for(language) for language in layout.languages],
     }
-    return {"language": layout.languages, "tokenize": tokenizers} | own
+    for key in ("lowercase", "subwords", "vocabulary", "source_eos"):
+        symbols[key] = getattr(layout, key)
+    return symbols
 
 
-def pair_modules(own: type, layout: PairsFormat) -> list[str]:
-    """A stage's class or a codec's, with the reader or the tokenizers that it uses."""
-    if issubclass(own, Extract):
-        return class_names(own, type(layout.read))
+def pair_modules(stage_or_codec: type, layout: PairsFormat) -> list[str]:
+    """Return `module:Class` of a stage or a codec, and of the reader or tokenizers that it uses."""
+    if issubclass(stage_or_codec, Extract):
+        return class_names(stage_or_codec, type(layout.read))
+
     names = {layout.tokenizer_for(language) for language in layout.languages}
-    return class_names(own, *(TOKENIZERS[name] for name in sorted(names)))
+    return class_names(stage_or_codec, *(TOKENIZERS[name] for name in sorted(names)))

@@ -19,70 +19,82 @@ from pam.io import UserError, write_text
 PAD, BOS, EOS, UNK, STEP = range(5)
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
 
+# characters that a vocabulary file writes in another way
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def escape(symbol: str) -> str:
-    r"""A symbol as its line of a vocabulary file; `unescape` is the inverse.
+    r"""Return a symbol as its line of a vocabulary file; `unescape` is the inverse.
 
-    Characters of `ESCAPES` are escaped, others that do not print become ``\u{hex}``; what is
-    spelled like a special symbol, such as ``<unk>`` in a text, gets a backslash in front.
+    Characters of `ESCAPES` are escaped, others that do not print become ``\u{hex}``. A symbol that
+    is spelled like a special one, such as ``<unk>`` in a text, gets a backslash in front.
     """
     if symbol in SPECIALS:
         return "\\" + symbol
-    return "".join(
-        ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
-        for char in symbol
-    )
+
+    pieces = []
+    for char in symbol:
+        if char in ESCAPES:
+            pieces.append(ESCAPES[char])
+        elif char.isprintable():
+            pieces.append(char)
+        else:
+            pieces.append(f"\\u{{{ord(char):x}}}")
+    return "".join(pieces)
 
 
 def unescape(line: str) -> str:
-    """The symbol that `escape` wrote as `line`; a ValueError if it did not."""
-    plain = {written[1]: char for char, written in ESCAPES.items()}
+    """Return the symbol that `escape` wrote as `line`; a ValueError if it did not."""
+    char_of = {escaped[1]: char for char, escaped in ESCAPES.items()}
 
     def replaced(match: re.Match[str]) -> str:
         code = match[1]
-        return chr(int(code[2:-1], 16)) if len(code) > 1 else plain.get(code, "")
+        if len(code) > 1:  # `u{hex}`
+            return chr(int(code[2:-1], 16))
+        return char_of.get(code, "")
 
-    symbol = (
-        line[1:]
-        if line.startswith("\\<")
-        else re.sub(r"\\(u\{[0-9a-f]{1,6}\}|.)", replaced, line, flags=re.DOTALL)
-    )
+    if line.startswith("\\<"):
+        symbol = line[1:]
+    else:
+        symbol = re.sub(r"\\(u\{[0-9a-f]{1,6}\}|.)", replaced, line, flags=re.DOTALL)
+
     if not symbol or escape(symbol) != line:
         raise ValueError(f"not a vocabulary's line: {line!r}")
     return symbol
 
 
 class Vocabulary:
-    """Symbols in the order of their ids, each once, none empty; the first has id 5, after the five
-    special ones.
+    """Symbols in the order of their ids, each once, none empty.
+
+    The first has id 5, after the five special ones.
     """
 
     def __init__(self, symbols: Iterable[str]) -> None:
         self.symbols = tuple(symbols)
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
+
         if len(self._ids) != len(self.symbols) or "" in self._ids:
             raise ValueError("a symbol of a vocabulary is empty or there twice")
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[str]]) -> Vocabulary:
-        """All symbols of `rows`, in code point order, so that the order of rows is no matter."""
+        """Collect all symbols of `rows`, in code point order, whatever the order of rows."""
         return cls(sorted({symbol for row in rows for symbol in row}))
 
     @classmethod
     def by_frequency(
         cls, counts: Mapping[str, int], size: int | None = None, min_count: int = 1
     ) -> Vocabulary:
-        """The `size` most frequent symbols that occur `min_count` times or more; ties are in code
-        point order.
+        """Collect the `size` most frequent symbols that occur `min_count` times or more.
+
+        Ties are in code point order.
         """
         frequent = [symbol for symbol, count in counts.items() if count >= min_count]
         return cls(sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[:size])
 
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
-        """Reads a file written by `save`; a UserError names the line if it is no vocabulary."""
+        """Read a file written by `save`; a UserError names the line if it is no vocabulary."""
         hint = "prepare the data again, or take the file from where the model was made"
         try:
             lines = Path(path).read_text(encoding="utf-8").split("\n")
@@ -90,12 +102,15 @@ class Vocabulary:
             raise UserError("no such file", file=path, hint=hint) from error
         except UnicodeDecodeError as error:
             raise UserError("this is not a vocabulary", file=path, hint=hint) from error
+
         for number, special in enumerate(SPECIALS):
             if lines[number : number + 1] != [special]:
                 message = f"this is not a vocabulary: `{special}` must stand here"
                 raise UserError(message, file=path, line=number + 1, hint=hint)
         if lines.pop() != "":
             raise UserError("the last line is cut short", file=path, hint=hint)
+
+        # A dict keeps their order, and finds symbols that are there twice.
         symbols: dict[str, None] = {}
         for number, line in enumerate(lines[len(SPECIALS) :], len(SPECIALS) + 1):
             try:
@@ -107,10 +122,11 @@ class Vocabulary:
                     f"symbol `{line}` is there twice", file=path, line=number, hint=hint
                 )
             symbols[symbol] = None
+
         return cls(symbols)
 
     def save(self, path: Path | str) -> None:
-        """Writes one symbol a line, whole or not at all."""
+        """Write one symbol a line, whole or not at all."""
         write_text(path, self._text)
 
     @cached_property
@@ -123,23 +139,24 @@ class Vocabulary:
         return hashlib.sha256(self._text.encode()).hexdigest()
 
     def encode(self, symbols: Iterable[str], source: Sequence[str] = ()) -> list[int]:
-        """Ids of `symbols`; one that is not in the vocabulary becomes UNK.
+        """Return the ids of `symbols`; a symbol that is not in the vocabulary becomes UNK.
 
         With a source that symbols are copied from, the vocabulary is extended by it (See et al.
-        2017): one that is not in the vocabulary becomes its size + the first position at which the
-        source has the symbol, UNK if it has not.
+        2017): a symbol that is not in the vocabulary becomes its size + the first position at which
+        the source has the symbol, UNK if it has not.
         """
-        size = len(self)
-        others = [
-            (symbol, size + place) for place, symbol in enumerate(source) if symbol not in self._ids
-        ]
-        beyond = dict(reversed(others))
-        return [self._ids.get(symbol) or beyond.get(symbol, UNK) for symbol in symbols]
+        extended_ids: dict[str, int] = {}
+        for extended_id, symbol in enumerate(source, len(self)):
+            if symbol not in self._ids:
+                extended_ids.setdefault(symbol, extended_id)
+
+        # No symbol has id 0, which is PAD.
+        return [self._ids.get(symbol) or extended_ids.get(symbol, UNK) for symbol in symbols]
 
     def spell(self, ids: Sequence[int], source: Sequence[str] = ()) -> list[str]:
         """Return the symbols of `ids`, special ones as `<eos>`; `source` as in `encode`."""
-        written = (*SPECIALS, *self.symbols, *source)
-        return [written[int(number)] for number in ids]
+        spellings = (*SPECIALS, *self.symbols, *source)
+        return [spellings[int(number)] for number in ids]
 
     def __contains__(self, symbol: str) -> bool:
         return symbol in self._ids
@@ -149,29 +166,32 @@ class Vocabulary:
 
 
 def ended(ids: Iterable[int], end: bool = True) -> list[int]:
-    """A row of ids as a model reads or writes it: EOS behind them, unless `end` says that there is
-    none.
-    """
-    return [*ids, EOS] if end else list(ids)
+    """Return a row of ids as a model reads or writes it: with EOS at its end, if `end`."""
+    if end:
+        return [*ids, EOS]
+    return list(ids)
 
 
 def to_actions(
     target_ids: Sequence[int], alignment: Sequence[int], source_length: int
 ) -> list[int]:
-    """Inserts STEPs so that each symbol is written where it is aligned: m + source_length - 1
-    actions.
+    """Insert STEPs so that each symbol is written where it is aligned.
 
     `target_ids` are m symbols, the last of them EOS; `alignment` has the source positions of the
-    first m - 1; EOS is written at the last of the `source_length` positions, be that the source's
-    own EOS or its last symbol. A ValueError says if positions decrease or leave the source.
+    first m - 1. EOS is written at the last of the `source_length` positions, be that the source's
+    own EOS or its last symbol. That makes m + source_length - 1 actions. A ValueError says that
+    positions decrease or leave the source.
     """
     if len(alignment) != len(target_ids) - 1:
         raise ValueError("every target symbol but the last needs a position")
+
     actions: list[int] = []
     pointer = 0
+    # EOS, the last symbol, is written at the last position.
     for symbol, position in zip(target_ids, [*alignment, source_length - 1], strict=True):
         if not pointer <= position < source_length:
             raise ValueError(f"position {position} after {pointer} of {source_length}")
+
         actions.extend([STEP] * int(position - pointer))
         actions.append(int(symbol))
         pointer = position
@@ -179,5 +199,5 @@ def to_actions(
 
 
 def strip(ids: Iterable[int]) -> list[int]:
-    """Actions without STEPs: the symbols that they write."""
+    """Return the symbols that actions write: all but the STEPs."""
     return [int(number) for number in ids if number != STEP]

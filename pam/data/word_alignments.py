@@ -1,6 +1,6 @@
 """Word alignments that people made: the words of two sentences, and links between them.
 
-They are no task that a model learns: they are prepared for a task of translation, whose
+They are no task that a model learns. They are prepared for a task of translation, whose
 vocabularies and subwords they take.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pam.data.dataset import Prepared, write_split, write_summary
+from pam.data.dataset import Prepared, Split, write_split, write_summary
 from pam.data.download import check_fetched
 from pam.data.languages import composed
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
@@ -57,55 +57,60 @@ class WordAlignments(Task[AlignmentFormat]):
     def first_rows(
         self, files: Files, layout: AlignmentFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
-        """As of other kinds, but all links are read: a fault in them would show once models are
-        trained.
+        """Return the first pairs of sentences, as for other kinds.
+
+        All links are read: a fault in them would show once models are trained.
         """
-        rows = [pair[:2] for pair in _read(files, layout)]
+        rows = [(source, target) for source, target, _, _ in _read(files, layout)]
         return {GOLD: list(rows[:count])}
 
     def modules(self, stage: str, layout: AlignmentFormat) -> list[str]:
-        """The codec, or what prepares them."""
-        return class_names(TranslationCodec if stage == "codec" else WordAlignments)
+        if stage == "codec":
+            return class_names(TranslationCodec)
+
+        # What prepares them has no class of its own.
+        return class_names(WordAlignments)
 
 
 @dataclass(frozen=True)
 class Links:
-    """Links of one sentence pair as (source word, target word), numbered from 0 and sorted (Och and
-    Ney 2003).
+    """Links of one sentence pair (Och and Ney 2003).
+
+    A link is (source word, target word), numbered from 0; links are sorted.
     """
 
     sure: tuple[Link, ...]  # those that an alignment must have
     possible: tuple[Link, ...]  # those that it may have; the sure ones are among them
 
     def flipped(self) -> Links:
-        sure, possible = (
-            tuple(sorted((j, i) for i, j in links)) for links in (self.sure, self.possible)
-        )
-        return Links(sure, possible)
+        """Return the links from target to source."""
+        sure = sorted((target, source) for source, target in self.sure)
+        possible = sorted((target, source) for source, target in self.possible)
+        return Links(tuple(sure), tuple(possible))
 
 
 def parse_links(
     line: Line, lengths: tuple[int, int], first: int, unmatched: str = "refuse"
 ) -> tuple[Links, int]:
-    """Read `i-j` (sure) and `ipj` (possible), words numbered from `first`; return also how many
-    were left out, as `unmatched` says, since their words are not there. A UserError names a link
-    that cannot be.
+    """Read links `i-j` (sure) and `ipj` (possible), words numbered from `first`.
+
+    Returns also how many were left out, as `unmatched` says, since their words are not there. A
+    UserError names a link that cannot be.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
     left_out = 0
-    for written in line.text.split():
-        match = re.fullmatch(r"(\d+)([-p])(\d+)", written)
+    for text in line.text.split():
+        match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
         if match is None:
-            raise line.error(
-                f"`{written}` is not a link",
-                "write SOURCE-TARGET where it is sure, else SOURCEpTARGET",
-            )
-        link = int(match[1]) - first, int(match[3]) - first
+            hint = "write SOURCE-TARGET where it is sure, else SOURCEpTARGET"
+            raise line.error(f"`{text}` is not a link", hint)
+
+        link = (int(match[1]) - first, int(match[3]) - first)
         beyond = _beyond(link, lengths)
         if beyond is not None and unmatched == "refuse":
             side, number, length = beyond
-            message = f"link `{written}`: the {side} sentence has no word {number + first}"
+            message = f"link `{text}`: the {side} sentence has no word {number + first}"
             hint = (
                 f"its words are {first} to {length - 1 + first}; or write `format: {{unmatched:"
                 " drop}`"
@@ -114,9 +119,12 @@ def parse_links(
         if beyond is not None:
             left_out += 1
             continue
+
+        # Sure links are possible ones too.
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
+
     return Links(tuple(sorted(sure)), tuple(sorted(possible))), left_out
 
 
@@ -131,13 +139,12 @@ def _beyond(link: Link, lengths: tuple[int, int]) -> tuple[str, int, int] | None
 def prepare_word_alignments(
     name: str, dataset: Dataset, raw: Path, data: Path, out: Path
 ) -> dict[str, Any]:
-    """Makes the prepared folder `out` from the fetched files in `raw`, for the task prepared in
-    `data`; the summary.
+    """Make the prepared folder `out` from the fetched files in `raw`, for the task in `data`.
 
     It has one split, and the links in `links.json`. Words stay as they are, in small letters if the
     task's are, since the links count them; ids are those of the task, and sources end as they do
-    there. Where the task translates in the other direction, all is turned round. A UserError names
-    what does not fit, with file and line.
+    there. Where the task translates in the other direction, all is turned round. Returns the
+    summary. A UserError names what does not fit, with file and line.
     """
     task = Prepared(data)
     if not isinstance(dataset.kind, WordAlignments) or "languages" not in task.summary:
@@ -145,67 +152,121 @@ def prepare_word_alignments(
             f"`{name}` and the data in {data} are not word alignments and a task of translation"
         )
         raise UserError(message, hint="name a data set with `task: alignment`")
+
     hashes = check_fetched(dataset, raw)
     layout = AlignmentFormat.model_validate(dataset.format)
-    languages, codec = task.summary["languages"], TranslationCodec.load(data)
-    own, wanted = (layout.source, layout.target), (languages["source"], languages["target"])
-    if sorted(own) != sorted(wanted):
-        message = (
-            f"`{name}` aligns {' and '.join(own)}, the task translates {' into '.join(wanted)}"
-        )
-        raise UserError(message, hint="choose alignments of the task's languages")
-    sides = (codec.settings.source, codec.settings.target)
-    if any(TOKENIZERS[side.tokenize].spells for side in sides):
-        message = f"the links of `{name}` count words, and the words of the task are characters"
-        raise UserError(message, hint="choose another `tokenize`, or leave out `word_alignments`")
+    codec = TranslationCodec.load(data)
+    languages = task.summary["languages"]
+    _check_fits(name, layout, languages, codec)
+
     pairs = []
+    links = []
     left_out = 0
-    for source, target, own_links, unmatched in _read(files_of(dataset, raw), layout):
+    turn = layout.source != languages["source"]
+    for source, target, pair_links, unmatched in _pairs_of_task(
+        files_of(dataset, raw), layout, codec, turn=turn
+    ):
+        pairs.append((source, target))
+        links.append(pair_links)
         left_out += unmatched
-        if own != wanted:
-            source, target, own_links = target, source, own_links.flipped()
-        pairs.append((codec.source.cased(source), codec.target.cased(target), own_links))
-    task.source.save(out / "source.vocab")
-    task.target.save(out / "target.vocab")
-    codec.save(out)
-    symbols = (
-        (codec.source_symbols([pair[0]]) for pair in pairs),
-        (codec.target_symbols(pair[1]) for pair in pairs),
-    )
-    given = (pair[:2] for pair in pairs), symbols, (task.source, task.target)
-    split = write_split(out, GOLD, *given, source_eos=task.split("train").source_eos)
-    links = {
-        "sure": [own.sure for *_, own in pairs],
-        "possible": [own.possible for *_, own in pairs],
+
+    split = _write(out, task, codec, pairs)
+    links_by_kind = {
+        "sure": [pair_links.sure for pair_links in links],
+        "possible": [pair_links.possible for pair_links in links],
     }
-    write_text(out / "links.json", json.dumps(links) + "\n")
+    write_text(out / "links.json", json.dumps(links_by_kind) + "\n")
+
     counts: dict[str, Any] = {
         "rows": len(pairs),
-        "links": {kind: sum(map(len, own)) for kind, own in links.items()},
+        "links": {kind: sum(map(len, by_pair)) for kind, by_pair in links_by_kind.items()},
     }
     if layout.unmatched == "drop":
         counts["unmatched_links"] = left_out
+
     origin = origin_of(name, dataset, hashes)
     return write_summary(out, {**origin, "languages": languages, **counts, **split.symbol_counts()})
 
 
-def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links, int]]:
-    """Words of source and target, with one space between two, their links, and how many of these
-    were left out.
-    """
-    own = files[GOLD]
-    wanted = (layout.source, layout.target, LINKS)
-    if isinstance(own, Path) or not set(wanted) <= set(own):
-        hint = f"name them in the registry: {{{': FILE, '.join(wanted)}: FILE}}"
-        raise UserError(f"split {GOLD} needs three files", hint=hint)
-    source, target, links = (own[key] for key in wanted)
-    # Both pairs of files must have the same length; a pair at a time keeps memory small.
-    sentences = aligned(source, target, text_lines)
-    for (line, other), (_, linked) in zip(sentences, aligned(source, links), strict=True):
-        words, others = (composed(side.text).split() for side in (line, other))
-        if not words or not others:
-            raise (other if words else line).error("the line is blank", "complete it")
-        read_links, left_out = parse_links(
-            linked, (len(words), len(others)), layout.first, layout.unmatched
+def _write(
+    out: Path, task: Prepared, codec: TranslationCodec, pairs: list[tuple[str, str]]
+) -> Split:
+    """Write the one split into a folder, with the vocabularies and the codec of a task."""
+    task.source.save(out / "source.vocab")
+    task.target.save(out / "target.vocab")
+    codec.save(out)
+    return write_split(
+        folder=out,
+        name=GOLD,
+        rows=pairs,
+        symbols=(
+            (codec.source_symbols([source]) for source, _ in pairs),
+            (codec.target_symbols(target) for _, target in pairs),
+        ),
+        vocabularies=(task.source, task.target),
+        source_eos=task.split("train").source_eos,
+    )
+
+
+def _check_fits(
+    name: str, layout: AlignmentFormat, languages: Mapping[str, str], codec: TranslationCodec
+) -> None:
+    """Check that links between words of a data set can be used for a task of translation."""
+    aligned_languages = (layout.source, layout.target)
+    task_languages = (languages["source"], languages["target"])
+    if sorted(aligned_languages) != sorted(task_languages):
+        message = (
+            f"`{name}` aligns {' and '.join(aligned_languages)}, the task translates"
+            f" {' into '.join(task_languages)}"
         )
-        yield " ".join(words), " ".join(others), read_links, left_out
+        raise UserError(message, hint="choose alignments of the task's languages")
+
+    sides = (codec.settings.source, codec.settings.target)
+    if any(TOKENIZERS[side.tokenize].spells for side in sides):
+        message = f"the links of `{name}` count words, and the words of the task are characters"
+        raise UserError(message, hint="choose another `tokenize`, or leave out `word_alignments`")
+
+
+def _pairs_of_task(
+    files: Files, layout: AlignmentFormat, codec: TranslationCodec, *, turn: bool
+) -> Iterator[tuple[str, str, Links, int]]:
+    """Yield what `_read` does with words in the task's case, the sides turned round if `turn`."""
+    for source, target, links, left_out in _read(files, layout):
+        if turn:
+            yield codec.source.cased(target), codec.target.cased(source), links.flipped(), left_out
+        else:
+            yield codec.source.cased(source), codec.target.cased(target), links, left_out
+
+
+def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Links, int]]:
+    """Yield source and target, their links, and how many of these were left out.
+
+    Words have one space between two.
+    """
+    gold_files = files[GOLD]
+    keys = (layout.source, layout.target, LINKS)
+    if isinstance(gold_files, Path) or not set(keys) <= set(gold_files):
+        hint = f"name them in the registry: {{{': FILE, '.join(keys)}: FILE}}"
+        raise UserError(f"split {GOLD} needs three files", hint=hint)
+
+    # Both pairs of files must have the same length; a pair at a time keeps memory small.
+    source_file, target_file, links_file = (gold_files[key] for key in keys)
+    sentences = aligned(source_file, target_file, text_lines)
+    for (source, target), (_, line_of_links) in zip(
+        sentences, aligned(source_file, links_file), strict=True
+    ):
+        source_words = composed(source.text).split()
+        target_words = composed(target.text).split()
+
+        if not source_words:
+            raise source.error("the line is blank", "complete it")
+        if not target_words:
+            raise target.error("the line is blank", "complete it")
+
+        links, left_out = parse_links(
+            line=line_of_links,
+            lengths=(len(source_words), len(target_words)),
+            first=layout.first,
+            unmatched=layout.unmatched,
+        )
+        yield " ".join(source_words), " ".join(target_words), links, left_out

@@ -28,7 +28,7 @@ ROWS = {
 
 @pytest.fixture
 def corpora() -> Path:
-    """Folder of real corpora, laid out `<dataset>/<file>`."""
+    """Return the folder of real corpora, laid out `<dataset>/<file>`."""
     folder = Path(os.environ.get("PAM_TEST_CORPORA", ROOT.parent / "shared" / "corpora"))
     if not folder.is_dir():
         pytest.skip("no real corpora here; PAM_TEST_CORPORA names their folder")
@@ -40,8 +40,8 @@ def write_rows(path: Path, rows: list[tuple[str, ...]]) -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """A user's folder: three files of real words and a registry that names them."""
+def user_folder(tmp_path: Path) -> Path:
+    """Make a user's folder: three files of real words and a registry that names them."""
     folder = tmp_path / "own data"
     folder.mkdir()
     for split, rows in ROWS.items():
@@ -57,12 +57,13 @@ def own(tmp_path: Path) -> Path:
         "    test.tsv: {path: test.tsv}\n",
         encoding="utf-8",
     )
+
     return folder
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Callable[[dict[str, Any]], Path]:
-    """Writes a registry file of the given entries."""
+    """Return a function that writes a registry file of the given entries."""
 
     def written(entries: dict[str, Any]) -> Path:
         path = tmp_path / "registry.yaml"
@@ -91,7 +92,7 @@ class Server:
                 outer.answers.get(self.path, status(404))(self, times)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Says nothing."""
+                """Say nothing."""
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.http.server_address[1]}"
@@ -104,7 +105,7 @@ class Server:
         self.http.server_close()
 
     def late(self, content: bytes) -> Behaviour:
-        """Answers only when the test is over."""
+        """Answer only when the test is over."""
 
         def behave(request: BaseHTTPRequestHandler, times: int) -> None:
             self.released.wait(60)
@@ -112,14 +113,14 @@ class Server:
         return behave
 
     def trickle(self, content: bytes, wait_s: float) -> Behaviour:
-        """Byte by byte, with so many seconds between two."""
+        """Send byte by byte, with so many seconds between two."""
 
         def behave(request: BaseHTTPRequestHandler, times: int) -> None:
             request.send_response(200)
             request.send_header("Content-Length", str(len(content)))
             request.end_headers()
-            for place in range(len(content)):
-                request.wfile.write(content[place : place + 1])
+            for index in range(len(content)):
+                request.wfile.write(content[index : index + 1])
                 request.wfile.flush()
                 if self.released.wait(wait_s):
                     return
@@ -142,7 +143,7 @@ def whole(content: bytes) -> Behaviour:
 
 
 def cut(content: bytes, after: int) -> Behaviour:
-    """Promises all of `content` and closes the connection in mid-transfer."""
+    """Promise all of `content` and close the connection in mid-transfer."""
 
     def behave(request: BaseHTTPRequestHandler, times: int) -> None:
         request.send_response(200)
@@ -154,7 +155,13 @@ def cut(content: bytes, after: int) -> Behaviour:
 
 
 def after_failures(failures: int, first: Behaviour, then: Behaviour) -> Behaviour:
-    return lambda request, times: (first if times < failures else then)(request, times)
+    """Behave as `first` for so many requests, and as `then` from there on."""
+
+    def behave(request: BaseHTTPRequestHandler, times: int) -> None:
+        behaviour = first if times < failures else then
+        behaviour(request, times)
+
+    return behave
 
 
 @pytest.fixture

@@ -27,15 +27,17 @@ SENTENCES: dict[str, Pairs] = {
 
 
 def dataset(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any) -> Dataset:
-    """A data set of the user's own, its files in `folder`, a file for each language and split."""
+    """Make a user's data set, its files in `folder`, a file for each language and split."""
     folder.mkdir(parents=True, exist_ok=True)
-    files, splits = {}, {}
+    files = {}
+    splits = {}
     for split, pairs in texts.items():
         splits[split] = {"de": f"{split}.de", "en": f"{split}.en"}
         for side, name in enumerate(splits[split].values()):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (folder / name).write_text(text, encoding="utf-8")
             files[name] = {"path": str(folder / name)}
+
     return Dataset.model_validate(
         {
             "task": "translation",
@@ -46,26 +48,27 @@ def dataset(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any
     )
 
 
-def prepared(own: Dataset, folder: Path, stage: str | None = None) -> Path:
-    """The prepared folder of a data set, made under `folder`."""
-    fetch("mine", own, folder / "raw")
-    prepare("mine", own, folder / "raw", folder / "out", stage)
+def prepared(user_dataset: Dataset, folder: Path, stage: str | None = None) -> Path:
+    """Fetch and prepare a data set under `folder`; return the prepared folder."""
+    fetch("mine", user_dataset, folder / "raw")
+    prepare("mine", user_dataset, folder / "raw", folder / "out", stage)
     return folder / "out"
 
 
 def ready(folder: Path, texts: Mapping[str, Pairs] = SENTENCES, **options: Any) -> Path:
-    """Both at once."""
+    """Make a data set and prepare it; return the prepared folder."""
     return prepared(dataset(folder / "own", texts, **options), folder)
 
 
 def columns(folder: Path, split: str) -> list[tuple[str, str]]:
-    """Rows of a prepared text."""
+    """Read the rows of a prepared text."""
     lines = (folder / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
-    return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
+    rows = [line.split("\t") for line in lines]
+    return [(row[0], row[1]) for row in rows]
 
 
 def many(count: int) -> dict[str, Pairs]:
-    """Pairs that are all different, for each split."""
+    """Make `count` pairs for each split, all different."""
     return {
         split: [(f"Satz {split} {number} .", f"Line {split} {number} .") for number in range(count)]
         for split in SPLITS

@@ -1,4 +1,4 @@
-"""Archives: what they may hold, and that nothing else gets out of them."""
+"""Archives: members that they may hold, and that nothing else gets out of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def member(
     name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0
 ) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.size = kind, link, size
+    info.type = kind
+    info.linkname = link
+    info.size = size
     return info
 
 
@@ -53,9 +55,11 @@ def names(folder: Path) -> set[str]:
 def test_all_files_come_out(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "archive"
     archive = zipped(path) if mode == "zip" else tar(path, mode=mode)
+
     extract_all(archive, tmp_path / "out")
     for name, content in FILES.items():
         assert (tmp_path / "out" / name).read_bytes() == content
+
     extract_member(archive, "talks/deep/b.txt", tmp_path / "one")
     assert (tmp_path / "one").read_bytes() == b"two\n"
 
@@ -137,7 +141,7 @@ def test_a_missing_member_is_named_with_what_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path, kind: bytes) -> None:
-    """A few kilobytes of a compressed archive can state a name of gigabytes."""
+    # A few kilobytes of a compressed archive can state a name of gigabytes.
     archive = tar(tmp_path / "a.tgz", member("name", kind, size=3_000_000))
     with pytest.raises(UserError, match="damaged"):
         extract_all(archive, tmp_path / "out")
@@ -170,6 +174,7 @@ def test_an_encrypted_member_of_a_zip_is_refused(tmp_path: Path, flag: int) -> N
     content = bytearray(archive.read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= flag
     archive.write_bytes(content)
+
     with pytest.raises(UserError):
         extract_all(archive, tmp_path / "out")
 
@@ -179,5 +184,6 @@ def test_a_method_of_compression_that_nobody_knows_is_an_error(tmp_path: Path) -
     content = bytearray(archive.read_bytes())
     content[content.index(b"PK\x01\x02") + 10] = 77
     archive.write_bytes(content)
+
     with pytest.raises(UserError, match="damaged"):
         extract_all(archive, tmp_path / "out")

@@ -18,8 +18,9 @@ from pam.data.dataset import Batch, Examples, Split
 from pam.data.vocabulary import PAD
 
 Lengths = list[tuple[int, int]]
-ROWS, BATCH = 15_000, 64  # rows of a corpus that are taken, rows of a batch
-CUT = 400, 100  # symbols of sources and targets that are read, as of summaries
+ROWS = 15_000  # of a corpus that are taken
+BATCH = 64  # rows of a batch
+CUT = (400, 100)  # symbols of sources and targets that are read, as of summaries
 
 
 @pytest.mark.parametrize(
@@ -41,9 +42,12 @@ def test_buckets_are_multiples_and_long_ones_pad_a_twelfth_at_most() -> None:
 
 @pytest.mark.parametrize("units", [None, 3])
 def test_rows_positions_and_steps_are_padded(units: int | None) -> None:
-    source = torch.ones(3, 5, dtype=torch.long) if units is None else torch.ones(3, 5, units)
+    source = torch.ones(3, 5, dtype=torch.long)
+    if units is not None:
+        source = torch.ones(3, 5, units)
     batch = Batch(np.arange(3), source, torch.tensor([5, 4, 5]), torch.ones(3, 9, dtype=torch.long))
     padded = pad_to_bucket(batch, 4)
+
     assert padded.source.shape == (4, 8, *source.shape[2:])
     assert padded.target.shape == (4, 16)
     assert padded.lengths.tolist() == [5, 4, 5, 1]
@@ -92,12 +96,12 @@ CORPORA = {
     "kyoto": of_kyoto,
     "titles": of_titles,
 }
+# the most shapes of an epoch, the largest share of padding
 LIMITS = {"multi30k": (40, 0.45), "iwslt14": (70, 0.5), "kyoto": (100, 0.6), "titles": (100, 0.7)}
-"""The most shapes of an epoch, the largest share of padding."""
 
 
 class Epoch(NamedTuple):
-    """What the batches of an epoch have, in buckets and without."""
+    """Shapes and padding of the batches of an epoch, in buckets and without."""
 
     shapes: int
     source_padding: float  # share of the positions
@@ -107,12 +111,17 @@ class Epoch(NamedTuple):
 
 
 def epoch_of(pairs: Iterator[tuple[str, str]]) -> Epoch:
-    lengths = [
-        tuple(min(len(text.split()) + 1, longest) for text, longest in zip(pair, CUT, strict=True))
-        for pair in islice(pairs, ROWS)
-    ]
-    source, target = ([[5] * (size - 1) for size in side] for side in zip(*lengths, strict=True))
-    examples = Examples(Split.from_rows(source, target, None, {}), "symbols")
+    """Batch the first rows of a corpus, and measure shapes and padding."""
+    sources = []
+    targets = []
+    longest_source, longest_target = CUT
+    for source, target in islice(pairs, ROWS):
+        # Symbols without the end, which is added.
+        sources.append([5] * (min(len(source.split()) + 1, longest_source) - 1))
+        targets.append([5] * (min(len(target.split()) + 1, longest_target) - 1))
+
+    examples = Examples(Split.from_rows(sources, targets, None, {}), "symbols")
+
     batches = examples.shuffled(BATCH, 1, 0)
     longest = np.array(
         [
@@ -123,6 +132,7 @@ def epoch_of(pairs: Iterator[tuple[str, str]]) -> Epoch:
     sizes = np.array([[bucket_size(length) for length in batch] for batch in longest.tolist()])
     tokens = examples.target_lengths.sum()
     rows = np.array([len(batch) for batch in batches])
+
     return Epoch(
         shapes=len({tuple(shape) for shape in sizes.tolist()}),
         source_padding=float(1 - examples.source_lengths.sum() / (BATCH * sizes[:, 0].sum())),

@@ -25,53 +25,56 @@ from pam.experiment import check_local
 from pam.io import UserError
 
 CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}
-UNITS, SPLITS = 3, {"train": 3, "dev": 1, "test": 2}
+UNITS = 3
+SPLITS = {"train": 3, "dev": 1, "test": 2}
 
 
 def frames(number: int) -> np.ndarray[Any, Any]:
-    """Features of a clip, as many frames as its number and two."""
+    """Make the features of a clip, as many frames as its number and two."""
     return np.random.default_rng(number).normal(size=(number + 2, UNITS)).astype(np.float64)
 
 
 def fetched(
     folder: Path, captions: Any = CAPTIONS, hdf5: bool = False, **changed: Any
 ) -> tuple[Dataset, Path]:
-    """A data set of a folder of arrays, or of an HDF5 file, and the folder with its files as they
-    are fetched.
+    """Make a data set of a folder of arrays, or of an HDF5 file, and fetch its files.
 
-    `changed` has other arrays, or None for a clip that has none.
+    Returns it with the folder of fetched files. `changed` has other arrays, or None for a clip that
+    has none.
     """
-    own = folder / "own"
-    own.mkdir()
-    (own / "captions.json").write_text(json.dumps(captions), encoding="utf-8")
+    user_folder = folder / "own"
+    user_folder.mkdir()
+    (user_folder / "captions.json").write_text(json.dumps(captions), encoding="utf-8")
+
     arrays = {f"clip{n}": frames(n) for n in range(6)} | changed
-    features = own / ("features.h5" if hdf5 else "features")
     if hdf5:
+        features = user_folder / "features.h5"
         with h5py.File(features, "w") as file:
             for clip, array in arrays.items():
                 file[clip] = array
     else:
+        features = user_folder / "features"
         features.mkdir()
         for clip, array in arrays.items():
             if array is not None:
                 np.save(features / f"{clip}.npy", array)
-    files = {
-        "captions.json": own / "captions.json",
-        "features.h5" if hdf5 else "features.tar": features,
-    }
-    names = dict(zip(("captions", "features"), files, strict=True))
+
+    # A folder is fetched as an archive.
+    features_name = "features.h5" if hdf5 else "features.tar"
+    files = {"captions.json": user_folder / "captions.json", features_name: features}
     dataset = Dataset(
         task="captioning",
         files={name: {"path": str(path)} for name, path in files.items()},
-        splits={"all": names},
+        splits={"all": {"captions": "captions.json", "features": features_name}},
         format={"clips": SPLITS, "lowercase": True},
     )
     fetch("mine", dataset, folder / "raw")
+
     return dataset, folder / "raw"
 
 
-def ready(folder: Path, layout: dict[str, Any] | None = None, **given: Any) -> Prepared:
-    dataset, raw = fetched(folder, **given)
+def ready(folder: Path, layout: dict[str, Any] | None = None, **options: Any) -> Prepared:
+    dataset, raw = fetched(folder, **options)
     prepare("mine", dataset.with_format(layout or {}), raw, folder / "out")
     return Prepared(folder / "out")
 
@@ -87,6 +90,7 @@ def test_training_has_a_row_for_each_caption_and_other_splits_one_for_each_clip(
     ]
     assert list(data.rows("dev")) == [("clip3", "a dog barks 3 .")]
     assert [clip for clip, _ in data.rows("test")] == ["clip4", "clip5"]
+
     references = (data.folder / "test.target.txt").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in references] == [
         ["a dog barks 4 .", "a cat"],
@@ -98,12 +102,15 @@ def test_a_batch_has_the_frames_of_its_clips_and_zeros_behind_them(tmp_path: Pat
     data = ready(tmp_path)
     examples = Examples(data.split("train"), "symbols")
     batch = examples.batch(np.arange(6))
+
     assert batch.source.shape == (6, 4, UNITS)
+
     for row, number, length in zip(batch.source, batch.rows, batch.lengths, strict=True):
-        own = torch.tensor(frames(int(number) // 2), dtype=torch.float32)
-        assert length == len(own)
-        assert torch.equal(row[:length], own)
+        clip = torch.tensor(frames(int(number) // 2), dtype=torch.float32)
+        assert length == len(clip)
+        assert torch.equal(row[:length], clip)
         assert not row[length:].any()
+
     assert examples.cut(2, None).batch(np.arange(2)).source.shape[1] == 2
 
 
@@ -140,24 +147,27 @@ def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         ready(tmp_path / name, hdf5=hdf5)
     for file in ("features.npy", "train.safetensors", "source.vocab"):
-        first, other = (
-            (tmp_path / name / "out" / file).read_bytes() for name in ("folder", "file")
-        )
-        assert first == other
+        from_folder = (tmp_path / "folder" / "out" / file).read_bytes()
+        from_file = (tmp_path / "file" / "out" / file).read_bytes()
+        assert from_folder == from_file
 
 
 def test_each_clip_of_a_folder_is_an_input_of_the_workflow(tmp_path: Path) -> None:
     dataset, _ = fetched(tmp_path)
     files = check_local("mine", dataset)
     folder = Path(str(dataset.files["features.tar"].path))
+
     assert folder.is_dir() and set(folder.iterdir()) < set(files)
-    assert folder not in files and size_of(folder) == sum(
-        file.stat().st_size for file in folder.iterdir()
-    )
+
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert folder not in files and size_of(folder) == size
+
+    # Snakemake would take the braces for a wildcard.
     (folder / "a{b}.npy").touch()
     with pytest.raises(UserError, match="a name with braces") as caught:
         check_local("mine", dataset)
     assert caught.value.file == str(folder / "a{b}.npy")
+
     shutil.rmtree(folder)
     folder.mkdir()
     with pytest.raises(UserError, match="the folder is empty"):
@@ -171,7 +181,9 @@ def test_what_captions_and_features_are_is_told_by_their_content(tmp_path: Path)
         assert names == sorted(CAPTIONS) and read("clip0").shape == (2, UNITS)
     text = "\ufeff" + (raw / "captions.json").read_text(encoding="utf-8")
     (raw / "captions.json").write_bytes(gzip.compress(text.encode()))
+
     assert read_captions(raw / "captions.json") == CAPTIONS
+
     (raw / "captions.json").write_text('{"clip0":\n ["a",]}')
     with pytest.raises(UserError, match="this is not valid JSON") as caught:
         read_captions(raw / "captions.json")
@@ -184,7 +196,9 @@ def test_a_folder_is_packed_to_the_same_bytes_wherever_it_lies(tmp_path: Path) -
         (tmp_path / name).mkdir()
         fetched(tmp_path / name)
         packed.append((tmp_path / name / "raw/features.tar").read_bytes())
+
     assert packed[0] == packed[1]
+
     with tarfile.open(tmp_path / "a/raw/features.tar") as tar:
         assert tar.getnames() == [f"clip{n}.npy" for n in range(6)]
 
@@ -202,7 +216,7 @@ def test_a_vocabulary_of_frames_is_that_of_the_longest_clip_of_training(tmp_path
 
 
 class Pickled:
-    """What an array of objects holds, and what reading it would run."""
+    """An object in an array, whose code reading it would run."""
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -247,6 +261,7 @@ def test_a_damaged_array_is_refused(tmp_path: Path, spoil: Callable[[bytes], byt
     np.save(tmp_path / "clip.npy", frames(0))
     content = (tmp_path / "clip.npy").read_bytes()
     assert spoil(content) != content
+
     (tmp_path / "clip.npy").write_bytes(spoil(content))
     with pytest.raises(UserError, match="this is not an array of numbers"):
         read_array(tmp_path / "clip.npy")
@@ -311,5 +326,6 @@ def test_damaged_features_are_found(tmp_path: Path) -> None:
     data = ready(tmp_path)
     path = data.folder / "features.npy"
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
+
     with pytest.raises(UserError, match="this is not what was prepared"):
         Prepared(data.folder).split("train")

@@ -1,4 +1,4 @@
-"""What a registry may name is in dictionaries, which agree with each other and need no torch."""
+"""The names that a registry may use: dictionaries that agree with each other and need no torch."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ def test_the_format_of_a_task_keeps_what_was_chosen() -> None:
     read = {"kind": "columns", "columns": {"de": 0, "en": 1}, "divide": {"dev": 1, "test": 1}}
     layout = load_task("translation").Format.model_validate({**PAIRS, "read": read})
     again = layout.model_dump()
-    assert (
-        again["read"].items()
-        >= {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}.items()
-    )
+    expected = {**read, "separator": "\t", "divide": {"dev": 1, "test": 1, "seed": 1}}
+
+    assert again["read"].items() >= expected.items()
     assert load_task("translation").Format.model_validate(again) == layout
 
 
@@ -72,10 +71,11 @@ def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None
 def test_a_stage_depends_on_the_classes_that_it_uses(
     kind: str, stage: str, expected: list[str]
 ) -> None:
-    own = {"read": "segments", "source": "ja", "tokenize": {"ja": "unidic", "en": "moses"}}
-    options = {"inflection": {}, "translation": PAIRS | own, "alignment": PAIRS}[kind]
+    japanese = {"read": "segments", "source": "ja", "tokenize": {"ja": "unidic", "en": "moses"}}
+    options = {"inflection": {}, "translation": PAIRS | japanese, "alignment": PAIRS}[kind]
     task = load_task(kind)
     names = task.modules(stage, task.Format.model_validate(options))
+
     assert names == expected
     for module, _, name in (entry.partition(":") for entry in names):
         assert class_names(getattr(import_module(module), name)) == [f"{module}:{name}"]

@@ -25,7 +25,7 @@ def drawn() -> dict[str, str]:
 
 
 class Fixed(Draw):
-    """Draws the item at a given place each time, the last one where there are fewer."""
+    """Draws the item at the next of `places`, the last one where there are fewer."""
 
     def __init__(self, *places: int) -> None:
         super().__init__(1)
@@ -36,6 +36,7 @@ class Fixed(Draw):
 
 
 def pair(field: str, *places: int) -> tuple[str, str, str]:
+    """Draw a field: its German and English text, and the links."""
     german, english = FIELDS[field](Fixed(*places))
     return text_of(german), text_of(english), linked(german, english)
 
@@ -43,6 +44,7 @@ def pair(field: str, *places: int) -> tuple[str, str, str]:
 def test_parts_of_a_date_are_linked_across_their_order() -> None:
     day = 30 * 365 + 8 + 126 - 1  # from 1985-01-01 to 2015-05-07
     assert pair("date", day) == ("7. Mai 2015", "May 7 , 2015", "1-2 2-1 3-4")
+
     german, english, links = pair("full", day)
     assert (german, english) == ("Donnerstag , 7. Mai 2015", "Thursday , May 7 , 2015")
     assert links == "1-1 3-4 4-3 5-6"
@@ -79,8 +81,10 @@ def test_links_are_sure_where_one_stands_for_all_and_possible_where_order_is_unk
 
     assert linked(side(("a", "1")), side(("x", "1"), ("y", "1"))) == "1-1 1-2"
     assert linked(side(("a", "1"), ("b", "1")), side(("x", "1"), ("y", "1"))) == "1-1 2-2"
+
     three = side(("x", "1"), ("y", "1"), ("z", None))
     assert linked(side(("a", "1"), ("b", "1"), ("c", "1")), three).count("p") == 6
+
     unsure = (Word("a", "1", sure=False),)
     assert linked(unsure, side(("x", "1"))) == "1p1"
 
@@ -93,26 +97,26 @@ def test_signs_stand_by_themselves_and_numbers_stay_whole() -> None:
 
 def test_no_sentence_occurs_twice_in_either_language(drawn: dict[str, str]) -> None:
     for language in ("de", "en"):
-        lines = [
-            line
-            for split in ("train", "dev", "test")
-            for line in drawn[f"{split}.{language}"].splitlines()
-        ]
+        lines = []
+        for split in ("train", "dev", "test"):
+            lines += drawn[f"{split}.{language}"].splitlines()
         assert len(lines) == len(set(lines)) == 240
 
 
 def test_sentences_are_short_and_every_link_has_its_words(drawn: dict[str, str]) -> None:
-    for german, english, links in zip(
-        *(drawn[f"test.{kind}"].splitlines() for kind in ("de", "en", "links")), strict=True
-    ):
-        lengths = len(german.split()), len(english.split())
-        assert min(lengths) >= 4 and max(lengths) <= 14
+    columns = (drawn[f"test.{kind}"].splitlines() for kind in ("de", "en", "links"))
+    for german, english, links in zip(*columns, strict=True):
+        german_length = len(german.split())
+        english_length = len(english.split())
+        assert min(german_length, english_length) >= 4
+        assert max(german_length, english_length) <= 14
+
         numbers = [tuple(map(int, re.split("[-p]", link))) for link in links.split()]
         assert numbers and len(numbers) == len(set(numbers))
-        assert all(1 <= i <= lengths[0] and 1 <= j <= lengths[1] for i, j in numbers)
+        assert all(1 <= i <= german_length and 1 <= j <= english_length for i, j in numbers)
         # The full stop, and a word for most words of the shorter sentence.
-        assert (lengths[0], lengths[1]) in numbers
-        assert len({i for i, _ in numbers}) >= 0.6 * lengths[0]
+        assert (german_length, english_length) in numbers
+        assert len({i for i, _ in numbers}) >= 0.6 * german_length
 
 
 def test_words_do_move(drawn: dict[str, str]) -> None:
@@ -121,6 +125,7 @@ def test_words_do_move(drawn: dict[str, str]) -> None:
         sure = sorted(tuple(map(int, link.split("-"))) for link in links.split() if "-" in link)
         targets = [j for _, j in sure]
         crossing += targets != sorted(targets)
+
     assert crossing > 25
 
 
@@ -128,8 +133,9 @@ def test_more_training_pairs_leave_the_test_as_it_is(drawn: dict[str, str]) -> N
     more = SMALL.model_copy(update={"train": 160}).draw(PACKAGE)
     assert more["test.de"] == drawn["test.de"] and more["dev.en"] == drawn["dev.en"]
     assert more["train.de"].startswith(drawn["train.de"])
-    other = SMALL.model_copy(update={"seed": 2}).draw(PACKAGE)
-    assert other["test.de"] != drawn["test.de"]
+
+    other_seed = SMALL.model_copy(update={"seed": 2}).draw(PACKAGE)
+    assert other_seed["test.de"] != drawn["test.de"]
 
 
 def test_every_frame_has_the_same_slots_in_both_languages() -> None:
@@ -152,6 +158,7 @@ def test_our_own_draw_is_the_pinned_one() -> None:
     registry = [ROOT / "config" / "datasets.yaml"]
     dataset = find_dataset(registry, "cldr-de-en")
     assert dataset.package is not None
+
     texts = Cldr.model_validate(dataset.package.options).draw(PACKAGE)
     files = dataset.files | find_dataset(registry, "cldr-de-en-gold").files
     assert files.keys() == texts.keys()

@@ -1,3 +1,5 @@
+"""Prepared data on disk: what comes back, what damage is found, and how much memory it takes."""
+
 from __future__ import annotations
 
 import json
@@ -41,12 +43,13 @@ def test_the_same_split_gives_the_same_bytes(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         small([[0, 0, 1], [0]]).save(folder, "train")
-    one, other = ((folder / "train.safetensors").read_bytes() for folder in folders)
-    assert one == other
+    first, second = ((folder / "train.safetensors").read_bytes() for folder in folders)
+
+    assert first == second
 
 
 def outcome(folder: Path, name: str) -> str:
-    """Digest of what is loaded, or the file that an error names."""
+    """Return the digest of what is loaded, or the file that an error names."""
     try:
         return Split.load(folder, name).content
     except UserError as error:
@@ -59,11 +62,12 @@ def test_any_damaged_byte_is_found_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "train.safetensors"
     content = path.read_bytes()
     outcomes = []
-    for place in range(len(content)):
+    for index in range(len(content)):
         damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
+        damaged[index] ^= 1 << index % 8
         path.write_bytes(bytes(damaged))
         outcomes.append(outcome(tmp_path, "train"))
+
     assert set(outcomes) <= {str(path), split.content}
     assert outcomes.count(str(path)) > 0.8 * len(content)
 
@@ -73,6 +77,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
     small().save(tmp_path, "train")
     path = tmp_path / "train.safetensors"
     path.write_bytes(path.read_bytes()[:length])
+
     with pytest.raises(UserError, match="not a prepared split"):
         Split.load(tmp_path, "train")
 
@@ -89,16 +94,18 @@ def test_a_missing_split_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def prepared(own: Path, tmp_path: Path) -> Path:
-    """A prepared folder of the user's own words."""
-    dataset = find_dataset([own / "datasets.yaml"], "my-nouns")
-    prepare("my-nouns", dataset, own, tmp_path / "prepared")
+def prepared(user_folder: Path, tmp_path: Path) -> Path:
+    """Prepare the user's own words."""
+    dataset = find_dataset([user_folder / "datasets.yaml"], "my-nouns")
+    prepare("my-nouns", dataset, user_folder, tmp_path / "prepared")
     return tmp_path / "prepared"
 
 
 def test_ids_and_text_of_a_prepared_folder_agree(prepared: Path) -> None:
     folder = Prepared(prepared)
-    split, rows = folder.split("train"), folder.rows("train")
+    split = folder.split("train")
+    rows = folder.rows("train")
+
     assert rows[1] == ("Haus", "case=dative,number=plural", "Häusern")
     assert folder.source.spell(split.sources[1]) == [
         *("case=dative", "number=plural", "H", "a", "u", "s", "<eos>")
@@ -127,16 +134,18 @@ def test_a_foreign_summary_is_refused(prepared: Path) -> None:
 
 
 def test_rows_are_taken_one_by_one_and_need_little_more_than_their_numbers() -> None:
-    rows, length = 20_000, 25
+    rows = 20_000
+    length = 25
 
-    def made() -> Iterator[list[int]]:
+    def generated() -> Iterator[list[int]]:
         return ([1000 + row % 29_000] * length for row in range(rows))
 
     tracemalloc.start()
-    split = Split.from_rows(made(), made(), None, {})
+    split = Split.from_rows(generated(), generated(), None, {})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     data = sum(array.nbytes for array in (split.sources.values, split.targets.values))
+
     assert data == 2 * rows * (length + 1) * 4
     assert peak < 2 * data
 
@@ -149,6 +158,7 @@ def test_loading_a_split_needs_little_more_memory_than_it_holds(tmp_path: Path) 
     split = Split.load(tmp_path, "train")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+
     assert len(split) == 20_000
     assert peak < 1.7 * data
 

@@ -1,3 +1,5 @@
+"""Downloads from a server that misbehaves: what is tried again, refused and left alone."""
+
 from __future__ import annotations
 
 import hashlib
@@ -17,15 +19,17 @@ KNOWN = Wanted(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
 QUICK = Patience(attempts=3, wait_s=0.01, timeout_s=0.3)
 
 
-def fetched(server: Server, target: Path, behaviour: Behaviour, wanted: Wanted = KNOWN) -> bytes:
+def fetched(server: Server, target: Path, behaviour: Behaviour, expected: Wanted = KNOWN) -> bytes:
+    """Download a file from a server that behaves so; return its content."""
     server.answers["/f"] = behaviour
-    download(target, wanted, [f"{server.address}/f"], QUICK)
+    download(target, expected, [f"{server.address}/f"], QUICK)
     return target.read_bytes()
 
 
-def refused(server: Server, target: Path, behaviour: Behaviour, wanted: Wanted = KNOWN) -> str:
+def refused(server: Server, target: Path, behaviour: Behaviour, expected: Wanted = KNOWN) -> str:
+    """Check that a download fails and leaves nothing behind; return the message."""
     with pytest.raises(UnavailableError) as caught:
-        fetched(server, target, behaviour, wanted)
+        fetched(server, target, behaviour, expected)
     assert list(target.parent.iterdir()) == []
     return str(caught.value)
 
@@ -84,10 +88,10 @@ def test_a_short_file_is_refused_though_the_server_calls_it_whole(
 
 
 def test_other_content_is_refused_with_both_hashes(server: Server, target: Path) -> None:
-    other = CONTENT[:-2] + b"x\n"
-    message = refused(server, target, whole(other))
+    changed = CONTENT[:-2] + b"x\n"
+    message = refused(server, target, whole(changed))
     assert "wrong hash" in message
-    assert hashlib.sha256(other).hexdigest() in message and str(KNOWN.sha256) in message
+    assert hashlib.sha256(changed).hexdigest() in message and str(KNOWN.sha256) in message
     assert len(server.asked) == 1
 
 
@@ -107,23 +111,26 @@ def test_a_trickle_is_given_up(server: Server, target: Path) -> None:
 
 
 def test_the_next_address_is_asked_when_one_fails(server: Server, target: Path) -> None:
-    server.answers["/wrong"], server.answers["/right"] = whole(b"wrong"), whole(CONTENT)
+    server.answers["/wrong"] = whole(b"wrong")
+    server.answers["/right"] = whole(CONTENT)
     addresses = [
         "http://127.0.0.1:9/closed",
         f"{server.address}/missing",
         f"{server.address}/wrong",
         f"{server.address}/right",
     ]
-    said: list[str] = []
-    assert download(target, KNOWN, addresses, QUICK, said.append) == addresses[-1]
+    messages: list[str] = []
+
+    assert download(target, KNOWN, addresses, QUICK, messages.append) == addresses[-1]
     assert target.read_bytes() == CONTENT
-    assert any("trying again" in line for line in said)
+    assert any("trying again" in line for line in messages)
 
 
 def test_when_nothing_answers_every_reason_and_the_way_by_hand_are_told(target: Path) -> None:
     addresses = ["http://127.0.0.1:9/a", "/no/such/folder/file.tsv", "nonsense://x"]
     with pytest.raises(UnavailableError) as caught:
         download(target, KNOWN, addresses, QUICK)
+
     message = str(caught.value)
     assert all(address in message for address in addresses)
     assert str(target) in message and str(KNOWN.sha256) in message
@@ -174,7 +181,7 @@ def test_an_archive_without_the_right_file_is_refused(
 
 
 def test_an_md5_serves_where_no_more_is_known(server: Server, target: Path) -> None:
-    known = Wanted(md5=hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
-    message = refused(server, target, whole(CONTENT[1:]), known)
-    assert "wrong hash: MD5" in message and f"MD5 {known.md5}" in message
-    assert fetched(server, target, whole(CONTENT), known) == CONTENT
+    expected = Wanted(md5=hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
+    message = refused(server, target, whole(CONTENT[1:]), expected)
+    assert "wrong hash: MD5" in message and f"MD5 {expected.md5}" in message
+    assert fetched(server, target, whole(CONTENT), expected) == CONTENT

@@ -40,17 +40,17 @@ PREPARED = ("extract", "tokenize", "segment", "index", "codec")
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package."""
+    """Copy the package."""
     shutil.copytree(ROOT / "pam", tmp_path / "pam", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """Those of a few stages, as a new process in `folder` computes them."""
+    """Compute the fingerprints of a few stages in a new process in `folder`."""
     command = [sys.executable, "-c", PRINT]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    computed: dict[str, str] = json.loads(done.stdout)
+    return computed
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,12 @@ def fingerprints(folder: Path) -> dict[str, str]:
 def test_a_changed_class_counts_for_what_uses_it(
     package: Path, file: str, line: str, changed: set[str]
 ) -> None:
-    before, path = fingerprints(package), package / f"pam/data/{file}.py"
+    before = fingerprints(package)
+    path = package / f"pam/data/{file}.py"
     text = path.read_text(encoding="utf-8")
+
     assert line in text
+
     path.write_text(text.replace(line, f"{line}\n    def changed(self): ...\n"), encoding="utf-8")
     after = fingerprints(package)
-    assert {name for name, own in after.items() if own != before[name]} == changed
+    assert {name for name in after if after[name] != before[name]} == changed

@@ -1,3 +1,5 @@
+"""German nouns drawn from a package's table: what is drawn, left out and refused."""
+
 from __future__ import annotations
 
 import csv
@@ -16,9 +18,10 @@ from pam.io import UserError
 from .conftest import ROOT
 
 
-def noun(lemma: str, plural: str, **other: str) -> dict[str, str]:
+def noun(lemma: str, plural: str, **changes: str) -> dict[str, str]:
+    """Make a row of the table whose forms differ in number alone."""
     forms = {cell: plural if cell.endswith("plural") else lemma for cell in CELLS}
-    return {"lemma": lemma, "pos": "Substantiv"} | forms | other
+    return {"lemma": lemma, "pos": "Substantiv"} | forms | changes
 
 
 class Table(Distribution):
@@ -53,6 +56,7 @@ def test_rows_are_written_like_those_of_the_papers_data(tmp_path: Path) -> None:
     texts = FEW.draw(Table(tmp_path / "t", NOUNS))
     lines = texts["dev.tsv"].splitlines()[:8]
     lemma = lines[0].split("\t")[0]
+
     assert lines[0] == f"{lemma}\tcase=nominative,number=singular\t{lemma}"
     assert lines[7] == f"{lemma}\tcase=accusative,number=plural\t{lemma}e"
 
@@ -108,9 +112,11 @@ def test_a_package_that_gives_other_words_is_refused(
 ) -> None:
     options = {"seed": 1, "train": 3, "dev": 2, "test": 2}
     assert registered.package is not None
+
     package = registered.package.model_copy(update={"options": options})
     table = Table(tmp_path / "t", NOUNS)
     monkeypatch.setattr(fetch_module, "installed", lambda name, version: table)
+
     with pytest.raises(UserError, match="wrong hash") as caught:
         fetch("de-noun", registered.model_copy(update={"package": package}), tmp_path / "out")
     assert caught.value.hint == "pip install german-nouns==1.2.5"

@@ -1,6 +1,9 @@
+"""Rows of lemmas, features and forms: how files are read, what is counted and what refused."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +17,11 @@ GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
 
 
 def written(tmp_path: Path, content: str | bytes) -> Path:
+    """Write a file of rows, given as text or as bytes."""
     path = tmp_path / "rows.tsv"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    if isinstance(content, str):
+        content = content.encode()
+    path.write_bytes(content)
     return path
 
 
@@ -66,6 +72,15 @@ def test_features_are_split_outside_of_brackets() -> None:
     assert split_features(" ; ", ";") == []
 
 
+def indexed(
+    files: dict[str, Path], layout: InflectionFormat, out: Path, base: Path | None = None
+) -> dict[str, Any]:
+    """Prepare a folder, with its summary; return the counts."""
+    counts = Index(files, layout, out, base).run()
+    write_summary(out, {"task": "inflection", **counts})
+    return counts
+
+
 NESTED = (
     "bana\tN;NOM(PL;PSS(1,PL))\tbanaebi\nsaxli\tN;NOM(PL)\tsaxlebi\nkaci\tN;1,2;NOM(PL)\tkacebi\n"
 )
@@ -77,12 +92,13 @@ def test_nested_features_survive_every_file_on_the_way(tmp_path: Path) -> None:
     for split in SPLITS:
         files[split] = tmp_path / split
         files[split].write_text(NESTED, encoding="utf-8")
-    write_summary(
-        tmp_path / "out", {"task": "inflection", **Index(files, layout, tmp_path / "out").run()}
-    )
+
+    indexed(files, layout, tmp_path / "out")
+
     data = Prepared(tmp_path / "out")
     assert data.source.symbols[:4] == ("1,2", "NOM(PL)", "NOM(PL;PSS(1,PL))", "a")
     assert data.rows("test")[0] == ("bana", "N;NOM(PL;PSS(1,PL))", "banaebi")
+
     for text, row, ids in zip(
         NESTED.splitlines(), data.rows("dev"), data.split("dev").sources, strict=True
     ):
@@ -100,8 +116,10 @@ def test_the_separator_is_that_of_the_data_and_commas_are_read_where_it_is_missi
     assert codec.typed_source("Haus\tADJ;DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
     assert codec.typed_source("Haus\tADJ,DAT(PL)") == ("Haus", "ADJ;DAT(PL)")
     assert codec.typed_source('Haus,"ADJ;DAT(PL,SG)",Häusern') == ("Haus", "ADJ;DAT(PL,SG)")
+
     codec.save(tmp_path)
     assert InflectionCodec.load(tmp_path).settings == codec.settings
+
     InflectionFormat().codec().save(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert InflectionCodec.load(tmp_path).typed_source("Haus\ta,b") == ("Haus", "a,b")
@@ -109,24 +127,20 @@ def test_the_separator_is_that_of_the_data_and_commas_are_read_where_it_is_missi
 
 def test_a_prepared_codec_that_is_lost_is_missed(tmp_path: Path) -> None:
     files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
-    write_summary(
-        tmp_path / "out",
-        {
-            "task": "inflection",
-            **Index(files, InflectionFormat(separator=";"), tmp_path / "out").run(),
-        },
-    )
+    indexed(files, InflectionFormat(separator=";"), tmp_path / "out")
     (tmp_path / "out/codec.json").unlink()
+
     with pytest.raises(UserError, match="no such file"):
         _ = Prepared(tmp_path / "out").codec
 
 
 def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Path) -> None:
-    base, out = tmp_path / "base", tmp_path / "out"
+    base = tmp_path / "base"
+    out = tmp_path / "out"
     files = dict.fromkeys(SPLITS, written(tmp_path, NESTED))
-    write_summary(
-        base, {"task": "inflection", **Index(files, InflectionFormat(separator=";"), base).run()}
-    )
+    indexed(files, InflectionFormat(separator=";"), base)
+
+    # The test file has other columns, separators and quotes than the base.
     path = tmp_path / "far.csv"
     path.write_text(
         'form,lemma,features\nbanebi,bana,"N,NOM(PL)"\nx,saxli,"N,GEN"\n', encoding="utf-8"
@@ -134,8 +148,8 @@ def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Pa
     layout = InflectionFormat(
         columns=["form", "lemma", "features"], delimiter=",", quotes=True, heading=True
     )
-    counts = Index({"test": path}, layout, out, base).run()
-    write_summary(out, {"task": "inflection", **counts})
+    counts = indexed({"test": path}, layout, out, base)
+
     data = Prepared(out)
     assert list(data.rows("test")) == [("bana", "N;NOM(PL)", "banebi"), ("saxli", "N;GEN", "x")]
     assert data.source.digest == Prepared(base).source.digest
@@ -161,18 +175,14 @@ def test_blank_lines_are_left_out_and_counted_where_that_is_asked_for(tmp_path: 
     path = written(tmp_path, f"\n{GOOD}\n \n\x07\n{GOOD}")
     layout = InflectionFormat(blank_lines="drop")
     assert len(read_rows(path, layout)) == 2
+
     counts = Index(dict.fromkeys(SPLITS, path), layout, tmp_path / "out").run()["splits"]
     assert (counts["dev"]["rows"], counts["dev"]["blank_lines"]) == (2, 4)
 
 
 def test_source_is_features_then_letters_and_a_one_letter_feature_is_no_letter() -> None:
-    assert InflectionCodec().source_symbols(("Vau", "V,tense=past")) == [
-        "feature=V",
-        "tense=past",
-        "V",
-        "a",
-        "u",
-    ]
+    symbols = InflectionCodec().source_symbols(("Vau", "V,tense=past"))
+    assert symbols == ["feature=V", "tense=past", "V", "a", "u"]
     assert InflectionCodec().source_symbols(("Vau", "")) == ["V", "a", "u"]
 
 
@@ -208,6 +218,7 @@ def test_symbols_that_training_lacks_are_counted(tmp_path: Path) -> None:
         test="Café\tx=2\tCafés\nHé\tx=1\tHés\n",
     )
     test = counts["splits"]["test"]
+
     assert test["unseen_source"] == {"C": 1, "f": 1, "x=2": 1, "é": 2}
     assert test["unseen_target"] == {"C": 1, "f": 1, "é": 2}
     assert counts["splits"]["dev"]["unseen_source"] == {}
@@ -217,6 +228,7 @@ def test_duplicates_and_competing_forms_are_counted_and_kept(tmp_path: Path) -> 
     train = "Wort\tx=1\tWorte\nWort\tx=1\tWörter\nWort\tx=1\tWorte\n"
     counts = prepared(tmp_path, train=train, dev="a\tx=1\ta\n", test="b\tx=1\tb\n")
     train_counts = counts["splits"]["train"]
+
     assert (train_counts["rows"], train_counts["lemmas"]) == (3, 1)
     assert (train_counts["duplicate_rows"], train_counts["cells_with_several_forms"]) == (1, 1)
     assert len((tmp_path / "out" / "train.tsv").read_text().splitlines()) == 3

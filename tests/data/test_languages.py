@@ -1,6 +1,4 @@
-"""What is known of languages: codes, scripts, sentences, words, and text that tokenizers do not
-tear.
-"""
+"""Languages: codes, scripts, sentences, words, and text that tokenizers do not tear."""
 
 from __future__ import annotations
 
@@ -55,45 +53,39 @@ TEXTS = {
     ("code", "tag", "script", "tokenizer"),
     [
         *[(code, "zh", "Hans", "zh") for code in ("zh", "zho", "cmn", "chi", "zh-CN", "zho_Hans")],
-        *[
-            ("zh-TW", "zh", "Hant", "zh"),
-            ("zh-Hant", "zh", "Hant", "zh"),
-            ("yue", "yue", "Hant", "zh"),
-        ],
-        *[("jpn", "ja", "Jpan", "ja-mecab"), ("kor", "ko", "Kore", "ko-mecab")],
-        *[
-            ("th", "th", "Thai", "char"),
-            ("tha", "th", "Thai", "char"),
-            ("mya", "my", "Mymr", "char"),
-        ],
-        *[
-            ("lo", "lo", "Laoo", "char"),
-            ("khm", "km", "Khmr", "char"),
-            ("bo", "bo", "Tibt", "char"),
-        ],
-        *[
-            ("deu", "de", "Latn", "13a"),
-            ("pt-BR", "pt", "Latn", "13a"),
-            ("sr-Latn", "sr", "Latn", "13a"),
-        ],
+        ("zh-TW", "zh", "Hant", "zh"),
+        ("zh-Hant", "zh", "Hant", "zh"),
+        ("yue", "yue", "Hant", "zh"),
+        ("jpn", "ja", "Jpan", "ja-mecab"),
+        ("kor", "ko", "Kore", "ko-mecab"),
+        ("th", "th", "Thai", "char"),
+        ("tha", "th", "Thai", "char"),
+        ("mya", "my", "Mymr", "char"),
+        ("lo", "lo", "Laoo", "char"),
+        ("khm", "km", "Khmr", "char"),
+        ("bo", "bo", "Tibt", "char"),
+        ("deu", "de", "Latn", "13a"),
+        ("pt-BR", "pt", "Latn", "13a"),
+        ("sr-Latn", "sr", "Latn", "13a"),
         # Sides of a pair may have any name.
-        *[
-            (name, "", "", "13a")
-            for name in ("code", "anno", "my_text", "xx", "zh_text", "my_corpus")
-        ],
+        ("code", "", "", "13a"),
+        ("anno", "", "", "13a"),
+        ("my_text", "", "", "13a"),
+        ("xx", "", "", "13a"),
+        ("zh_text", "", "", "13a"),
+        ("my_corpus", "", "", "13a"),
     ],
 )
 def test_codes_of_one_language_mean_the_same(
     code: str, tag: str, script: str, tokenizer: str
 ) -> None:
-    known = language(code)
-    assert (known.tag, known.script, known.bleu_tokenizers[0]) == (tag, script, tokenizer)
+    lang = language(code)
+    assert (lang.tag, lang.script, lang.bleu_tokenizers[0]) == (tag, script, tokenizer)
 
 
 def test_ends_of_sentences_are_those_of_unicode() -> None:
-    terminal = {
-        character for character in map(chr, range(0x10000)) if regex.match(r"\p{STerm}", character)
-    }
+    characters = map(chr, range(0x10000))
+    terminal = {character for character in characters if regex.match(r"\p{STerm}", character)}
     # What divides a sentence, and two marks that Unicode has not assigned; Tibetan's end phrases
     # too.
     assert terminal - ENDS == {"၊", "\u2e60", "\u2e61"}
@@ -105,10 +97,11 @@ def test_ends_of_sentences_are_those_of_unicode() -> None:
 def test_each_language_has_its_sentences(code: str, tokenizer: str) -> None:
     if code in ("zh", "ja") and tokenizer == "moses":
         pytest.skip("sacremoses takes seconds to start for these")
-    known = language(code)
+    lang = language(code)
     words = load_tokenizer(tokenizer, code).tokens(TEXTS[code])
-    sentences = list(sentences_of(words, known))
-    assert len(sentences) == (3 if known.has_sentence_marks else 1)
+    sentences = list(sentences_of(words, lang))
+
+    assert len(sentences) == (3 if lang.has_sentence_marks else 1)
     assert "".join(map("".join, sentences)) == "".join(words)
 
 
@@ -129,9 +122,11 @@ def test_what_closes_belongs_to_its_sentence(code: str, text: str, sentences: in
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_no_tokenizer_tears_a_letter_from_its_marks(code: str) -> None:
-    """A word of marks alone is none, and joined words are the text again but for spaces."""
-    # sacremoses takes seconds to start for Chinese and Japanese.
-    for name in ("wordpunct",) if code in ("zh", "ja") else ("moses", "wordpunct"):
+    # A word of marks alone is none, and joined words are the text again but for spaces.
+    names = ["wordpunct"]
+    if code not in ("zh", "ja"):  # for which sacremoses takes seconds to start
+        names.append("moses")
+    for name in names:
         for form in ("NFC", "NFD"):
             text = normalize(form, TEXTS[code])
             words = load_tokenizer(name, code).tokens(text)
@@ -145,6 +140,7 @@ def test_moses_gives_back_the_text_that_it_split(code: str) -> None:
             "Moses splits at some marks of these and not at others; sacreBLEU's tokenizers ignore"
             " spaces there"
         )
+
     tokenizer = load_tokenizer("moses", code)
     assert tokenizer.text(tokenizer.tokens(TEXTS[code])) == TEXTS[code]
 
@@ -164,33 +160,25 @@ def test_small_letters_are_those_of_the_language() -> None:
 
 
 def test_words_without_spaces_are_compared_as_characters_with_their_marks() -> None:
-    assert compared_words("狗看见iPhone 15", language("zh"), segmented=False) == [
-        "狗",
-        "看",
-        "见",
-        "iphone",
-        "15",
-    ]
+    chinese = compared_words("狗看见iPhone 15", language("zh"), segmented=False)
+    assert chinese == ["狗", "看", "见", "iphone", "15"]
     assert compared_words("ชื่อ", language("th"), segmented=False) == ["ชื่", "อ"]
-    assert compared_words("猫 が 好き だ 。", language("ja"), segmented=True) == [
-        "猫",
-        "が",
-        "好き",
-        "だ",
-    ]
-    assert compared_words("Der Hund, a-b.", language("de"), segmented=False) == [
-        "der",
-        "hund",
-        "a",
-        "b",
-    ]
+
+    # Text that is split into words is compared by words.
+    japanese = compared_words("猫 が 好き だ 。", language("ja"), segmented=True)
+    assert japanese == ["猫", "が", "好き", "だ"]
+    german = compared_words("Der Hund, a-b.", language("de"), segmented=False)
+    assert german == ["der", "hund", "a", "b"]
 
 
 def ready(folder: Path, code: str, **options: object) -> Path:
-    """Prepared pairs of Chinese and English."""
-    own = dataset(folder / "own", ZH, source=code, **options)
-    splits = {split: {code: names["de"], "en": names["en"]} for split, names in own.splits.items()}  # type: ignore[index]
-    return prepared(own.model_copy(update={"splits": splits}), folder)
+    """Prepare pairs of Chinese and English."""
+    german = dataset(folder / "own", ZH, source=code, **options)
+    splits = {}
+    for split, names in german.splits.items():
+        assert isinstance(names, dict)
+        splits[split] = {code: names["de"], "en": names["en"]}
+    return prepared(german.model_copy(update={"splits": splits}), folder)
 
 
 def test_the_table_of_languages_is_what_the_code_says() -> None:
@@ -210,10 +198,9 @@ def test_phrases_without_spaces_are_refused_with_what_segments_them(tmp_path: Pa
     for code in ("zh", "cmn", "zh-CN"):
         with pytest.raises(UserError, match="training has only 0% of the source symbols") as raised:
             ready(tmp_path / code, code)
-        assert "Chinese has no spaces" in str(raised.value.hint)
-        assert f"`characters` for {code}" in str(raised.value.hint) and "subwords" in str(
-            raised.value.hint
-        )
+        hint = str(raised.value.hint)
+        assert "Chinese has no spaces" in hint
+        assert f"`characters` for {code}" in hint and "subwords" in hint
 
 
 @pytest.mark.parametrize("change", [{"tokenize": "characters"}, {"subwords": {"merges": 20}}])
@@ -231,29 +218,29 @@ def test_words_of_a_language_without_spaces_are_words() -> None:
 def test_captions_without_spaces_are_refused_too_and_composed(tmp_path: Path) -> None:
     texts = {clip: [f"狗看见一只猫在房子里{clip}"] for clip in CAPTIONS}
     dataset, raw = fetched(tmp_path, texts)
-    own = dataset.with_format({"language": "zh"})
+    chinese = dataset.with_format({"language": "zh"})
+
     with pytest.raises(UserError, match="training has only 0% of the words") as raised:
-        prepare("mine", own, raw, tmp_path / "out")
-    assert "`characters` for zh" in str(raised.value.hint) and "subwords" not in str(
-        raised.value.hint
-    )
-    prepare("mine", own.with_format({"tokenize": "characters"}), raw, tmp_path / "out")
+        prepare("mine", chinese, raw, tmp_path / "out")
+
+    hint = str(raised.value.hint)
+    assert "`characters` for zh" in hint and "subwords" not in hint
+
+    prepare("mine", chinese.with_format({"tokenize": "characters"}), raw, tmp_path / "out")
 
 
 def test_a_summary_is_divided_at_its_own_marks(tmp_path: Path) -> None:
     record = {"article": TEXTS["hi"], "summary": TEXTS["hi"]}
     (tmp_path / "all.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
-    options = {"read": "jsonl", "language": "hin"}
-    files = {"all.jsonl": {"path": "x"}}
-    prepare(
-        "mine",
-        Dataset(task="summarization", files=files, splits=splits, format=options),
-        tmp_path,
-        tmp_path / "o",
+    dataset = Dataset(
+        task="summarization",
+        files={"all.jsonl": {"path": "x"}},
+        splits=dict.fromkeys(("train", "dev", "test"), "all.jsonl"),
+        format={"read": "jsonl", "language": "hin"},
     )
-    ((reference,),) = [
-        json.loads(line)
-        for line in (tmp_path / "o/test.target.txt").read_text("utf-8").splitlines()
-    ]
+    prepare("mine", dataset, tmp_path, tmp_path / "o")
+
+    lines = (tmp_path / "o/test.target.txt").read_text("utf-8").splitlines()
+    ((reference,),) = [json.loads(line) for line in lines]
+
     assert len(reference) == 3

@@ -20,6 +20,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def new(*arguments: str) -> None:
+    """Run `pam data new`, which succeeds."""
     assert main(["data", "new", *arguments]) == 0
 
 
@@ -28,14 +29,16 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(
 ) -> None:
     Path("nouns.tsv.xz").write_bytes(lzma.compress(paradigms(order="lemma form features").encode()))
     new("nouns.tsv.xz", "--name", "my-nouns")
-    said = capsys.readouterr().out
-    assert said.count("  N;") == 5
+    output = capsys.readouterr().out
+
+    assert output.count("  N;") == 5
     for text in (
         "lemma   features  form",
         "python -m pam check --configfile my-nouns.yaml",
         "columns: [lemma, form, f",
     ):
-        assert text in said
+        assert text in output
+
     entry = load_registries(["datasets.yaml"])["my-nouns"]
     assert (entry.task, entry.splits) == ("inflection", {"all": "nouns.tsv.xz"})
     assert entry.format == {
@@ -52,7 +55,9 @@ def test_a_pair_of_texts_has_its_languages_from_its_names(
     Path("texts/letters.de").write_text("Ein Haus.\n" * 50)
     Path("texts/letters.en").write_text("A house.\n" * 50)
     new("texts/letters.de", "texts/letters.en", "--registry", "mine.yaml")
+
     assert "Ein Haus.  A house." in capsys.readouterr().out
+
     content = yaml.safe_load(Path("mine.yaml").read_text(encoding="utf-8"))["letters"]
     assert content["files"]["letters.de"] == {"path": "texts/letters.de"}
     assert content["splits"] == {"all": {"de": "letters.de", "en": "letters.en"}}
@@ -63,6 +68,7 @@ def test_csv_and_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.csv").write_text("de,en\n" + '"Ja, gut",Yes\nNein,No\n' * 20, encoding="utf-8")
     new("p.csv")
     assert "Ja, gut  Yes" in capsys.readouterr().out
+
     read = load_registries(["datasets.yaml"])["p"].format["read"]
     expected = {
         "kind": "columns",
@@ -71,6 +77,7 @@ def test_csv_and_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
         "quotes": True,
         "heading": True,
     }
+
     assert read == expected | {"divide": {"dev": 4, "test": 4}}
 
 
@@ -82,10 +89,17 @@ def test_files_of_each_split_go_to_it_and_entries_are_added(
     Path("a.tsv").write_text("x a\ty b\n" * 30, encoding="utf-8")
     new("a.tsv", "--languages", "de", "en")
     new("train.tsv", "valid.tsv", "test.tsv", "--name", "nouns")
-    found = load_registries(["datasets.yaml"])
-    assert list(found) == ["a", "nouns"]
-    assert found["nouns"].splits == {"train": "train.tsv", "dev": "valid.tsv", "test": "test.tsv"}
-    assert found["nouns"].format == {}
+    datasets = load_registries(["datasets.yaml"])
+
+    assert list(datasets) == ["a", "nouns"]
+    assert datasets["nouns"].splits == {
+        "train": "train.tsv",
+        "dev": "valid.tsv",
+        "test": "test.tsv",
+    }
+    assert datasets["nouns"].format == {}
+
+    # A second entry of the same name is refused, and changes nothing.
     before = Path("datasets.yaml").read_bytes()
     assert main(["data", "new", "a.tsv", "--languages", "de", "en"]) == 2
     assert "`a` is in this registry already" in capsys.readouterr().err
@@ -96,6 +110,7 @@ LICENSED = "".join(f"I see {n} dogs.\t나는 개 {n}마리를 봐요.\tCC-BY {n 
 
 
 def format_of(name: str) -> dict[str, Any]:
+    """Return `format` of an entry that was written."""
     return load_registries(["datasets.yaml"])[name].format
 
 
@@ -106,6 +121,7 @@ def test_names_of_splits_are_known_and_others_can_be_said(
     for end in ("trn", "dev", "tst"):
         Path(f"kat.{end}").write_text(nested)
     new("kat.trn", "kat.dev", "kat.tst")
+
     assert load_registries(["datasets.yaml"])["kat"].splits == {
         "train": "kat.trn",
         "dev": "kat.dev",
@@ -113,18 +129,12 @@ def test_names_of_splits_are_known_and_others_can_be_said(
     }
     assert format_of("kat") == {"separator": ";"}
     assert "bana   N;NOM(PL;PSS(1,PL))  banaebi" in capsys.readouterr().out
+
+    # Names of files may hold more than the split, or nothing of it.
     for path in ("trainset.csv", "devset.csv", "testset_w_refs.csv", "a.one", "a.two", "a.three"):
         Path(path).write_text("mr,ref\n" + 'name[x],"x, y"\n' * 3)
-    new(
-        "trainset.csv",
-        "devset.csv",
-        "testset_w_refs.csv",
-        "--languages",
-        "mr",
-        "ref",
-        "--name",
-        "e2e",
-    )
+    files = "trainset.csv devset.csv testset_w_refs.csv"
+    new(*files.split(), "--languages", "mr", "ref", "--name", "e2e")
     read = {
         "kind": "columns",
         "columns": {"mr": 0, "ref": 1},
@@ -132,7 +142,9 @@ def test_names_of_splits_are_known_and_others_can_be_said(
         "quotes": True,
         "heading": True,
     }
+
     assert format_of("e2e") == {"source": "mr", "target": "ref", "read": read}
+
     new("a.one", "a.two", "a.three", "--splits", "dev", "test", "train", "--languages", "mr", "ref")
     assert load_registries(["datasets.yaml"])["a"].splits == {
         "dev": "a.one",
@@ -145,8 +157,10 @@ def test_sides_of_a_pair_may_have_any_names(capsys: pytest.CaptureFixture[str]) 
     for side in ("anno", "code"):
         Path(f"all.{side}").write_text(f"{side}\n" * 20)
     new("all.anno", "all.code")
+
     assert "the first file is anno, the second code (or --languages)" in capsys.readouterr().out
     assert format_of("all")["source"] == "anno"
+
     Path("x.xml").write_text("<doc>\n" + '<seg id="1">a</seg>\n' * 20)
     new("x.xml", "all.code", "--languages", "anno", "code", "--name", "marked")
     assert format_of("marked")["read"]["kind"] == "segments"
@@ -155,13 +169,15 @@ def test_sides_of_a_pair_may_have_any_names(capsys: pytest.CaptureFixture[str]) 
 def test_other_columns_of_a_pair_are_left_out_as_it_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Path("a.tsv").write_text(
-        "".join(f"{n}\t{line}" for n, line in enumerate(LICENSED.splitlines(True)))
-    )
+    numbered = [f"{number}\t{line}" for number, line in enumerate(LICENSED.splitlines(True))]
+    Path("a.tsv").write_text("".join(numbered))
     new("a.tsv", "--languages", "en", "ko")
+
     assert format_of("a")["read"]["columns"] == {"en": 1, "ko": 2}
-    said = capsys.readouterr().out
-    assert "the columns are - en ko - (or --columns" in said and "나는 개 0마리를 봐요." in said
+
+    output = capsys.readouterr().out
+    assert "the columns are - en ko - (or --columns" in output and "나는 개 0마리를 봐요." in output
+
     new("a.tsv", "--columns", "-", "-", "ko", "en", "--languages", "en", "ko", "--name", "b")
     assert format_of("b")["read"]["columns"] == {"en": 3, "ko": 2}
 
@@ -172,11 +188,15 @@ def test_words_without_features_keep_the_order_of_the_file(
     rows = [(f"{wrong}at", "", "cat") for wrong in "abdefghij"] + [("sti", "", "sit")]
     Path("a.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     new("a.tsv")
+
     assert "columns" not in format_of("a")
-    said = capsys.readouterr().out
+
+    output = capsys.readouterr().out
     assert (
-        "the columns are lemma features form (or --columns" in said and "--kind translation" in said
+        "the columns are lemma features form (or --columns" in output
+        and "--kind translation" in output
     )
+
     new("a.tsv", "--columns", "form", "features", "lemma", "--name", "b")
     assert format_of("b")["columns"] == ["form", "features", "lemma"]
 
@@ -187,13 +207,17 @@ def test_words_are_no_heading_and_what_is_one_can_be_said(
     Path("a.tsv").write_text("der\tthe\n" + "Hund\tdog\n" * 20)
     new("a.tsv", "--languages", "de", "en")
     assert "heading" not in format_of("a")["read"]
-    said = capsys.readouterr().out
-    assert "der   the" in said and "the first line is a row (or --header)" in said
+
+    output = capsys.readouterr().out
+    assert "der   the" in output and "the first line is a row (or --header)" in output
+
     Path("b.tsv").write_text("so\tas\n" + "Hund\tdog\n" * 20)
     new("b.tsv", "--languages", "de", "en")
     assert "the first line is a heading: so, as (or --no-header)" in capsys.readouterr().out
+
     new("b.tsv", "--languages", "de", "en", "--no-header", "--name", "c")
     assert "heading" not in format_of("c")["read"]
+
     new("a.tsv", "--languages", "de", "en", "--header", "--name", "d")
     assert format_of("d")["read"]["heading"] is True
 
@@ -202,6 +226,7 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
     Path("a.tsv").write_text('"He said ""no"""\tNein\n' + "Yes\tJa\n" * 20)
     new("a.tsv", "--languages", "en", "de")
     assert format_of("a")["read"]["quotes"] is True
+
     Path("b.tsv").write_text('"He said no\tNein\n' + "Yes\tJa\n" * 20)
     new("b.tsv", "--languages", "en", "de")
     assert "quotes" not in format_of("b")["read"]
@@ -252,7 +277,10 @@ def test_what_cannot_be_guessed_is_asked_for_and_nothing_is_written(
     message: str,
 ) -> None:
     for name, content in files.items():
-        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        if isinstance(content, str):
+            content = content.encode()
+        Path(name).write_bytes(content)
+
     assert main(["data", "new", *files, *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not Path("datasets.yaml").exists()

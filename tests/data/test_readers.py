@@ -29,12 +29,14 @@ LANGUAGES = ("de", "en")
 
 
 def pairs(texts: list[tuple[str, str]]) -> list[Pair]:
+    """Make pairs of lines of one file."""
     path = Path("made up")
     return [(Line(a, path, n), Line(b, path, n)) for n, (a, b) in enumerate(texts, 1)]
 
 
-def texts_of(made: list[Pair]) -> list[tuple[str, str]]:
-    return [(source.text, target.text) for source, target in made]
+def texts_of(read_pairs: list[Pair]) -> list[tuple[str, str]]:
+    """Return the texts of pairs of lines."""
+    return [(source.text, target.text) for source, target in read_pairs]
 
 
 SHORT = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("stuvwxyz"))
@@ -45,13 +47,14 @@ def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(
     linked: list[tuple[str, str]], seed: int
 ) -> None:
     alone = [(f"German {number}", f"English {number}") for number in range(12)]
-    made = divided(pairs(linked + alone), LANGUAGES, Divide(dev=3, test=4, seed=seed))
-    assert (len(made["dev"]), len(made["test"])) == (3, 4)
-    assert sorted(pair for split in made.values() for pair in texts_of(split)) == sorted(
-        linked + alone
-    )
+    splits = divided(pairs(linked + alone), LANGUAGES, Divide(dev=3, test=4, seed=seed))
+    assert (len(splits["dev"]), len(splits["test"])) == (3, 4)
+
+    texts = [texts_of(split) for split in splits.values()]
+    assert sorted(pair for split in texts for pair in split) == sorted(linked + alone)
+
     for side in (0, 1):
-        sentences = [{pair[side] for pair in texts_of(split)} for split in made.values()]
+        sentences = [{pair[side] for pair in split} for split in texts]
         assert sum(map(len, sentences)) == len(set().union(*sentences))
 
 
@@ -59,22 +62,24 @@ def test_pairs_linked_through_others_stay_together_whatever_their_case() -> None
     linked = [("a", "x"), ("A ", "y"), ("b", "Y"), ("b", "z")]
     alone = [(str(number), f"no {number}") for number in range(30)]
     for seed in range(20):
-        made = divided(pairs(linked + alone), LANGUAGES, Divide(dev=8, test=8, seed=seed))
-        whole = [set(linked) & set(texts_of(split)) for split in made.values()]
-        assert sorted(map(len, whole)) == [0, 0, 4]
+        splits = divided(pairs(linked + alone), LANGUAGES, Divide(dev=8, test=8, seed=seed))
+        in_split = [set(linked) & set(texts_of(split)) for split in splits.values()]
+        assert sorted(map(len, in_split)) == [0, 0, 4]
 
 
 def test_the_draw_depends_on_the_seed_and_not_on_direction_or_order() -> None:
     texts = [(f"German {number}", f"English {number}") for number in range(40)]
-    made = divided(pairs(texts), LANGUAGES, Divide(dev=5, test=5))
-    again = divided(pairs(texts[::-1]), LANGUAGES, Divide(dev=5, test=5))
-    turned = [(b, a) for a, b in texts]
-    back = divided(pairs(turned), LANGUAGES[::-1], Divide(dev=5, test=5))
-    for split, own in made.items():
-        assert texts_of(again[split]) == texts_of(own)[::-1]
-        assert [(a, b) for b, a in texts_of(back[split])] == texts_of(own)
-    other = divided(pairs(texts), LANGUAGES, Divide(dev=5, test=5, seed=2))
-    assert texts_of(other["test"]) != texts_of(made["test"])
+    divide = Divide(dev=5, test=5)
+    splits = divided(pairs(texts), LANGUAGES, divide)
+    reversed_order = divided(pairs(texts[::-1]), LANGUAGES, divide)
+    turned = divided(pairs([(b, a) for a, b in texts]), LANGUAGES[::-1], divide)
+    for split in splits:
+        drawn = texts_of(splits[split])
+        assert texts_of(reversed_order[split]) == drawn[::-1]
+        assert [(a, b) for b, a in texts_of(turned[split])] == drawn
+
+    other_seed = divided(pairs(texts), LANGUAGES, Divide(dev=5, test=5, seed=2))
+    assert texts_of(other_seed["test"]) != texts_of(splits["test"])
 
 
 def test_too_few_pairs_are_an_error() -> None:
@@ -83,30 +88,23 @@ def test_too_few_pairs_are_an_error() -> None:
         divided(few, LANGUAGES, Divide(dev=1, test=1))
 
 
-def own(folder: Path, text: str, **read: Any) -> Dataset:
+def one_file(folder: Path, text: str, **read: Any) -> Dataset:
+    """Make a data set of one file of columns, which is divided."""
     (folder / "all.txt").write_text(text, encoding="utf-8")
+    reader = {"kind": "columns", "columns": {"en": 0, "de": 1}, "divide": {"dev": 1, "test": 2}}
     return Dataset.model_validate(
         {
             "task": "translation",
             "files": {"all.txt": {"path": str(folder / "all.txt")}},
             "splits": {"all": "all.txt"},
-            "format": {
-                "source": "de",
-                "target": "en",
-                "read": {
-                    "kind": "columns",
-                    "columns": {"en": 0, "de": 1},
-                    "divide": {"dev": 1, "test": 2},
-                }
-                | read,
-            },
+            "format": {"source": "de", "target": "en", "read": reader | read},
         }
     )
 
 
 def test_columns_are_found_by_language(tmp_path: Path) -> None:
     text = "".join(f"Line {number}\tZeile {number}\tby someone\n" for number in range(9))
-    folder = prepared(own(tmp_path, text), tmp_path)
+    folder = prepared(one_file(tmp_path, text), tmp_path)
     assert [len(columns(folder, split)) for split in ("train", "dev", "test")] == [6, 1, 2]
     for source, target in columns(folder, "train"):
         assert source.replace("Zeile", "Line") == target
@@ -115,19 +113,20 @@ def test_columns_are_found_by_language(tmp_path: Path) -> None:
 def test_columns_counted_from_the_end_serve_lines_of_different_width(tmp_path: Path) -> None:
     text = "0.9 ||| id ||| a ||| x\nid ||| b ||| y\n" + "c ||| z\nd ||| w\n"
     read = {"separator": " ||| ", "columns": {"de": -2, "en": -1}}
-    folder = prepared(own(tmp_path, text, **read), tmp_path)
-    found = {pair for split in ("train", "dev", "test") for pair in columns(folder, split)}
-    assert found == {("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")}
+    folder = prepared(one_file(tmp_path, text, **read), tmp_path)
+    rows = {pair for split in ("train", "dev", "test") for pair in columns(folder, split)}
+
+    assert rows == {("a", "x"), ("b", "y"), ("c", "z"), ("d", "w")}
 
 
 def test_a_line_with_too_few_columns_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="1 columns are too few") as caught:
-        prepared(own(tmp_path, "one\teins\ntwo\n"), tmp_path)
+        prepared(one_file(tmp_path, "one\teins\ntwo\n"), tmp_path)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "all.txt"), 2)
 
 
 def test_a_language_without_a_column_is_named(tmp_path: Path) -> None:
-    turned = own(tmp_path, "one\teins\n").with_format({"source": "fr"})
+    turned = one_file(tmp_path, "one\teins\n").with_format({"source": "fr"})
     with pytest.raises(UserError, match="no column is known for the language `fr`"):
         prepared(turned, tmp_path)
 
@@ -136,6 +135,7 @@ def test_two_files_and_six_lines_make_a_task_of_ones_own(tmp_path: Path) -> None
     for language in ("de", "en"):
         text = "".join(f"{language} {number}\n" for number in range(9))
         (tmp_path / f"letters.{language}").write_text(text)
+
     dataset = Dataset.model_validate(
         {
             "task": "translation",
@@ -151,6 +151,7 @@ def test_two_files_and_six_lines_make_a_task_of_ones_own(tmp_path: Path) -> None
         }
     )
     folder = prepared(dataset, tmp_path)
+
     assert [len(columns(folder, split)) for split in ("train", "dev", "test")] == [4, 2, 3]
 
 
@@ -158,6 +159,7 @@ def test_only_line_feeds_end_lines_and_each_knows_its_place(tmp_path: Path) -> N
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffone\r\ntwo\u2028still two\n\nfour".encode())
     lines = list(lines_of(path))
+
     assert [line.text for line in lines] == ["one", "two\u2028still two", "", "four"]
     assert [(line.file, line.number) for line in lines][3] == (path, 4)
     assert read_lines(path) == ["one", "two\u2028still two", "", "four"]
@@ -212,21 +214,23 @@ def test_separators_inside_a_line_shift_no_pair(tmp_path: Path, separator: str) 
         split: [(f"ein{separator}Haus {n}", f"a {n} house") for n in range(3)] for split in SPLITS
     }
     folder = ready(tmp_path, texts, tokenize="none")
+
     for split in SPLITS:
         assert columns(folder, split) == [(f"ein Haus {n}", f"a {n} house") for n in range(3)]
         assert list(Prepared(folder).rows(split)) == columns(folder, split)
+
     reading = {"kind": "columns", "columns": {"de": 0, "en": 1}}
     path = tmp_path / "pairs.tsv"
     path.write_bytes(f"a{separator}b\tx\nc\ty\n".encode())
-    made = list(Columns.model_validate(reading).pairs("train", path, LANGUAGES))
-    assert texts_of(made) == [(f"a{separator}b", "x"), ("c", "y")]
-    path.write_bytes(
-        (json.dumps({"de": f"a{separator}b", "en": "x"}, ensure_ascii=False) + "\n").encode()
-    )
+    rows = list(Columns.model_validate(reading).pairs("train", path, LANGUAGES))
+
+    assert texts_of(rows) == [(f"a{separator}b", "x"), ("c", "y")]
+
     if separator >= " ":  # JSON has no control characters as they are
-        assert texts_of(list(JsonLines().pairs("train", path, LANGUAGES))) == [
-            (f"a{separator}b", "x")
-        ]
+        record = json.dumps({"de": f"a{separator}b", "en": "x"}, ensure_ascii=False)
+        path.write_bytes(f"{record}\n".encode())
+        rows = list(JsonLines().pairs("train", path, LANGUAGES))
+        assert texts_of(rows) == [(f"a{separator}b", "x")]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -234,7 +238,9 @@ def test_the_ends_of_lines_are_told_by_the_content(tmp_path: Path, end: str) -> 
     path = tmp_path / "a"
     lines = [f"line {number}" for number in range(9000)]
     path.write_bytes(end.join(lines).encode())
+
     assert read_lines(path) == lines
+
     path.write_bytes(gzip.compress((end.join(lines) + end).encode()))
     assert read_lines(path) == lines
 
@@ -250,6 +256,7 @@ def test_mixed_ends_of_lines_are_refused_with_their_line(tmp_path: Path) -> None
 def test_byte_order_marks_of_joined_files_are_no_letters(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("\ufeffone\n\ufefftwo\n".encode())
     assert read_lines(tmp_path / "a") == ["one", "two"]
+
     (tmp_path / "a").write_bytes("\ufeff\n".encode())
     with pytest.raises(UserError, match="the file is empty"):
         read_lines(tmp_path / "a")
@@ -259,12 +266,14 @@ def test_a_pipe_is_read_from_its_beginning(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"one\ntwo\n")
     os.close(writing)
+
     assert read_lines(f"/dev/fd/{reading}") == ["one", "two"]
+
     os.close(reading)
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text", "told", "reads"),
+    ("encoding", "text", "message", "hint"),
     [
         ("utf-16", "Größe\n", "looks like UTF-16", ""),
         ("utf-16-le", "Ein Haus\n", "looks like UTF-16", ""),
@@ -291,13 +300,13 @@ def test_a_pipe_is_read_from_its_beginning(tmp_path: Path) -> None:
     ],
 )
 def test_other_encodings_are_refused_with_what_they_seem_to_be(
-    tmp_path: Path, encoding: str, text: str, told: str, reads: str
+    tmp_path: Path, encoding: str, text: str, message: str, hint: str
 ) -> None:
     (tmp_path / "a").write_bytes(text.encode(encoding))
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read_lines(tmp_path / "a")
     assert caught.value.line == text.count("\n")
-    assert reads in str(caught.value.hint) and "iconv -f" in str(caught.value.hint)
+    assert hint in str(caught.value.hint) and "iconv -f" in str(caught.value.hint)
 
 
 def test_an_archive_in_place_of_a_text_is_called_so(tmp_path: Path) -> None:
@@ -319,13 +328,20 @@ SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">
 
 
 def read(folder: Path, english: str | bytes, name: str = "dev.en.sgm") -> list[tuple[str, str]]:
-    source, target = folder / "dev.ro", folder / name
+    """Read a file of English segments beside Romanian lines."""
+    source = folder / "dev.ro"
     source.write_text("Smith și fiii\n<b> este aldin.\n", encoding="utf-8")
-    target.write_bytes(english.encode() if isinstance(english, str) else english)
+    target = folder / name
+    if isinstance(english, str):
+        english = english.encode()
+    target.write_bytes(english)
+
     files = {"dev": {"ro": source, "en": target}}
     ((split, pairs),) = Segments().read(files, ("ro", "en"))
+
     assert split == "dev"
-    return [(one.text, other.text) for one, other in pairs]
+
+    return texts_of(list(pairs))
 
 
 def test_segments_are_paired_with_lines_and_unescaped(tmp_path: Path) -> None:
@@ -342,6 +358,7 @@ def test_whether_a_file_has_segments_is_told_by_its_content(
 ) -> None:
     expected = [("Smith și fiii", "Smith & Sons"), ("<b> este aldin.", "<b> is bold.")]
     assert read(tmp_path, pack(SGM.encode()), name) == expected
+
     joined = '<?xml version="1.0"?>\n' + "".join(SGM.splitlines())
     assert read(tmp_path, pack(joined.encode()), name) == expected
 
@@ -357,6 +374,7 @@ def test_markup_in_a_file_of_lines_is_an_error_with_its_line(
     ) as caught:
         list(Lines().lines(tmp_path / name))
     assert caught.value.line == 1 and "read: segments" in str(caught.value.hint)
+
     (tmp_path / name).write_bytes(pack(b"a <b> word\n<s> a </s>\n<unk>\n  <seg id='3'>x</seg>\n"))
     with pytest.raises(UserError, match="markup") as caught:
         list(Lines().lines(tmp_path / name))
@@ -385,6 +403,7 @@ def test_a_faulty_file_is_named(
 
 
 def json_lines(folder: Path, *records: dict[str, Any], **options: Any) -> list[Pair]:
+    """Read records with the keys `src` and `ref`."""
     path = folder / "a.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return list(JsonLines(**options).pairs("train", path, ("src", "ref")))
@@ -393,10 +412,13 @@ def json_lines(folder: Path, *records: dict[str, Any], **options: Any) -> list[P
 def test_a_list_has_several_references_or_one_text_in_pieces(tmp_path: Path) -> None:
     ((source, target),) = json_lines(tmp_path, {"src": "x", "ref": ["a b", "c d"]})
     assert (source.text, target.text, target.more) == ("x", "a b", ("c d",))
+
     ((source, target),) = json_lines(
         tmp_path, {"src": ["x", "y"], "ref": ["a", "b"]}, joined=["src", "ref"]
     )
+
     assert (source.text, target.text, target.more) == ("x y", "a b", ())
+
     ((_, target),) = json_lines(tmp_path, {"src": "x", "ref": [["a", "b"], ["c"]]}, joined=["ref"])
     assert (target.text, target.more) == ("a b", ("c",))
 
@@ -442,6 +464,7 @@ def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: P
         ]
         text = "".join(json.dumps(record) + "\n" for record in records)
         (tmp_path / f"{split}.jsonl").write_text(text, encoding="utf-8")
+
     files = {f"{split}.jsonl": {"path": str(tmp_path / f"{split}.jsonl")} for split in SPLITS}
     layout = {"source": "de", "target": "en", "read": "jsonl", "lowercase": True}
     splits = {split: f"{split}.jsonl" for split in SPLITS}
@@ -449,14 +472,16 @@ def test_of_several_references_the_first_is_learned_and_all_are_kept(tmp_path: P
         {"task": "translation", "files": files, "splits": splits, "format": layout}
     )
     folder = prepared(dataset, tmp_path)
+
     assert columns(folder, "train") == [("ein haus", "a house ."), ("ja < ref > ja", "yes !")]
     assert read_lines(folder / "test.target.txt") == ["a house.", "yes!"]
-    others = [{"text": "indeed.", "words": "indeed ."}, {"text": "yes.", "words": "yes ."}]
-    assert [json.loads(line) for line in read_lines(folder / "test.references.jsonl")] == [
-        [],
-        others,
-    ]
+
+    further = [{"text": "indeed.", "words": "indeed ."}, {"text": "yes.", "words": "yes ."}]
+    lines = read_lines(folder / "test.references.jsonl")
+    assert [json.loads(line) for line in lines] == [[], further]
     assert not (folder / "train.references.jsonl").exists()
+
+    # Several texts can be references of a target, but no source.
     turned = dataset.with_format({"source": "en", "target": "de"})
     with pytest.raises(UserError, match="`en` is a list, and a source is one text"):
         prepared(turned, tmp_path)
@@ -474,8 +499,10 @@ def test_all_blank_lines_of_a_file_are_counted_and_the_first_ones_shown(tmp_path
 def test_groups_make_the_nearest_size_and_that_is_said(tmp_path: Path) -> None:
     rows = [f"source {number // 3}\ttarget {number}\n" for number in range(600)]
     read = {"columns": {"de": 0, "en": 1}, "divide": {"dev": 50, "test": 50}}
-    folder = prepared(own(tmp_path, "".join(rows), **read), tmp_path)
+    folder = prepared(one_file(tmp_path, "".join(rows), **read), tmp_path)
+
     assert [len(columns(folder, split)) for split in SPLITS] == [498, 51, 51]
+
     warnings = Prepared(folder).summary["warnings"]
     assert "dev has 51 pairs and not 50, as pairs that belong together stay together" in warnings
 
@@ -483,7 +510,7 @@ def test_groups_make_the_nearest_size_and_that_is_said(tmp_path: Path) -> None:
 def test_a_column_that_is_missing_is_not_another_one_counted_from_the_end(tmp_path: Path) -> None:
     text = "one;eins\n"
     with pytest.raises(UserError, match="1 columns are too few") as caught:
-        prepared(own(tmp_path, text, columns={"en": 0, "de": -1}), tmp_path)
+        prepared(one_file(tmp_path, text, columns={"en": 0, "de": -1}), tmp_path)
     assert "separated by ';'" in str(caught.value.hint)
 
 
@@ -499,11 +526,22 @@ def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:
     rows = [f"article {number % 20}\tJa {number}\tYes {number}" for number in range(100)]
     write_text(tmp_path / "pairs.tsv", "".join(f"{row}\n" for row in rows))
     reader = Columns(columns={"ja": 1, "en": 2}, group=0, divide=Divide(dev=10, test=15))
-    made = {
-        name: list(own) for name, own in reader.read({"all": tmp_path / "pairs.tsv"}, ("ja", "en"))
+    files = {"all": tmp_path / "pairs.tsv"}
+    splits = {split: list(drawn) for split, drawn in reader.read(files, ("ja", "en"))}
+
+    assert {split: len(drawn) for split, drawn in splits.items()} == {
+        "train": 75,
+        "dev": 10,
+        "test": 15,
     }
-    articles = {
-        name: {int(line.text.split()[1]) % 20 for line, _ in own} for name, own in made.items()
+
+    # No article is in two splits.
+    articles = {}
+    for split, drawn in splits.items():
+        articles[split] = {int(line.text.split()[1]) % 20 for line, _ in drawn}
+
+    assert {split: len(names) for split, names in articles.items()} == {
+        "train": 15,
+        "dev": 2,
+        "test": 3,
     }
-    assert {name: len(own) for name, own in made.items()} == {"train": 75, "dev": 10, "test": 15}
-    assert {name: len(own) for name, own in articles.items()} == {"train": 15, "dev": 2, "test": 3}

@@ -31,6 +31,7 @@ def test_moses_words_are_those_of_the_published_text(corpora: Path, language: st
         for segment, line in zip(segments, published, strict=True):
             differ += " ".join(tokenizer.tokens(segment)) != unescape_moses(line.strip())
             total += 1
+
     # Moses tears three mistyped letters from their second mark.
     assert total == 1553 + 1268 and differ <= (4 if language == "vi" else 1)
 
@@ -51,10 +52,14 @@ def test_open_data_sets_are_prepared_whole(
     fetch(name, dataset, tmp_path / "raw", str(corpora))
     summary = prepare(name, dataset, tmp_path / "raw", tmp_path / "out")
     extracted = [row["pairs_out"] for row in summary["stages"] if row["stage"] == "extract"]
+
     assert extracted == rows
+
     data = Prepared(tmp_path / "out")
     assert [len(data.split(split)) for split in ("train", "dev", "test")] == [kept, *rows[1:]]
+
     unknown = summary["splits"]["test"]["source"]
     assert unknown["unknown"] < 0.07 * unknown["symbols"]
+
     references = (tmp_path / "out" / "test.target.txt").read_text(encoding="utf-8")
     assert references.count("\n") == rows[2]

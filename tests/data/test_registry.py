@@ -1,3 +1,5 @@
+"""Registries of data sets: ours is sound, and every fault in a user's is named with its line."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,12 +19,14 @@ Writer = Callable[[dict[str, Any]], Path]
 
 
 def entry(**changes: Any) -> dict[str, Any]:
+    """Make a data set's entry of three files of inflected words."""
     files = {
         f"{name}.tsv": {"urls": ["https://example.org/x"]} for name in ("train", "dev", "test")
     }
     return {"task": "inflection", "files": files} | changes
 
 
+# files of which no SHA-256 is known; what comes first is what they are held to
 UNPINNED = {
     ("iwslt14-de-en", "de-en.tgz"),
     ("iwslt15-en-vi", "train.en"),
@@ -45,7 +49,6 @@ UNPINNED = {
     ("youtube2text", "captions.json"),
     ("youtube2text", "features.tar"),
 }
-"""Files of which no SHA-256 is known; what comes first is what they are held to."""
 
 
 def test_our_own_registry_is_sound_and_every_download_is_pinned_where_its_hash_is_known() -> None:
@@ -60,12 +63,10 @@ def test_our_own_registry_is_sound_and_every_download_is_pinned_where_its_hash_i
 
 def test_no_text_is_passed_on_whose_license_forbids_it_in_so_many_words() -> None:
     words = ("-ND", "not for redistribution", "not to be handed on")
-    forbidden = [
-        one
-        for one in load_registries([OURS]).values()
-        if any(word in one.licence for word in words)
-    ]
-    assert forbidden and not any(one.redistributable for one in forbidden)
+    datasets = load_registries([OURS]).values()
+    forbidden = [dataset for dataset in datasets if any(word in dataset.licence for word in words)]
+
+    assert forbidden and not any(dataset.redistributable for dataset in forbidden)
 
 
 def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -> None:
@@ -99,11 +100,14 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
     }
 
 
-def test_eight_lines_make_a_data_set_of_ones_own(own: Path) -> None:
-    registry = own / "datasets.yaml"
+def test_eight_lines_make_a_data_set_of_ones_own(user_folder: Path) -> None:
+    registry = user_folder / "datasets.yaml"
     assert len(registry.read_text().splitlines()) == 8
+
     dataset = find_dataset([OURS, registry], "my-nouns")
-    assert dataset.local_paths() == [own / f"{name}.tsv" for name in ("train", "dev", "test")]
+    assert dataset.local_paths() == [
+        user_folder / f"{name}.tsv" for name in ("train", "dev", "test")
+    ]
     assert dataset.splits == {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 
 
@@ -120,6 +124,7 @@ def test_a_name_in_two_registries_is_refused(registry: Writer) -> None:
 
 
 def with_file(**file: Any) -> dict[str, Any]:
+    """Make an entry of which one file has these keys."""
     files = entry()["files"]
     return entry(files={**files, "dev.tsv": file})
 
@@ -128,12 +133,13 @@ GERMAN = {"name": "german-nouns", "version": "1.2.5"}
 
 
 def drawn(**package: Any) -> dict[str, Any]:
+    """Make an entry whose files are drawn from a package."""
     files = {f"{name}.tsv": {} for name in ("train", "dev", "test")}
     return entry(package=GERMAN | package, files=files)
 
 
 def pair(**options: Any) -> dict[str, Any]:
-    """Sentence pairs, a file for each language and split."""
+    """Make an entry of sentence pairs, a file for each language and split."""
     names = [f"{split}.{language}" for split in SPLITS for language in ("de", "en")]
     splits = {split: {"de": f"{split}.de", "en": f"{split}.en"} for split in SPLITS}
     return {
@@ -217,6 +223,7 @@ def test_a_file_without_address_needs_a_word_on_how_to_get_it(registry: Writer) 
     path = registry({"mine": entry(files={"a": {}}, splits=dict.fromkeys(SPLITS, "a"))})
     with pytest.raises(UserError, match=r"`a` has no source"):
         load_registries([path])
+
     licensed = entry(files={"a": {}}, splits=dict.fromkeys(SPLITS, "a"), obtain="Ask the author.")
     assert load_registries([registry({"mine": licensed})])["mine"].obtain == "Ask the author."
 
@@ -230,9 +237,9 @@ def test_a_task_reads_a_data_set_in_its_own_way(registry: Writer) -> None:
 
 @pytest.mark.parametrize("folder", ["my {task} data", "a\nb"])
 def test_a_path_that_snakemake_would_not_take_as_it_is_is_refused(
-    folder: str, own: Path, tmp_path: Path
+    folder: str, user_folder: Path, tmp_path: Path
 ) -> None:
-    odd = own.rename(tmp_path / folder)
+    odd = user_folder.rename(tmp_path / folder)
     with pytest.raises(UserError, match="braces") as caught:
         load_registries([odd / "datasets.yaml"])
     assert caught.value.line == 6 and caught.value.hint

@@ -48,15 +48,19 @@ FORMAT = {
 
 
 def written(folder: Path, lines: list[str], **changes: Any) -> tuple[Dataset, Path]:
-    """A data set of JSON lines, and the folder with its file as it was fetched."""
+    """Make a data set of JSON lines; return it with the folder of its file as it was fetched."""
     raw = folder / "raw"
     raw.mkdir(exist_ok=True)
     (raw / "all.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    format_ = FORMAT | {"read": {"kind": "jsonl", "only": ONLY}} | changes
-    splits = dict.fromkeys(("train", "dev", "test"), "all.jsonl")
-    return Dataset(
-        task="summarization", files={"all.jsonl": {"path": "x"}}, splits=splits, format=format_
-    ), raw
+
+    dataset = Dataset(
+        task="summarization",
+        files={"all.jsonl": {"path": "x"}},
+        splits=dict.fromkeys(("train", "dev", "test"), "all.jsonl"),
+        format=FORMAT | {"read": {"kind": "jsonl", "only": ONLY}} | changes,
+    )
+
+    return dataset, raw
 
 
 def ready(folder: Path, **changes: Any) -> Prepared:
@@ -79,9 +83,8 @@ def ready(folder: Path, **changes: Any) -> Prepared:
 def test_a_sentence_ends_at_a_stop_and_the_marks_that_close_it(
     text: str, expected: list[str]
 ) -> None:
-    assert [
-        " ".join(sentence) for sentence in sentences_of(text.split(), language("en"))
-    ] == expected
+    sentences = sentences_of(text.split(), language("en"))
+    assert [" ".join(sentence) for sentence in sentences] == expected
 
 
 def test_records_are_chosen_by_what_their_keys_hold(tmp_path: Path) -> None:
@@ -123,10 +126,10 @@ def test_how_much_is_read_is_settled_where_the_codec_is_written() -> None:
 
 def test_what_is_cut_is_counted_and_told(tmp_path: Path) -> None:
     summary = ready(tmp_path, truncate={"source": 4, "target": 5}).summary
-    cut = {
-        split: {side: own[side]["cut"] for side in ("source", "target")}
-        for split, own in summary["splits"].items()
-    }
+    cut = {}
+    for split, counts in summary["splits"].items():
+        cut[split] = {side: counts[side]["cut"] for side in ("source", "target")}
+
     assert cut["train"] == {"source": 2, "target": 1} and cut["test"] == {"source": 0, "target": 1}
     assert "2 sources of train are longer than 4 symbols, and cut there" in summary["warnings"]
     assert not any("cut there" in text for text in ready(tmp_path).summary["warnings"])
@@ -135,7 +138,9 @@ def test_what_is_cut_is_counted_and_told(tmp_path: Path) -> None:
 def test_symbols_that_are_copied_are_those_that_are_read(tmp_path: Path) -> None:
     vocabulary = {"size": 3, "joint": True}
     data = ready(tmp_path, truncate={"source": 4, "target": 5}, vocabulary=vocabulary)
-    plain, extended = data.split("train"), data.split("train", extended=True)
+    plain = data.split("train")
+    extended = data.split("train", extended=True)
+
     assert [len(row) for row in extended.targets] == [len(row) for row in plain.targets] == [5, 5]
     assert [len(row) for row in extended.sources] == [4, 4]
 
@@ -180,18 +185,23 @@ def test_a_choice_of_records_that_cannot_be_is_refused(
 
 
 def pair_of_files(folder: Path, ending: str = "") -> tuple[Dataset, Path]:
+    """Make a data set of a file of texts and one of summaries; return it with their folder."""
     raw = folder / "raw"
     raw.mkdir()
-    opened = lzma.open if ending == ".xz" else open
+    open_file = lzma.open if ending == ".xz" else open
     for name, text in (("long", "one two three . four .\nfive six ."), ("short", "one .\nfive .")):
-        with opened(raw / f"{name}{ending}", "wt", encoding="utf-8") as file:
+        with open_file(raw / f"{name}{ending}", "wt", encoding="utf-8") as file:
             file.write(f"{text}\n")
-    own = {"article": f"long{ending}", "summary": f"short{ending}"}
-    files: dict[str, Any] = {name: {"path": name} for name in own.values()}
-    splits: dict[str, Any] = dict.fromkeys(("train", "dev", "test"), own)
-    return Dataset(
-        task="summarization", files=files, splits=splits, format={"tokenize": "none"}
-    ), raw
+
+    names: Any = {"article": f"long{ending}", "summary": f"short{ending}"}
+    dataset = Dataset(
+        task="summarization",
+        files={name: {"path": name} for name in names.values()},
+        splits=dict.fromkeys(("train", "dev", "test"), names),
+        format={"tokenize": "none"},
+    )
+
+    return dataset, raw
 
 
 @pytest.mark.parametrize("ending", ["", ".xz"])
@@ -205,11 +215,13 @@ def test_a_compressed_file_that_was_cut_short_is_refused(tmp_path: Path) -> None
     dataset, raw = pair_of_files(tmp_path, ".xz")
     whole = (raw / "long.xz").read_bytes()
     (raw / "long.xz").write_bytes(whole[: len(whole) // 2])
+
     with pytest.raises(UserError, match="damaged or cut short"):
         prepare("mine", dataset, raw, tmp_path / "out")
 
 
 def mails(folder: Path, texts: dict[str, str]) -> tuple[Dataset, Path]:
+    """Make a data set of an archive of mails; return it with the folder of the archive."""
     raw = folder / "raw"
     raw.mkdir()
     with tarfile.open(raw / "mails.tar", "w") as tar:
@@ -217,11 +229,15 @@ def mails(folder: Path, texts: dict[str, str]) -> tuple[Dataset, Path]:
             info = tarfile.TarInfo(name)
             info.size = len(text.encode())
             tar.addfile(info, io.BytesIO(text.encode()))
-    format_ = {"source": "body", "target": "subject", "read": "mails", "tokenize": "none"}
-    files = {"mails.tar": {"path": "mails.tar"}}
-    return Dataset(
-        task="summarization", files=files, splits={"all": "mails.tar"}, format=format_
-    ), raw
+
+    dataset = Dataset(
+        task="summarization",
+        files={"mails.tar": {"path": "mails.tar"}},
+        splits={"all": "mails.tar"},
+        format={"source": "body", "target": "subject", "read": "mails", "tokenize": "none"},
+    )
+
+    return dataset, raw
 
 
 MAILS = {
@@ -235,6 +251,7 @@ def test_mails_give_their_bodies_and_subjects(tmp_path: Path) -> None:
     dataset, raw = mails(tmp_path, MAILS)
     prepare("mine", dataset, raw, tmp_path / "out")
     data = Prepared(tmp_path / "out")
+
     assert list(data.rows("train")) == [("Can we meet ? At ten .", "Meeting")]
     assert list(data.rows("dev")) == [("The deal is done .", "Deal")]
 
@@ -254,6 +271,7 @@ def test_real_titles_are_read_in_the_years_of_their_split(tmp_path: Path, corpor
         {"read": {"kind": "jsonl", "only": years}}
     )
     summary = prepare("acl-titles", entry, corpora / "acl-titles", tmp_path / "out")
+
     assert [summary["splits"][split]["rows"] for split in ("train", "dev", "test")] == [35, 34, 26]
 
 
@@ -273,6 +291,7 @@ def test_opened_data_hold_few_bytes_for_each_symbol(tmp_path: Path) -> None:
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     symbols = len(examples.sources.values) + len(examples.targets.values)
+
     assert symbols > 50_000 and len(rows) == 1501
     # Ids of 4 bytes, offsets, and the vocabularies; while they are read, once more, with 1 MB of
     # the text at a time.
@@ -281,7 +300,7 @@ def test_opened_data_hold_few_bytes_for_each_symbol(tmp_path: Path) -> None:
 
 
 def opened(folder: Path) -> tuple[Examples, Sequence[tuple[str, ...]]]:
+    """Read the examples and the text of training."""
     data = Prepared(folder)
-    return Examples(data.split("train", extended=True), "symbols", len(data.target)), data.rows(
-        "train"
-    )
+    examples = Examples(data.split("train", extended=True), "symbols", len(data.target))
+    return examples, data.rows("train")

@@ -36,26 +36,21 @@ MERGES = subwords(learn_merges({"aba": 5, "abba": 3, "ca": 2, "@@a": 4}, 6))
 @given(WORDS)
 def test_subwords_join_to_the_words_that_they_came_from(words: list[str]) -> None:
     symbols = MERGES.symbols(words)
-    plain = [word[:-2] + "＠＠" if word.endswith("@@") else word for word in words]
-    assert MERGES.joined(symbols) == plain
+    # A word that ends like a subword is written in another way.
+    expected = [word[:-2] + "＠＠" if word.endswith("@@") else word for word in words]
+    assert MERGES.joined(symbols) == expected
+
     numbers = MERGES.numbers(symbols)
     assert sorted(set(numbers)) == list(range(len(words)))
     assert numbers == sorted(numbers) and len(numbers) == len(symbols)
 
 
 def test_merges_are_those_of_the_most_frequent_pairs() -> None:
-    assert learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3) == [
-        "s t</w>",
-        "e st</w>",
-        "l o",
-    ]
-    assert subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"]) == [
-        "b@@",
-        "est",
-        "l@@",
-        "o@@",
-        "w",
-    ]
+    merges = learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3)
+    assert merges == ["s t</w>", "e st</w>", "l o"]
+
+    symbols = subwords(["s t</w>", "e st</w>"]).symbols(["best", "low"])
+    assert symbols == ["b@@", "est", "l@@", "o@@", "w"]
 
 
 def test_an_output_that_stops_within_a_word_is_still_words() -> None:
@@ -66,8 +61,10 @@ def test_a_codec_of_subwords_turns_sentences_into_symbols_and_back(tmp_path: Pat
     codec = Prepared(ready(tmp_path, subwords={"merges": 12}, lowercase=True)).codec
     (column,) = codec.typed_source("  Das ist ein Hund, oder? ")
     assert column == "das ist ein hund , oder ?"
+
     symbols = codec.source_symbols([column])
     assert len(symbols) > 7 and codec.words(symbols, "source")[-1] == 6
+
     target = codec.target_symbols("this is n't a cat .")
     assert codec.target_text(target) == "this is n't a cat ."
     assert codec.readable("this isn 't a cat .") == "this isn't a cat."
@@ -79,21 +76,16 @@ def settings(folder: Path) -> Settings:
 
 
 def test_separate_and_joint_merges(tmp_path: Path) -> None:
-    apart = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    joint = TranslationCodec.load(
-        ready(tmp_path / "b", subwords={"merges": 9, "joint": True})
-    ).settings
+    apart = settings(ready(tmp_path / "a", subwords={"merges": 9}))
+    joint = settings(ready(tmp_path / "b", subwords={"merges": 9, "joint": True}))
     assert apart.source.merges != apart.target.merges
     assert joint.source.merges == joint.target.merges
 
 
 def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
-    other = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
-    first = TranslationCodec.load(ready(tmp_path / "a", subwords={"merges": 9})).settings
-    assert (
-        TranslationCodec.load(ready(tmp_path / "b", other, subwords={"merges": 9})).settings
-        == first
-    )
+    same_training = SENTENCES | {"dev": many(50)["dev"], "test": many(50)["test"]}
+    first = settings(ready(tmp_path / "a", subwords={"merges": 9}))
+    assert settings(ready(tmp_path / "b", same_training, subwords={"merges": 9})) == first
 
 
 def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
@@ -125,6 +117,7 @@ def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
     codec = load_codec("inflection", tmp_path)
     assert codec.columns == InflectionCodec.columns
     assert codec.typed_source("Haus\tcase=dative") == ("Haus", "case=dative")
+
     symbols = codec.source_symbols(("Haus", "case=dative"))
     assert symbols == ["case=dative", "H", "a", "u", "s"]
     assert codec.words(symbols, "source") == [0, 1, 2, 3, 4]

@@ -17,6 +17,7 @@ from .pairs import SENTENCES, columns, dataset, many, prepared, ready
 
 
 def stages(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the counts of a prepared folder by stage and split."""
     summary = json.loads((folder / "summary.json").read_text())
     return {(row["stage"], row["split"]): row for row in summary["stages"]}
 
@@ -27,6 +28,7 @@ def test_sentences_become_words_and_ids(tmp_path: Path) -> None:
         "Die Katze schläft nicht , oder ?",
         "The cat isn 't sleeping , is it ?",
     )
+
     split = data.split("train")
     assert data.source.spell(split.sources[0]) == ["Das", "ist", "ein", "Hund", "."]
     assert data.target.spell(split.targets[1]) == ["This", "is", "a", "cat", ".", "<eos>"]
@@ -39,6 +41,7 @@ def test_a_vocabulary_begins_with_the_most_frequent_words(tmp_path: Path) -> Non
     # Of equally frequent words, the first by code points.
     assert data.source.symbols == (".", "Das", "Hund")
     assert data.target.symbols == ("is", ".", "The", "This", "a", "cat", "dog", "sleeping")
+
     unknown = int((data.split("test").sources.values == UNK).sum())
     assert unknown == 7 and data.summary["splits"]["test"]["source"]["unknown"] == unknown
 
@@ -72,14 +75,15 @@ def test_only_training_pairs_are_left_out_for_their_length(tmp_path: Path) -> No
         "test": [long, ("eins", "one of very many")],
     }
     folder = ready(tmp_path, texts, max_length=10, max_ratio=2)
-    found = stages(folder)
+    counts = stages(folder)
+
     assert len(columns(folder, "train")) == len(SENTENCES["train"])
-    assert found["tokenize", "train"]["dropped"] == {
+    assert counts["tokenize", "train"]["dropped"] == {
         "more than 10 words": 1,
         "one more than 2 times as long as the other": 1,
     }
     assert [len(columns(folder, split)) for split in ("dev", "test")] == [1, 2]
-    assert found["tokenize", "test"]["pairs_in"] == found["tokenize", "test"]["pairs_out"] == 2
+    assert counts["tokenize", "test"]["pairs_in"] == counts["tokenize", "test"]["pairs_out"] == 2
 
 
 def test_training_on_the_first_pairs_alone_says_how_many_were_left_out(tmp_path: Path) -> None:
@@ -87,8 +91,10 @@ def test_training_on_the_first_pairs_alone_says_how_many_were_left_out(tmp_path:
     texts = {"train": [*pairs["train"], *pairs["dev"]], "test": pairs["test"]}
     whole = ready(tmp_path / "whole", texts, dev_every=4)
     folder = ready(tmp_path / "few", texts, dev_every=4, train_pairs=5)
+
     assert columns(folder, "train") == columns(whole, "train")[:5]
     assert columns(folder, "dev") == columns(whole, "dev")  # whatever is trained on
+
     dropped = stages(folder)["tokenize", "train"]["dropped"]
     assert dropped["not of the first 5"] == len(columns(whole, "train")) - 5
 
@@ -103,19 +109,22 @@ def test_every_nth_kept_training_pair_is_for_development(tmp_path: Path) -> None
     texts = {"train": [*pairs["train"], ("x " * 40, "x"), *pairs["dev"]], "test": pairs["test"]}
     folder = ready(tmp_path, texts, dev_every=4, max_ratio=3)
     kept = [*pairs["train"], *pairs["dev"]]
+
     assert columns(folder, "dev") == kept[3::4]
     assert columns(folder, "train") == [pair for n, pair in enumerate(kept, 1) if n % 4]
     assert stages(folder)["tokenize", "train"]["dropped"]["kept for development"] == 4
+
     references = (folder / "dev.target.txt").read_text().splitlines()
     assert references == [pair[1] for pair in kept[3::4]]
 
 
 def test_different_numbers_of_lines_are_refused_with_both(tmp_path: Path) -> None:
-    own = dataset(tmp_path / "own")
+    user_dataset = dataset(tmp_path / "own")
     with open(tmp_path / "own" / "train.en", "a") as file:
         file.write("One more.\nAnd another.\n")
+
     with pytest.raises(UserError, match=r"5 lines, but .*train.en has 7") as caught:
-        prepared(own, tmp_path)
+        prepared(user_dataset, tmp_path)
     assert caught.value.file == str(tmp_path / "own" / "train.de")
     assert not list((tmp_path / "out").rglob("*.source"))
 
@@ -126,16 +135,17 @@ def test_a_blank_line_is_named_or_left_out_as_one_wishes(tmp_path: Path) -> None
         ready(tmp_path / "a", blank)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "a/own/train.en"), 6)
     assert "blank_lines: drop" in str(caught.value.hint)
+
     folder = ready(tmp_path / "b", blank, blank_lines="drop")
     assert len(columns(folder, "train")) == 5
     assert stages(folder)["extract", "train"]["dropped"] == {"a blank line": 1}
 
 
 def test_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
-    own = dataset(tmp_path / "own")
+    user_dataset = dataset(tmp_path / "own")
     (tmp_path / "own" / "dev.de").write_bytes("Über\n".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8 text: byte 0xdc") as caught:
-        prepared(own, tmp_path)
+        prepared(user_dataset, tmp_path)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "own" / "dev.de"), 1)
 
 
@@ -159,23 +169,24 @@ def test_nothing_left_to_learn_from_is_an_error(tmp_path: Path) -> None:
 def test_stages_run_one_by_one_and_give_the_same(tmp_path: Path) -> None:
     subwords = {"merges": 10}
     whole = ready(tmp_path / "a", subwords=subwords)
-    own = dataset(tmp_path / "b" / "own", subwords=subwords)
+    user_dataset = dataset(tmp_path / "b" / "own", subwords=subwords)
     for stage in ("extract", "tokenize", "segment", "index"):
-        folder = prepared(own, tmp_path / "b", stage)
+        folder = prepared(user_dataset, tmp_path / "b", stage)
     for file in whole.rglob("*.*"):
         if file.name != "summary.json" and file.is_file():
             assert file.read_bytes() == (folder / file.relative_to(whole)).read_bytes()
 
 
 def test_a_stage_needs_those_before_it_as_they_were(tmp_path: Path) -> None:
-    own = dataset(tmp_path / "own")
-    prepared(own, tmp_path, "extract")
+    user_dataset = dataset(tmp_path / "own")
+    prepared(user_dataset, tmp_path, "extract")
     with pytest.raises(UserError, match="the stage tokenize has not run"):
-        prepared(own, tmp_path, "segment")
+        prepared(user_dataset, tmp_path, "segment")
+
     with open(tmp_path / "out" / "extract" / "train.source", "a") as file:
         file.write("one more line\n")
     with pytest.raises(UserError, match="not what the stage extract wrote") as caught:
-        prepared(own, tmp_path, "tokenize")
+        prepared(user_dataset, tmp_path, "tokenize")
     assert caught.value.file == str(tmp_path / "out" / "extract" / "train.source")
 
 
@@ -187,6 +198,7 @@ def test_an_unknown_stage_names_the_closest(tmp_path: Path) -> None:
 def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:
     data = Prepared(ready(tmp_path))
     assert data.summary["pairs_in_train_too"] == {"dev": 0, "test": 1}
+
     (warning,) = data.summary["warnings"]
     assert "1 pairs of test are in train too" in warning
 
@@ -200,11 +212,12 @@ def test_the_summary_says_how_the_data_was_read(tmp_path: Path) -> None:
 
 
 def test_a_changed_record_of_a_stage_is_refused(tmp_path: Path) -> None:
-    own = dataset(tmp_path / "own")
-    path = prepared(own, tmp_path, "extract") / "extract/record.json"
+    user_dataset = dataset(tmp_path / "own")
+    path = prepared(user_dataset, tmp_path, "extract") / "extract/record.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"pairs_in": 5', '"pairs_in": 6'))
+
     with pytest.raises(UserError, match="the file is damaged") as caught:
-        prepared(own, tmp_path, "tokenize")
+        prepared(user_dataset, tmp_path, "tokenize")
     assert caught.value.file == str(path)
 
 
@@ -212,6 +225,7 @@ def test_a_changed_codec_is_refused(tmp_path: Path) -> None:
     folder = ready(tmp_path, subwords={"merges": 5}, lowercase=True)
     path = folder / "codec.json"
     path.write_text(path.read_text(encoding="utf-8").replace("true", "false", 1))
+
     with pytest.raises(UserError, match="not what was prepared") as caught:
         _ = Prepared(folder).codec
     assert caught.value.file == str(path)

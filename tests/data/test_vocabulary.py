@@ -1,3 +1,5 @@
+"""Vocabularies as files and as ids, and the actions of a pointer."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -59,6 +61,7 @@ def test_awkward_symbols_survive_a_file(tmp_path: Path) -> None:
     vocabulary = Vocabulary(symbols)
     vocabulary.save(tmp_path / "v")
     loaded = Vocabulary.load(tmp_path / "v")
+
     assert loaded.symbols == tuple(symbols)
     assert loaded.digest == vocabulary.digest
     assert loaded.encode(["<pad>"]) == [5]
@@ -108,16 +111,18 @@ def test_the_pointer_steps_to_where_each_symbol_is_written() -> None:
 def test_following_the_actions_writes_each_symbol_at_its_position(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 12))
     positions = sorted(data.draw(st.lists(st.integers(0, length - 1), max_size=10)))
-    target = [
-        *data.draw(st.lists(st.integers(5, 9), min_size=len(positions), max_size=len(positions))),
-        EOS,
-    ]
-    pointer, written = 0, []
+    count = len(positions)
+    symbols = data.draw(st.lists(st.integers(5, 9), min_size=count, max_size=count))
+    target = [*symbols, EOS]
+
+    pointer = 0
+    written = []
     for action in to_actions(target, positions, length):
         if action == STEP:
             pointer += 1
         else:
             written.append((action, pointer))
+
     assert written == list(zip(target, [*positions, length - 1], strict=True))
 
 

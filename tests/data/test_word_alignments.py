@@ -73,10 +73,12 @@ LINKS = "1-1 2-2 3-3 4-4 5p5\n1-4 2-3 3-1 4-2 3p2\n"
 
 
 def alignments(folder: Path, **texts: str) -> Dataset:
+    """Make a data set of word alignments."""
     files = {"de": GERMAN, "en": ENGLISH, "links": LINKS} | texts
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
+
     return Dataset.model_validate(
         {
             "task": "alignment",
@@ -88,9 +90,10 @@ def alignments(folder: Path, **texts: str) -> Dataset:
 
 
 def gold(folder: Path, data: Path, **texts: str) -> Path:
-    own = alignments(folder / "gold files", **texts)
-    fetch("links", own, folder / "gold raw")
-    prepare_word_alignments("links", own, folder / "gold raw", data, folder / "gold")
+    """Prepare word alignments for a task's data; return the folder."""
+    dataset = alignments(folder / "gold files", **texts)
+    fetch("links", dataset, folder / "gold raw")
+    prepare_word_alignments("links", dataset, folder / "gold raw", data, folder / "gold")
     return folder / "gold"
 
 
@@ -109,6 +112,7 @@ def test_alignments_take_the_vocabularies_and_the_case_of_the_task(tmp_path: Pat
     made = Prepared(gold(tmp_path, data))
     assert made.rows("gold")[1] == ("heute schläft die maus", "the mouse sleeps today")
     assert made.source.digest == Prepared(data).source.digest
+
     split = made.split("gold")
     assert made.target.spell(split.targets[0]) == ["this", "is", "a", "dog", ".", "<eos>"]
     assert links(made.folder)["sure"][1] == [[0, 3], [1, 2], [2, 0], [3, 1]]
@@ -123,6 +127,7 @@ def test_words_are_cut_into_the_subwords_of_the_task(tmp_path: Path) -> None:
     made = Prepared(gold(tmp_path, data))
     row = made.split("gold").sources[0]
     symbols = made.codec.source_symbols(["Das ist ein Hund ."])
+
     assert made.source.encode(symbols) == row.tolist()
     assert len(symbols) > 5 and made.codec.words(symbols, "source")[-1] == 4
 
@@ -155,13 +160,14 @@ def test_faults_are_named_with_file_and_line(
 
 
 def test_check_reads_all_links_before_anything_is_trained(tmp_path: Path) -> None:
-    own = alignments(tmp_path, links="1-1\n1-5\n")
-    files = {"gold": {name: tmp_path / name for name in own.files}}
+    dataset = alignments(tmp_path, links="1-1\n1-5\n")
+    files = {"gold": {name: tmp_path / name for name in dataset.files}}
     with pytest.raises(UserError, match="link `1-5`: the target sentence has no word 5") as caught:
-        own.kind.first_rows(files, own.layout, 1)
+        dataset.kind.first_rows(files, dataset.layout, 1)
     assert caught.value.line == 2 and "unmatched: drop" in str(caught.value.hint)
-    dropping = own.with_format({"unmatched": "drop"})
-    assert own.kind.first_rows(files, dropping.layout, 1) == {
+
+    dropping = dataset.with_format({"unmatched": "drop"})
+    assert dataset.kind.first_rows(files, dropping.layout, 1) == {
         "gold": [("Das ist ein Hund .", "This is a dog .")]
     }
 
@@ -173,13 +179,13 @@ def test_sentences_in_the_tags_of_word_alignments_are_no_words(tmp_path: Path) -
 
 
 def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:
-    own = pair_dataset(tmp_path / "own").with_format({"source": "en"})
-    files = {
-        split: {"en": names["de"], "fr": names["en"]}
-        for split, names in own.splits.items()
-        if not isinstance(names, str)
-    }
-    french = own.model_copy(update={"splits": files}).with_format({"target": "fr"})
+    english = pair_dataset(tmp_path / "own").with_format({"source": "en"})
+    splits = {}
+    for split, names in english.splits.items():
+        assert isinstance(names, dict)
+        splits[split] = {"en": names["de"], "fr": names["en"]}
+
+    french = english.model_copy(update={"splits": splits}).with_format({"target": "fr"})
     with pytest.raises(UserError, match="aligns de and en, the task translates en into fr"):
         gold(tmp_path, prepared(french, tmp_path))
 
@@ -204,6 +210,7 @@ def test_the_german_english_alignments_of_aachen(tmp_path: Path, corpora: Path) 
     summary = prepare_word_alignments(
         "rwth-de-en", rwth, tmp_path / "rwth", data, tmp_path / "gold"
     )
+
     assert summary["rows"] == 508
     assert summary["links"] == {"sure": 9613, "possible": 10534}
     # `wir glauben nicht , daß wir nur rosinen herauspicken sollten .`: the verb moves.
