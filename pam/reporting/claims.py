@@ -230,6 +230,7 @@ class Stored:
             values = [MEASURES[measure].of(analysis) for analysis in self._analyses(task, model)]
             self._measured[key] = over_seeds(values, model)
         elif measure in TIMES:
+            # A ratio of times is a difference of their logarithms.
             log_seconds = np.log(self._seconds(task, model, measure))
             self._measured[key] = over_seeds(log_seconds.tolist(), model)
         else:
@@ -315,6 +316,7 @@ class Stored:
         if not spent:
             raise UserError(f"no stored run has the {measure} of {task}, {model}", file=self.folder)
 
+        # Seconds on different devices do not compare.
         first_device = spent[0][0]
         return [seconds for device, seconds in spent if device == first_device]
 
@@ -445,6 +447,7 @@ def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) ->
         verdict = _judge_alike(interval, min(counts), 0.0, margin)
         p = None
     else:
+        # The claim is that the first is better, also where the source has no figure.
         verdict = judge_gain(figure, interval, min(counts), side=1.0)
 
     return Outcome(
@@ -520,6 +523,7 @@ def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
     ]
     p_values = [outcomes[index].p or 0.0 for index in tested]
 
+    # Holm's correction is over the tested claims alone, in their order.
     with_holm = list(outcomes)
     for index, p in zip(tested, bootstrap.holm(p_values), strict=True):
         with_holm[index] = with_holm[index]._replace(p_holm=p)

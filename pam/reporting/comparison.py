@@ -222,6 +222,7 @@ def _size_of(experiment: Experiment, task: str, papers: Mapping[str, int]) -> st
     Args:
         papers: the sizes that the paper states, by keys of `network`; none: the result is empty.
     """
+    # A task may be evaluated with the models of another one, which has the network.
     overrides = experiment.tasks[experiment.training_task(task)].network
     ours = experiment.network.model_dump() | overrides
     differences = [ours[name] - number for name, number in papers.items()]
@@ -385,6 +386,7 @@ def compare(
             metrics = metrics[:1]
 
         columns = list(dict.fromkeys(column for metric in metrics for column in metric.columns))
+        # One resampling serves all metrics of a task, so that they are compared on the same draws.
         resampled = Resampled.of(task.models, columns)
         for metric in metrics:
             measured = {model: resampled.measured(metric, model) for model in task.models}
@@ -401,7 +403,7 @@ def _corrected(rows: Sequence[Row]) -> list[Row]:
 
 
 class Measured(NamedTuple):
-    """One model on one task by one metric."""
+    """The values of one model on one task by one metric."""
 
     values: Floats  # (seeds,)
     draws: Draws  # of their mean
@@ -429,6 +431,7 @@ class Resampled(NamedTuple):
         }
         totals = {model: seeds.sum(axis=1) for model, seeds in counts.items()}
 
+        # One call draws the same units for all runs, which pairs the models.
         all_draws = bootstrap.resampled_sums(np.concatenate(list(counts.values())))
         ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
         draws = dict(zip(counts, np.split(all_draws, ends), strict=True))
@@ -469,6 +472,7 @@ def gain_of(mine: Measured, base: Measured, metric: Metric, repeatable: bool = F
     if len(base.values) < 2 or (len(mine.values) < 2 and not repeatable):
         return Gain(value, None, None)
 
+    # The draws of both are of the same units, so that their difference is paired.
     differences = mine.draws.minus(base.draws).times(sign).spread()
     return Gain(value, bootstrap.interval(differences), bootstrap.p_value(differences, value))
 
@@ -481,10 +485,9 @@ def _rows(
     paper: PaperTable | None,
 ) -> Iterator[Row]:
     """Yield a row for each model."""
-    baseline = experiment.baseline
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    reported: dict[str, float | None] = dict.fromkeys([*measured, baseline])
+    reported: dict[str, float | None] = dict.fromkeys([*measured, experiment.baseline])
     if paper:
         reported = {model: paper.value(metric.name, paper_row, model) for model in reported}
 
@@ -494,27 +497,24 @@ def _rows(
         counts = [len(of_model.values)]
         gain: dict[str, float | None] = {}
 
-        verdict = Verdict("not judged", "", "the baseline was not run")
-        if model == baseline:
-            reference = reported[model]
-            margin = 0.0
-            if reference is not None:
-                margin = margin_of(metric.name, reference)
-            verdict = judge_level(reference, spread, counts[0], margin, same_data)
-        elif baseline in measured:
-            of_baseline = measured[baseline]
+        if model == experiment.baseline:
+            verdict = _judge_baseline(metric, reported[model], spread, counts[0], same_data)
+        elif experiment.baseline in measured:
+            of_baseline = measured[experiment.baseline]
             # An output that no training made, such as a text's first sentences, has no seeds.
             repeatable = not runs[0].scores.training
             counts = [len(of_baseline.values)]
             if not repeatable:
                 counts.append(len(of_model.values))
             our_gain = gain_of(of_model, of_baseline, metric, repeatable)
-            paper_gain = _paper_gain(metric, reported[model], reported[baseline])
+            paper_gain = _paper_gain(metric, reported[model], reported[experiment.baseline])
             verdict = judge_gain(paper_gain, our_gain.interval, min(counts))
             gain = {"gain": our_gain.value, "p": our_gain.p, "paper_gain": paper_gain}
             if our_gain.interval:
                 gain["gain_low"] = our_gain.interval.low
                 gain["gain_high"] = our_gain.interval.high
+        else:
+            verdict = Verdict("not judged", "", "the baseline was not run")
 
         seconds, divided = _seconds_by_device(runs)
         yield Row(
@@ -540,6 +540,16 @@ def _rows(
             members=_members_of(runs[0]),
             **gain,
         )
+
+
+def _judge_baseline(
+    metric: Metric, paper: float | None, ours: Interval, seeds: int, same_data: bool
+) -> Verdict:
+    """Judge the baseline's level, with the margin of the metric."""
+    margin = 0.0
+    if paper is not None:
+        margin = margin_of(metric.name, paper)
+    return judge_level(paper, ours, seeds, margin, same_data)
 
 
 def _paper_gain(metric: Metric, model: float | None, baseline: float | None) -> float | None:

@@ -11,7 +11,7 @@ from pam.config import Experiment
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
-from pam.reporting.runs import ScoredRun, label_of, processor_seconds
+from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
 
 # Cost of every run.
 
@@ -48,7 +48,7 @@ COSTS_NOTE = (
 
 
 def costs(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build one row per run and, for people, their sum.
+    """Build the table of costs, with one row per run and, for people, their sum.
 
     Seconds are of training and decoding together.
     """
@@ -63,6 +63,7 @@ def costs(spec: TableSpec, inputs: Inputs) -> Table:
         notes=(COSTS_NOTE,),
     )
 
+    # Unknown seconds are left out of the sums.
     totals = []
     for key in SECONDS:
         seconds = frame[key].dropna()
@@ -92,7 +93,7 @@ def _cost_of(run: ScoredRun, task_label: str) -> dict[str, Any]:
 
 
 def environment(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build a row for every version, machine and device, with the number of runs that used it."""
+    """Build the table of versions, machines and devices, with the number of runs of each."""
     facts: list[tuple[str, str, str]] = []
     for training in (run.scores.training for task in inputs.tasks for run in task.runs):
         if training.get("device"):
@@ -105,6 +106,7 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
 
     frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
     counts = frame.value_counts().rename("runs").reset_index()
+    # Of several versions, the one of most runs comes first.
     counts = counts.sort_values(
         ["kind", "name", "runs", "value"], ascending=[True, True, False, True]
     )
@@ -137,52 +139,23 @@ OVERHEAD_NOTE = (
 
 
 def overhead(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build seconds by task, phase and model, and their ratio to the baseline's.
+    """Build the table of seconds by task, phase and model, with their ratio to the baseline's.
 
     Seconds are of the GPU where one was used, else of the processor. There is no ratio between
     times on different kinds of processor, and no mean of them.
     """
     baseline = inputs.experiment.baseline
-    paper = inputs.paper(spec)
-
-    records: list[dict[str, Any]] = []
-    for task in inputs.tasks:
-        times = pd.DataFrame(
-            [time for run in task.runs for time in _times(run)],
-            columns=["model", "phase", "processor", "seconds"],
-        )
-        # Training comes first, then decoding by beam.
-        for phase in times["phase"].unique():
-            # Seeds on different kinds of processor have a row for each kind.
-            groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
-            by_device = {key: group["seconds"] for key, group in groups}
-            for (model, processor), seconds in by_device.items():
-                mean = float(seconds.mean())
-                of_baseline = by_device.get((baseline, processor))
-                record = {
-                    "task": task.name,
-                    "task_label": task.label,
-                    "phase": phase,
-                    "model": model,
-                    "label": task.models[str(model)][0].label,
-                    "processor": processor,
-                    "seconds": mean,
-                    "ratio": None,
-                    "n": len(seconds),
-                    "paper": None,
-                }
-
-                if of_baseline is not None:
-                    record["ratio"] = mean / float(of_baseline.mean())
-                if paper:
-                    record["paper"] = paper.value(TIME_RATIO, ANY_ROW, str(model))
-                records.append(record)
-
+    records = [record for task in inputs.tasks for record in _overhead_of(task, baseline)]
     notes = [OVERHEAD_NOTE.format(baseline)]
-    columns = OVERHEAD_SHOWN[:-1]
+    columns: Sequence[Column] = OVERHEAD_SHOWN[:-1]
+
+    paper = inputs.paper(spec)
     if paper:
+        for record in records:
+            record["paper"] = paper.value(TIME_RATIO, ANY_ROW, record["model"])
         notes.append(f"Paper: {paper.source}. {paper.note}")
         columns = OVERHEAD_SHOWN
+
     return table_of(
         title=inputs.title(spec),
         frame=pd.DataFrame(records, columns=[*OVERHEAD, "task_label", "label"], dtype=object),
@@ -192,6 +165,38 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
         notes=notes,
         group=2,
     )
+
+
+def _overhead_of(task: TaskRuns, baseline: str) -> Iterator[dict[str, Any]]:
+    """Yield a record for each phase, model and kind of processor of a task."""
+    times = pd.DataFrame(
+        [time for run in task.runs for time in _times(run)],
+        columns=["model", "phase", "processor", "seconds"],
+    )
+    # Training comes first, then decoding by beam.
+    for phase in times["phase"].unique():
+        # Seeds on different kinds of processor have a row for each kind.
+        groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
+        by_device = {key: group["seconds"] for key, group in groups}
+
+        for (model, processor), seconds in by_device.items():
+            mean = float(seconds.mean())
+            ratio = None
+            of_baseline = by_device.get((baseline, processor))
+            if of_baseline is not None:
+                ratio = mean / float(of_baseline.mean())
+            yield {
+                "task": task.name,
+                "task_label": task.label,
+                "phase": phase,
+                "model": str(model),
+                "label": task.models[str(model)][0].label,
+                "processor": processor,
+                "seconds": mean,
+                "ratio": ratio,
+                "n": len(seconds),
+                "paper": None,
+            }
 
 
 def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
@@ -235,7 +240,7 @@ def datasets(
 
 
 def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary]) -> Table:
-    """Build the sizes of the data of all tasks of a kind, with their licences as notes."""
+    """Build the table of the data of all tasks of a kind, with their licences as notes."""
     title, headings, align, rows_of = KINDS[kind]
     rows = []
     notes = []
@@ -251,7 +256,7 @@ def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary])
 
 
 def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
-    """Build the pairs that each stage of preparing took, gave and dropped, with the reasons."""
+    """Build the table of the pairs that each stage of preparing dropped, with the reasons."""
     rows = []
     for task, summary in data.items():
         for stage in summary["stages"]:
@@ -273,7 +278,7 @@ def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
 
 
 def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
-    """Build the counts of sentences and links of word alignments."""
+    """Build the table of the sentences and links of word alignments."""
     rows = []
     notes = []
     for task, summary in gold.items():

@@ -41,6 +41,7 @@ def finding(
         return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
 
     base = names.get(str(gains["baseline"].iloc[0]), "the baseline")
+    # Every model but the baseline has a gain.
     base_is_best = best not in list(gains["model"])
     if base_is_best:
         text = f"On {label}, no model is ahead of {base} with {value}"
@@ -191,6 +192,7 @@ def _extremes(task: str, models: Sequence[str], comparisons: Sequence[pd.DataFra
         for name, of_metric in rows.groupby("metric", sort=False):
             metric = metric_of(str(name))
             values = set(of_metric["mean"].astype(float))
+            # A metric without a span judges no output, and may be the same for all.
             if metric.span is None or len(values) != 1 or not values <= set(metric.span):
                 continue
 
@@ -241,6 +243,7 @@ def _last_gain(seeds: list[pd.DataFrame]) -> str | None:
 
     None if the last epoch is not the best one, or gains little.
     """
+    # Epochs that some seed has not reached do not count.
     epochs = min(map(len, seeds))
     for column, sign in (("dev_accuracy", 1.0), ("dev_loss", -1.0)):
         if not all(column in seed and seed[column].astype(bool).all() for seed in seeds):

@@ -49,7 +49,7 @@ FORMS = {
 
 
 def lengths(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build one row per task, model and beam, of those for which a penalty was chosen."""
+    """Build the table, with one row per task, model and beam for which a penalty was chosen."""
     rows = []
     for task in inputs.tasks:
         for model, runs in task.models.items():

@@ -125,6 +125,7 @@ class Page:
             front.append(self.table(main, [self.first]))
         if pictured:
             front.append(self.figure(pictured))
+        # A section without blocks is left out.
         sections = [section for section in self.sections(main, pictured) if section["blocks"]]
         self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
 
@@ -248,6 +249,7 @@ class Page:
         """Return the figure of gains in the main table's metric, else that of its values."""
         if main is None:
             return None
+        # A table of several metrics is pictured by the one of its finding.
         metric = TABLES[main].finding or TABLES[main].metrics[0]
 
         for draws in ("gains", "quality"):
@@ -295,6 +297,7 @@ class Page:
 
     def model_labels(self) -> dict[str, str]:
         """Return each model's label, by the table of costs, which names both."""
+        # Its data have models by name, its texts by label, in the same rows.
         costs = read(self.files.folder / "tables", "costs")
         return dict(zip(costs.data["model"], costs.shown["Model"], strict=False))
 
@@ -321,6 +324,7 @@ class Page:
         stem = f"{self.files.folder}/tables/{name}"
         downloads = (download(Path(f"{stem}.csv")), download(Path(f"{stem}.tex")))
 
+        # Notes on a task begin with its label; those on tasks that are not shown are left out.
         hidden_labels = tuple(
             f"{label}: " for task, label in self.labels.items() if task not in tasks
         )
@@ -413,6 +417,7 @@ class Page:
         parts = maps(self.data("figures", name))
         if all(len(part["source"]) * len(part["target"]) <= MOST_CELLS for part in parts):
             return replace(block, form="attention", parts=parts)
+        # A map of more cells would be too large for the page.
         image = uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml")
         return replace(block, form="picture", image=image)
 
@@ -558,6 +563,7 @@ def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
         new = output.split()
 
     compared: list[Piece] = []
+    # `autojunk` would not match what is frequent in long outputs.
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         missing = separator.join(old[old_start:old_end])
@@ -612,6 +618,7 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
             for side in ("source", "target"):
                 is_repeated = cells[f"{side}_place"].astype(int).duplicated()
                 symbols[side] = list(cells[side][~is_repeated])
+            # The cells of a row are in the order of target symbols, then of source symbols.
             shape = (len(symbols["target"]), len(symbols["source"]))
             weights = cells["weight"].astype(float).to_numpy().reshape(shape).T
             models.append((label, weights.tolist()))

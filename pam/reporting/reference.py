@@ -225,6 +225,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
             if run in unchanged
         }
     calls = {identity(command): command | {"runs": []} for command in [*earlier_calls, call]}
+    # A run whose scores are new, or have changed, was made by this call.
     for run in runs:
         calls[made_by.get(run, identity(call))]["runs"].append(run)
 
@@ -300,6 +301,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 outcome.differing.append(name)
             else:
                 outcome.restored.append(name)
+                # Runs of another experiment become runs of this one.
                 if stored_experiment.get("experiment") != experiment.experiment:
                     _rename(source, experiment.experiment)
                 write_json(RunFolder(target).restored, identity_of(plan, name))
@@ -326,7 +328,7 @@ def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
 
-    return content
+    return dict(content)
 
 
 def _check_prepared(data: Path, task: str) -> None:
@@ -358,6 +360,7 @@ def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[
     needed: dict[Name, None] = {}
     waiting = list(untrained)
     while waiting:
+        # A restored run that is needed may need the weights of others in turn.
         task, model, seed = waiting.pop(0)
         base = plan.experiment.training_task(task)
         models = [model]

@@ -123,6 +123,7 @@ def interval(low: float | None, high: float | None, digits: int, sign: bool = Fa
     """
     if low is None or high is None:
         return ""
+    # No number of digits tells such ends apart.
     if round(low, FINEST) == round(high, FINEST):
         return f"[{low:g}, {high:g}]"
     if sign:
@@ -200,6 +201,7 @@ def to_markdown(table: Table) -> str:
         cells = [escaped(text) for text in (heading, *table.shown.iloc[:, index])]
         width = max(3, *map(len, cells))
         if side == "r":
+            # A colon at the end aligns a column to the right.
             cells.insert(1, "-" * (width - 1) + ":")
             columns.append([cell.rjust(width) for cell in cells])
         else:

@@ -134,6 +134,7 @@ def by_task(records: Sequence[Record], experiment: Experiment) -> ByTask[Record]
     """
     grouped: ByTask[Record] = {}
     for task in experiment.tasks:
+        # The models of the configuration come first, whatever the order of the files.
         by_model: dict[str, list[Record]] = {model: [] for model in experiment.models_of(task)}
         for record in records:
             if record.task == task:
@@ -220,6 +221,7 @@ def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
     unit = _first_difference(first, other)
     if unit is not None:
         difference = f"the first difference is `{unit}`"
+        # The file has a line for each unit, indented by four spaces.
         start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
         texts = enumerate(other.path.read_text(encoding="utf-8").split("\n"), start=1)
         line = next((number for number, text in texts if text.startswith(start)), None)
@@ -271,6 +273,7 @@ def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
         return
 
     reasons = reasons_left_out(tasks)
+    # The name of any beam stands for those of all beams.
     names = [*METRICS, *(f"{name}_b1" for name in METRICS)]
     if reasons and any(fnmatchcase(name, pattern) for pattern in patterns for name in names):
         raise LeftOutError("; ".join(reasons), hint="choose another metric")
@@ -300,6 +303,7 @@ def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
     pieces = [processor_seconds(piece) for piece in (run.scores.training, run.main_decoding)]
     devices = {piece[0] for piece in pieces if piece is not None}
     if not devices:
+        # No piece tells its device; the total does.
         devices = {"GPU" if cost.gpu_s else "CPU"}
     if len(devices) > 1:
         return None

@@ -247,6 +247,7 @@ def draw_tasks(
             if words and index % columns == 0:
                 panel.set_ylabel(words)
 
+    # The last line of tasks may have room for more of them.
     for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
         unused.set_visible(False)
     return figure
@@ -293,6 +294,8 @@ def legend_models(
         )
         if most_columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
+
+        # Too wide: the next try has fewer columns.
         legend.remove()
 
 
@@ -306,6 +309,7 @@ def save(drawing: Drawing, path: Path | str) -> None:
     """
     figure, data = drawing
     with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
+        # A date, or the version of Matplotlib, would make the same figure another file.
         for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
                 figure.savefig(

@@ -144,11 +144,12 @@ SACREBLEU_NOTE = (
 
 
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build our results with the paper's, one row per task, metric and model."""
+    """Build the table of our results with the paper's, one row per task, metric and model."""
     rows = _compared(spec, inputs)
     frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
     csv = COMPARISON
     sacrebleu = _p_by_sacrebleu(rows, inputs.significance)
+    # Tests by sacreBLEU, where there are some, stand in a column beside our p.
     if sacrebleu is not None:
         csv = (*COMPARISON, "p_sacrebleu")
         frame["p_sacrebleu"] = sacrebleu
@@ -204,7 +205,7 @@ def _signature_notes(spec: TableSpec, inputs: Inputs) -> list[str]:
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build the gains over the baseline with paired intervals and the reason of each verdict."""
+    """Build the table of gains over the baseline, with the reason of each verdict."""
     baseline = inputs.experiment.baseline
     rows = _compared(spec, inputs)
 
@@ -436,12 +437,16 @@ QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
 
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build one row per task and model, means over seeds; what was not measured is empty."""
+    """Build the table of all models, one row per task and model, with means over seeds.
+
+    Cells are empty where a quantity was not measured.
+    """
     rows = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
     frame = frame_of(rows).assign(
         quality=[_spread(row, row.digits) for row in rows],
         interval=[interval(row.low, row.high, row.digits) for row in rows],
     )
+    # What was measured besides quality is joined to the rows by task and model.
     for means in (
         *(_means(_rates(inputs.tasks, measure), [name]) for name, measure in RATES.items()),
         _means(_sizes(inputs.tasks), ["parameters"]),
@@ -553,6 +558,7 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
     def mean(seeds: pd.Series[float]) -> float:
         return float(seeds.mean(skipna=False))
 
+    # A mean over some of the seeds would not compare with the means of other models.
     frame = pd.DataFrame(records, columns=["task", "model", *columns])
     frame = frame.astype(dict.fromkeys(columns, float))
     return frame.groupby(["task", "model"], as_index=False).agg(mean)
@@ -594,11 +600,12 @@ EXAMPLES_NOTES = {
 
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build some rows of each task with the outputs of every model's first seed.
+    """Build the table of some rows of each task, with the outputs of every model's first seed.
 
     Raises:
         UserError: the models' outputs are of different rows.
     """
+    # Only sentences of translation have a preferred length.
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
     rows: list[tuple[str, str, int, str, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
@@ -608,6 +615,7 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         origins_of = _origins_of(spec, outputs[0].path)
         for row_index in _most_different([of_model.lines for of_model in outputs], lengths):
             texts = _input_texts(spec, outputs[0], row_index)
+            # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]
             for of_model in outputs:
                 predicted_text = of_model.lines[row_index][2]
@@ -694,6 +702,7 @@ def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range
         distinct_outputs = {lines[row_index][2] for lines in outputs}
         return len(source.split()) in lengths, len(distinct_outputs)
 
+    # A stretch may be empty in a split of fewer rows than `COUNT`.
     bounds = [index * len(outputs[0]) // COUNT for index in range(COUNT + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 

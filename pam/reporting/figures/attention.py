@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -52,7 +53,7 @@ class Alignments(Strict, extra="ignore"):
 
 
 def attention(base: Path, other: Path, rows: int) -> style.Drawing:
-    """Three panels per row of the test split: base, other, other minus base.
+    """Draw three panels per row of the test split: base, other, other minus base.
 
     Source symbols run down and target symbols to the right. The panels are side by side
     where every target is short enough for that, else below each other.
@@ -65,11 +66,7 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     pairs = _same_rows(base_content, other_content, other)[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
 
-    columns = 1
-    separator = "; "
-    if across:
-        columns = 3
-        separator = "\n"
+    columns = 3 if across else 1
     grid_rows = 3 // columns  # of each row of the test split
     heights = [
         0.55 + _ROW * len(row.source) + _LETTER * _upright(row)
@@ -94,17 +91,11 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
             for panel, title in zip(panels, titles, strict=True):
                 _head(panel, title, offset)
 
+    # Below a single column the three scales lie below each other.
+    columns_of_scales = [grid[:, index if across else 0] for index in range(3)]
+    separator = "\n" if across else "; "
     difference = f"red: {labels[1]} has more{separator}blue: {labels[0]} has more"
-    scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
-    # Each scale below a column is put between the panels and the scale before it.
-    for column, (palette, low, words) in reversed(list(enumerate(scales))):
-        panels_above = grid[:, column if across else 0]
-        mapped = ScalarMappable(Normalize(low, 1), palette)
-        bar = figure.colorbar(mapped, ax=panels_above, location="bottom", aspect=30, pad=0.01)
-        bar.set_label(words, fontsize=8)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=_LABEL_SIZE)
-
+    _draw_scales(figure, columns_of_scales, difference)
     return style.Drawing(figure, _weights(pairs, (base_content, other_content)))
 
 
@@ -134,6 +125,18 @@ def _head(panel: Axes, title: str, offset: int) -> None:
         ha="center",
         weight="bold",
     )
+
+
+def _draw_scales(figure: Figure, columns: Sequence[Any], difference: str) -> None:
+    """Draw the scales of base, other and difference, each below a column of panels."""
+    scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
+    # Each scale below a column is put between the panels and the scale before it.
+    for panels, (palette, low, words) in reversed(list(zip(columns, scales, strict=True))):
+        mapped = ScalarMappable(Normalize(low, 1), palette)
+        bar = figure.colorbar(mapped, ax=panels, location="bottom", aspect=30, pad=0.01)
+        bar.set_label(words, fontsize=8)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=_LABEL_SIZE)
 
 
 def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> pd.DataFrame:
@@ -197,6 +200,7 @@ def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -
     panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
 
     targets = [_SIGNS.get(symbol, symbol) for symbol in row.target]
+    # Words find room only if they are written upwards.
     panel.set_xticks(range(len(targets)), targets, rotation=90 if _upright(row) else 0)
     # This axis has room to explain the short sign on the other one.
     sources = [
@@ -238,7 +242,7 @@ FEWEST_SYMBOLS = 50  # a bin with fewer is left out, as its accuracy is noise
 
 
 def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
-    """Accuracy as attention grows uncertain, and how often it is (Shankar & Sarawagi, Figure 3).
+    """Draw accuracy by the uncertainty of attention (Shankar & Sarawagi, Figure 3).
 
     Two panels per task: accuracy above, the histogram of entropies below; seeds together.
     """
@@ -261,7 +265,7 @@ def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawin
 
 
 def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
-    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
+    """Draw the share of a source sentence that attention covers (Shankar & Sarawagi, Figure 4).
 
     Two panels per task: distribution over sentences above, over source words below.
     """
@@ -334,6 +338,7 @@ def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
         correct = np.sum([entropy.correct for entropy in entropies], axis=0)
         middles = (edges[:-1] + edges[1:]) / 2
 
+        # The histogram shows all bins, the accuracy those with enough symbols.
         enough = count >= FEWEST_SYMBOLS
         style.curve(upper, model, middles[enough], 100 * correct[enough] / count[enough])
         style.steps(lower, model, edges, 100 * count / count.sum())

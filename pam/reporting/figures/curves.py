@@ -52,10 +52,10 @@ Panel = tuple[Kind, dict[str, list[History]]]  # what a panel shows, and of whic
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> style.Drawing:
-    """A row of panels per task: accuracy or training loss, then development loss; or
-    `EVAL_METRICS`.
+    """Draw a row of panels per task: accuracy or training loss, then development loss.
 
-    What is counted by symbol and what by action has a panel of its own.
+    With `eval_metrics`, the panels show `EVAL_METRICS`. Losses by symbol and losses by action have
+    panels of their own.
     """
     config = runs.load_experiment(experiment)
     tasks = runs.load_histories(histories, config)
@@ -77,6 +77,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
         for panel, (kind, models) in zip(row, panels, strict=False):
             _panel(panel, models, kind)
             panel.set_xlabel(epoch)
+        # Other tasks may have more panels.
         for panel in row[len(panels) :]:
             panel.set_visible(False)
         style.head(row[0], runs.label_of(task, config), across=columns)
@@ -200,7 +201,10 @@ FEWEST_SENTENCES = 10  # a bin of lengths with fewer is left out, as its BLEU is
 
 
 def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
-    """BLEU by sentence length (Luong et al. 2015, Figure 6): a panel per task, a line per model."""
+    """Draw BLEU by sentence length (Luong et al. 2015, Figure 6).
+
+    One panel per task, one line per model.
+    """
     tasks = runs.load_runs(scores, runs.load_experiment(experiment))
     runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
@@ -210,6 +214,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
         beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
         all_bins = by_length(task.runs[0].scores.counts(), beam)
         bins = [length_bin for length_bin in all_bins if length_bin.sentences >= FEWEST_SENTENCES]
+        # All models are shown at the lengths that have enough sentences.
         lows = [length_bin.low for length_bin in bins]
         for model, seeds in task.models.items():
             by_seed = [
@@ -244,7 +249,7 @@ def _words_of(length_bin: LengthBin) -> str:
 
 
 def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> style.Drawing:
-    """BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
+    """Draw BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
 
     One panel per data set, one line per model, one point per task; pairs on a log scale.
 
@@ -273,6 +278,7 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     labeled = []
     for family in families.values():
         names = {task.name for task in family}
+        # The data set is named after its task with the most training pairs.
         largest = max(family, key=lambda task: sizes[task.name])
         sized_rows = [(sizes[row.task], row) for row in rows if row.task in names]
         labeled.append((largest.label, sized_rows))

@@ -50,7 +50,7 @@ def compared(
 def quality(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """A metric by model with 95 % intervals, seeds and the paper's mark."""
+    """Draw a metric by model with 95 % intervals, seeds and the paper's mark."""
     rows = compared(experiment, scores, metric, paper, paper_table)
     marks = [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows]
 
@@ -69,8 +69,12 @@ def quality(
 def gains(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
+    """Draw gains over the baseline with paired 95 % intervals, and the paper's gains.
+
+    Better is to the right.
+    """
     rows = compared(experiment, scores, metric, paper, paper_table)
+    # The baseline has no gain over itself.
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
     marks = [
         (row, _mark_of_gain(row.gain, row.gain_low, row.gain_high, row.paper_gain))
@@ -116,11 +120,10 @@ class CostPanel(NamedTuple):
 def cost(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """A metric against seconds of training and decoding, a panel for each device that models ran
-    on.
+    """Draw a metric against seconds of training and decoding.
 
-    An ensemble costs what its members do, besides its own decoding. Below a panel stand the models
-    that it leaves out.
+    Each device that models ran on has a panel. An ensemble costs what its members do, besides its
+    own decoding. Below a panel stand the models that it leaves out.
 
     Raises:
         UserError: no run's cost is known.
@@ -223,6 +226,7 @@ def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
     ]
     parts = [row.seconds.get(device), *members]
 
+    # A member that was not compared leaves the cost unknown.
     if None in parts or len(members) < len(row.members):
         return None
     return sum(part or 0.0 for part in parts)
@@ -359,7 +363,7 @@ class Outlier(NamedTuple):
 
     model: str
     value: float
-    place: float  # on the other axis
+    position: float  # on the other axis
 
 
 def far_out(values: Sequence[float]) -> list[int]:
@@ -384,15 +388,14 @@ def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
     if not far:
         return
 
-    axis: Axis = axes.yaxis
-    if across:
-        axis = axes.xaxis
+    axis: Axis = axes.xaxis if across else axes.yaxis
     low, high = axis.get_view_interval()
+    # Beyond the values that are drawn, the axis has no ticks.
     axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
     below = [outlier for outlier in far if outlier.value < low]
     above = [outlier for outlier in far if outlier.value > high]
 
-    # Where the outliers are put, and how much room the panel gets for them.
+    # Where the outliers are put, and how far the panel reaches to have room for them.
     if across:
         width = 72 * axes.get_window_extent().width / axes.figure.dpi
         room = (high - low) * ASIDE / (width - ASIDE)
@@ -407,27 +410,25 @@ def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
         end = high + line * (len(above) + 0.2 * bool(above))
 
     for outlier, position in zip([*below, *above], positions, strict=True):
+        is_above = outlier.value > high
         if across:
-            arrows = "←→"
-            x = position
-            y = outlier.place
+            arrow = "→" if is_above else "←"
+            _draw_outlier(axes, outlier, arrow, x=position, y=outlier.position)
         else:
-            arrows = "↓↑"
-            x = outlier.place
-            y = position
-        style.draw_ours(axes, outlier.model, x, y)
-        arrow = arrows[int(outlier.value > high)]
-        text = f"{arrow} {outlier.value:.1f}".replace("-", "\N{MINUS SIGN}")
-        axes.annotate(
-            text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small"
-        )
+            arrow = "↑" if is_above else "↓"
+            _draw_outlier(axes, outlier, arrow, x=outlier.position, y=position)
 
+    draw_edge = axes.axvline if across else axes.axhline
     for edge in [low] * bool(below) + [high] * bool(above):
-        if across:
-            axes.axvline(edge, color=style.INK, lw=0.8, ls=":")
-        else:
-            axes.axhline(edge, color=style.INK, lw=0.8, ls=":")
-    if across:
-        axes.set_xlim(start, end)
-    else:
-        axes.set_ylim(start, end)
+        draw_edge(edge, color=style.INK, lw=0.8, ls=":")
+    set_limits = axes.set_xlim if across else axes.set_ylim
+    set_limits(start, end)
+
+
+def _draw_outlier(axes: Axes, outlier: Outlier, arrow: str, x: float, y: float) -> None:
+    """Draw an outlier's mark with its value beside it."""
+    style.draw_ours(axes, outlier.model, x, y)
+    text = f"{arrow} {outlier.value:.1f}".replace("-", "\N{MINUS SIGN}")
+    axes.annotate(
+        text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small"
+    )
