@@ -68,6 +68,7 @@ def costs(spec: TableSpec, inputs: Inputs) -> Table:
     for key in SECONDS:
         seconds = frame[key].dropna()
         totals.append(f"{sum(seconds):,.0f}" if len(seconds) else "")
+
     table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
@@ -98,6 +99,7 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
     for training in (run.scores.training for task in inputs.tasks for run in task.runs):
         if training.get("device"):
             facts.append(("device", "device", str(training["device"])))
+
         for kind in ("hardware", "versions"):
             values = training.get(kind) or {}
             facts += [
@@ -105,6 +107,7 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
             ]
 
     frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
+
     counts = frame.value_counts().rename("runs").reset_index()
     # Of several versions, the one of most runs comes first.
     counts = counts.sort_values(
@@ -173,6 +176,7 @@ def _overhead_of(task: TaskRuns, baseline: str) -> Iterator[dict[str, Any]]:
         [time for run in task.runs for time in _times(run)],
         columns=["model", "phase", "processor", "seconds"],
     )
+
     # Training comes first, then decoding by beam.
     for phase in times["phase"].unique():
         # Seeds on different kinds of processor have a row for each kind.
@@ -185,6 +189,7 @@ def _overhead_of(task: TaskRuns, baseline: str) -> Iterator[dict[str, Any]]:
             of_baseline = by_device.get((baseline, processor))
             if of_baseline is not None:
                 ratio = mean / float(of_baseline.mean())
+
             yield {
                 "task": task.name,
                 "task_label": task.label,
@@ -271,6 +276,7 @@ def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
                 sum(dropped.values()),
                 reasons,
             )
+
             rows.append(row)
 
     headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
@@ -308,6 +314,7 @@ def _table(
     """Return a table for the report alone, with `headings` divided by `|`."""
     columns = headings.split("|")
     data = pd.DataFrame(rows, columns=columns, dtype=object)
+
     cells = [[_cell(value) for value in row] for row in rows]
     texts = pd.DataFrame(cells, columns=columns, dtype=object)
     return Table(title, data, texts, align, tuple(notes))
@@ -342,6 +349,7 @@ def _translation(summary: Summary) -> Iterator[tuple[Any, ...]]:
         counts = summary["splits"][split]
         source = counts["source"]
         target = counts["target"]
+
         yield (
             split,
             counts["rows"],

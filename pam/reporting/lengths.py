@@ -57,6 +57,7 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
                 metric = of_beam("bleu_unpenalized", int(beam))
                 if not all(metric in run.scores.metrics for run in runs):
                     continue
+
                 row = {
                     "task": task.name,
                     "task_label": task.label,
@@ -66,10 +67,12 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
                     "length_penalty_form": decoded["length_penalty_form"],
                     **_measured(runs, beam),
                 }
+
                 rows.append(row)
 
     columns = [*LENGTHS, "task_label", "label", "chosen", "gain_text"]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
+
     forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
     return table_of(inputs.title(spec), frame, LENGTHS, DIGITS, SHOWN, (NOTE, *forms))
 
@@ -80,6 +83,7 @@ def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
     for name in METRICS:
         metric = of_beam(name, int(beam))
         means[name] = float(np.mean([run.scores.metrics[metric].value for run in runs]))
+
     gain = means["bleu"] - means["bleu_unpenalized"]
     decodings = [run.decodings[beam] for run in runs]
 
@@ -98,6 +102,7 @@ def chosen(decoded: Mapping[str, Any]) -> str:
     penalty = decoded["length_penalty"]
     # Earlier code did not record the candidates.
     candidates = decoded.get("length_penalties", ())
+
     if penalty == max(candidates, default=None):
         return f"{penalty:g} (largest)"
     return f"{penalty:g}"

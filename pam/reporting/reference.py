@@ -110,9 +110,11 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     _copy_shown(results, part, closed)
     shutil.copyfile(results / EXPERIMENT, part / EXPERIMENT)
     _write_archive(part / ARCHIVE, results, tasks, closed)
+
     rows = [_score_row(results / run) for run in tasks]
     pd.DataFrame(rows).to_csv(part / "scores.csv", index=False, lineterminator="\n")
     write_json(part / RECORD, made_by)
+
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)
 
@@ -126,6 +128,7 @@ def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
             has_closed_text = path.name.startswith(maps_of_closed) or (
                 closed and "examples" in path.name
             )
+
             if path.suffix in endings and not has_closed_text:
                 shutil.copyfile(path, out / folder / path.name)
 
@@ -134,6 +137,7 @@ def _score_row(run: Path) -> dict[str, Any]:
     """Return a run's row of scores.csv."""
     scores = read_json(run / SCORES)
     row = {key: scores[key] for key in ("task", "model", "seed")}
+
     more_scores = [read_json(path) for path in sorted(run.glob("*_scores.json"))]
     for content in (scores, *more_scores):
         for name, metric in content["metrics"].items():
@@ -157,6 +161,7 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
         for file in whole_files(results / run, below=True):
             # This folder has copies of what the training wrote.
             of_state = (results / run / "state") in file.parents
+
             if not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
                 files[file.relative_to(results).as_posix()] = file
 
@@ -165,6 +170,7 @@ def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: 
             content = file.read_bytes()
             if file.name == "analysis.json":
                 content = _without_links(content)
+
             member = tarfile.TarInfo(name)  # without a time and an owner
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -224,6 +230,7 @@ def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) 
             for run in earlier["runs"]
             if run in unchanged
         }
+
     calls = {identity(command): command | {"runs": []} for command in [*earlier_calls, call]}
     # A run whose scores are new, or have changed, was made by this call.
     for run in runs:
@@ -279,6 +286,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     stored_experiment = _read_stored(stored, experiment)
     for task in experiment.tasks:
         _check_prepared(results / task / "data", task)
+
     stored_tasks = stored_experiment["tasks"]
     changed_tasks = {
         task
@@ -318,12 +326,14 @@ def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:
     if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
         hint = "check it out again, or store the experiment again"
         raise UserError("this is not an experiment", file=stored / EXPERIMENT, hint=hint)
+
     if not tasks.keys() & experiment.tasks.keys():
         raise UserError(
             f"no task of `{experiment.experiment}` is in it",
             file=stored / EXPERIMENT,
             hint=f"its tasks are {', '.join(tasks)}",
         )
+
     if not (stored / ARCHIVE).is_file():
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
@@ -372,6 +382,7 @@ def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[
             if name not in needed and RunFolder(results / run_path(name)).lacks_weights:
                 needed[name] = None
                 waiting.append(name)
+
     return list(needed)
 
 
@@ -379,6 +390,7 @@ def _rename(run: Path, experiment: str) -> None:
     """Make a run one of another experiment, as the tables of an experiment take no others."""
     config = run / "run.yaml"
     write_text(config, dump_yaml(load_run(config).model_copy(update={"experiment": experiment})))
+
     for path in run.glob("*scores.json"):
         write_json(path, read_json(path) | {"experiment": experiment})
 

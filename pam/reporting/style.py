@@ -87,6 +87,7 @@ def _family(color: str, **marks: str) -> dict[str, Look]:
     looks = {}
     for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False):
         looks[name.replace("_", "-")] = Look(color, mark, dashes)
+
     return looks
 
 
@@ -212,6 +213,7 @@ def in_words(text: str) -> Drawing:
     """Make a figure of a sentence, where there is nothing to draw, and data without a row."""
     lines = fill(text, 90)
     figure = plt.figure(figsize=(WIDTH, 0.5 + 0.2 * lines.count("\n")))
+
     figure.text(0.02, 0.5, lines, va="center")
     return Drawing(figure, pd.DataFrame(columns=["task", "model", "metric"]))
 
@@ -235,6 +237,7 @@ def draw_tasks(
     """
     columns = min(most, len(tasks))
     lines = -(-len(tasks) // columns)
+
     panels_of_task = len(left)
     figure, axes = panels(lines * panels_of_task, columns, height=0.35 + lines * height)
     grid = np.array(axes).reshape(lines, panels_of_task, columns)
@@ -250,6 +253,7 @@ def draw_tasks(
     # The last line of tasks may have room for more of them.
     for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
         unused.set_visible(False)
+
     return figure
 
 
@@ -261,6 +265,7 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     """
     spec = axes.get_subplotspec()
     columns = 1 if spec is None else spec.get_gridspec().ncols
+
     axes.set_title(fill(text, LETTERS * across // columns))
 
 
@@ -283,6 +288,7 @@ def legend_models(
         # Rows of about equal length.
         rows = -(-len(handles) // most_columns)
         columns = -(-len(handles) // rows)
+
         # A figure has room for two rows; more would be taken from its panels.
         figure.set_figheight(height + 0.1875 * max(0, rows - 2))
         legend = figure.legend(

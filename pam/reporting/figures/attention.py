@@ -79,6 +79,7 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     grid = np.array(axes).reshape(-1, columns)
 
     labels = (base_content.label, other_content.label)
+
     titles = (*labels, f"{labels[1]} − {labels[0]}")
     panels_of_rows = grid.reshape(len(pairs), 3)
     for index, (panels, (base_row, other_row)) in enumerate(
@@ -111,6 +112,7 @@ def _same_rows(base: Alignments, other: Alignments, path: Path) -> list[tuple[Ro
                 file=path,
                 hint="make both files from the same rows of the same data",
             )
+
     return list(zip(base.rows, other.rows, strict=True))
 
 
@@ -191,6 +193,7 @@ def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> No
     for panel, (matrix, palette, low) in zip(panels, looks, strict=True):
         _draw_map(panel, base, matrix, palette, low)
         panel.tick_params(labelleft=panel is panels[0] or not across)
+
     if base.lemma and base.form:
         panels[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
 
@@ -231,6 +234,7 @@ def of_outputs(content: dict[str, Any]) -> style.Drawing:
 
     for panel, row in zip(panels, rows, strict=True):
         _draw_map(panel, row, np.array(row.alignment).T, "Blues", 0)
+
     title = f"{alignments.label}: attention, source down, output to the right"
     panels[0].set_title(title, fontsize=9)
     return style.Drawing(figure, _weights([(row,) for row in rows], [alignments]))

@@ -74,6 +74,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
         steps = {int(history.columns["step"][0]) for history in _all_of(tasks[task])}
         if len(steps) == 1:
             epoch = f"epoch of {steps.pop():,} steps"
+
         for panel, (kind, models) in zip(row, panels, strict=False):
             _panel(panel, models, kind)
             panel.set_xlabel(epoch)
@@ -85,6 +86,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     title = None
     if len({history.seed for history in all_histories}) > 1:
         title = "mean over seeds; thin lines: each seed"
+
     labels = runs.labels(tasks)
     ordered = dict.fromkeys([*config.model_names, *labels])
     listed = {model: labels[model] for model in ordered if model in labels}
@@ -162,6 +164,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
                     f" {kind.column}"
                 )
                 raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")
+
             curve = kind.read(history.columns[kind.column])
             curves.append(curve)
             if len(seeds) > 1:
@@ -285,6 +288,7 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
 
     figure = style.draw_tasks(labeled, _draw_sizes, 3.0, ("BLEU, 95 %",))
     style.legend_models(figure, {row.model: row.label for row in rows})
+
     drawn = frame_of(rows)[["task", "model", "metric", "mean", "low", "high"]]
     return style.Drawing(figure, drawn.assign(pairs=[sizes[row.task] for row in rows]))
 
