@@ -42,7 +42,7 @@ OTHER_LISTINGS = {
     ("pam/reporting/claims.py", "_resampled"): "files of one exact name",
     ("pam/reporting/claims.py", "runs"): "files of one exact name",
     ("pam/reporting/reference.py", "_rename"): "an unpacked archive",
-    ("pam/reporting/reference.py", "store"): "the scores of a run, by the end of their names",
+    ("pam/reporting/reference.py", "_score_row"): "the scores of a run, by the end of their names",
 }
 
 

@@ -1,12 +1,11 @@
-"""What a report can show: tables and figures, of which kind of task, made of which files.
+"""List the tables and figures of a report, with the kind of task and the files that each needs.
 
-The workflow reads nothing else to know them, and this file imports nothing that is slow. An
-experiment's report has those that one of its tasks, by its kind, has something to say in.
+The workflow reads nothing else to know them, and this file imports nothing that is slow. A report
+has each table and figure that at least one of the experiment's tasks can fill.
 
-To add a table: an entry in `TABLES` and, unless it compares models, its function in
-`pam.reporting.tables.BUILDERS`. To add a figure: an entry in `FIGURES` and, if nothing draws it
-yet, its function in
-`pam.reporting.figures.KINDS` and its module in `FIGURE_CODE`.
+To add a table: write an entry in `TABLES` and, unless it compares models, its function in
+`pam.reporting.tables.BUILDERS`. To add a figure: write an entry in `FIGURES` and, if nothing draws
+it yet, its function in `pam.reporting.figures.KINDS` and its module in `FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -23,57 +22,75 @@ from pam.config import Experiment
 from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # headings of the report's menu under which tables are listed
-RESULTS, COSTS = ("1. Results", "3. Data and cost")
-INFLECTION, TRANSLATION, SUMMARIZATION, CAPTIONING = (
-    "inflection",
-    "translation",
-    "summarization",
-    "captioning",
-)
+RESULTS = "1. Results"
+COSTS = "3. Data and cost"
+
+# kinds of task
+INFLECTION = "inflection"
+TRANSLATION = "translation"
+SUMMARIZATION = "summarization"
+CAPTIONING = "captioning"
 ANALYZED = frozenset({TRANSLATION})  # kinds of task whose scores have the perplexity of an analysis
 
-SCORES, GOLD_SCORES = {"scores": "{run}/scores.json"}, {"scores": "{run}/gold_scores.json"}
+# option of the command that makes a table or a figure -> the files that it takes
+SCORES = {"scores": "{run}/scores.json"}
+GOLD_SCORES = {"scores": "{run}/gold_scores.json"}
 DEV_SCORES = {"scores": "{run}/dev/scores.json"}
 SIZED_SCORES = SCORES | {"data": "{task}/data/summary.json"}
-ANALYSES, HISTORIES = {"analyses": "{run}/analysis.json"}, {"histories": "{run}/history.csv"}
+ANALYSES = {"analyses": "{run}/analysis.json"}
+HISTORIES = {"histories": "{run}/history.csv"}
 PREDICTIONS = {"predictions": "{run}/beam{beam}/predictions.tsv"}
 RUN_CONFIG = ("{run}/run.yaml",)
+
 ROUGE = ("rouge1", "rouge2", "rougeL")
-# models by which such comparisons are known
-LATENT, SAMPLED = (("acvi", "ved"), ("variational-sample",))
+
+# An experiment with one of these models gets the comparison of its kind.
+LATENT = ("acvi", "ved")
+SAMPLED = ("variational-sample",)
 
 
 def abilities(experiment: Experiment, task: str) -> set[str]:
-    """What a task has that some tables and figures need."""
-    own, models = experiment.tasks[task], experiment.models_of(task)
-    others = [other for other in experiment.tasks.values() if other is not own]
-    found = {
-        "gold": own.word_alignments,  # that its models are compared with
-        "gains": experiment.baseline in models and len(models) > 1,  # over the baseline
+    """Return what a task has of the things that some tables and figures need."""
+    config = experiment.tasks[task]
+    models = experiment.models_of(task)
+    other_families = {other.family() for other in experiment.tasks.values() if other is not config}
+    decoding = experiment.decoding
+    training = experiment.training
+
+    has = {
+        # word alignments that those of its models are compared with
+        "gold": config.word_alignments,
+        # gains over the baseline
+        "gains": experiment.baseline in models and len(models) > 1,
         # other amounts of its training data
-        "sizes": (own.family() in [other.family() for other in others]),
-        # to choose from
-        "penalties": own.decoding.get("length_penalties", experiment.decoding.length_penalties),
-        "dev": own.decoding.get("dev", experiment.decoding.dev),  # outputs of its development split
-        # after each epoch
-        "eval_metrics": own.training.get("eval_metrics", experiment.training.eval_metrics),
+        "sizes": config.family() in other_families,
+        # length penalties to choose from
+        "penalties": config.decoding.get("length_penalties", decoding.length_penalties),
+        # outputs of its development split
+        "dev": config.decoding.get("dev", decoding.dev),
+        # more metrics after each epoch
+        "eval_metrics": config.training.get("eval_metrics", training.eval_metrics),
     }
-    return {name for name, there in found.items() if there}
+
+    return {name for name, is_there in has.items() if is_there}
 
 
 def refers_to_papers(experiment: Experiment) -> bool:
-    """Whether a task of an experiment names a row of a paper's table; own data have nothing to do
-    with papers.
+    """Check whether a task of an experiment names a row of a paper's table.
+
+    Experiments on a user's own data do not.
     """
     return any(task.paper or task.paper_reference for task in experiment.tasks.values())
 
 
 def menu_label(item: Item, experiment: Experiment) -> str:
-    """The name of a table or a figure, with its number in the paper where the experiment has to do
-    with one.
+    """Return the name of a table or a figure in the report's menu.
+
+    It has its number in the paper if the experiment refers to papers.
     """
     if refers_to_papers(experiment):
         return item.label
+
     label = re.sub(r"^(Table|Figure) \d+: ", "", item.label)
     return label[0].upper() + label[1:]
 
@@ -88,23 +105,25 @@ class Item:
 
     label: str  # its name in the report's menu
     kind: str | None  # kind of task that it shows; None: every kind
-    files: Mapping[str, str]  # option of its command to the files that it takes
+    files: Mapping[str, str]  # option of its command -> the files that it takes
     needs: tuple[str, ...] = ()  # what a task must have to be shown, of `abilities`
-    of: tuple[str, ...] = ()  # models of which it must have one; empty: whatever it has
-    also_reads: tuple[
-        str, ...
-    ] = ()  # files in the folders of those that it reads without being given them
-    controls: tuple[
-        str, ...
-    ] = ()  # outputs that no model made, whose scores it shows below the models'
+    of: tuple[str, ...] = ()  # models of which a task must have one; empty: any
+    # files in the same folders that it reads without being given them
+    also_reads: tuple[str, ...] = ()
+    # outputs that no model made, whose scores it shows below the models'
+    controls: tuple[str, ...] = ()
     trained: bool = False  # whether it shows only models with a training of their own
 
     def of_runs(self) -> set[str]:
-        """The options whose files are in the folders of runs."""
+        """Return the options whose files are in the folders of runs."""
         return {option for option, pattern in self.files.items() if pattern.startswith("{run}")}
 
     def shows(self, experiment: Experiment, kinds: Mapping[str, str]) -> list[str]:
-        """The tasks of an experiment that it shows, by the kind of each."""
+        """Return the tasks of an experiment that it shows.
+
+        Args:
+            kinds: task -> its kind.
+        """
         return [
             task
             for task in experiment.tasks
@@ -116,24 +135,24 @@ class Item:
 
 @dataclass(frozen=True)
 class TableSpec(Item):
+    """A table, and how it is made."""
+
     title: str = field(kw_only=True)  # its heading; the experiment's title follows it
-    # the paper and the table whose metrics these are, in the heading of an experiment that names it
+    # paper and table that have these metrics, added to the heading if an experiment refers to them
     cites: str = ""
     builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
-    metrics: tuple[
-        str, ...
-    ] = ()  # names of metrics that it compares, or patterns such as `bleu_b*`
-    paper: str | None = (
-        None  # key in the file of the papers' results; None: no paper reports these metrics
-    )
+    # names of the metrics that it compares, or patterns such as `bleu_b*`
+    metrics: tuple[str, ...] = ()
+    # key in the file of the papers' results; None: no paper reports these metrics
+    paper: str | None = None
     category: str = RESULTS  # its place in the menu
     front: bool = False  # whether it is on the first page too
-    # the metric, or its pattern, by which the first page says what was found; empty: the first one
+    # the metric, or its pattern, of the finding on the first page; empty: the first metric
     finding: str = ""
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
-    """The same comparison as gains over the baseline."""
+    """Return the same comparison as gains over the baseline."""
     return replace(spec, label=label, builder="gains", front=False)
 
 
@@ -368,27 +387,27 @@ FIGURE_CODE = {
     **dict.fromkeys(("curves", "bleu_by_length", "bleu_by_size"), f"{_FIGURES}.curves"),
     **dict.fromkeys(("attention", "entropy_accuracy", "coverage"), f"{_FIGURES}.attention"),
 }
-"""The module that draws each kind of figure, whose change draws it again: that of its function in
-`figures.KINDS`.
-"""
+"""The module of each kind's function in `figures.KINDS`; figures are drawn again if it changes."""
 
 
 @dataclass(frozen=True)
 class FigureSpec(Item):
-    """A figure: the kind that it is, a key of `FIGURE_CODE`, and the command's other options."""
+    """A figure, and how it is drawn."""
 
-    draws: str = field(kw_only=True)
-    options: tuple[str, ...] = ()
+    draws: str = field(kw_only=True)  # its kind, a key of `FIGURE_CODE`
+    options: tuple[str, ...] = ()  # of its command, besides those of files
 
 
 def _compared(
     label: str, kind: str, draws: str, metric: str, paper: str | None = None
 ) -> FigureSpec:
-    """A figure of one metric of every model."""
-    options = ("--metric", metric, *(("--paper-table", paper) if paper else ()))
-    return FigureSpec(
-        label, kind, SCORES, ("gains",) if draws == "gains" else (), draws=draws, options=options
-    )
+    """Return the figure of one metric of every model."""
+    options: tuple[str, ...] = ("--metric", metric)
+    if paper:
+        options += ("--paper-table", paper)
+    needs = ("gains",) if draws == "gains" else ()
+
+    return FigureSpec(label, kind, SCORES, needs, draws=draws, options=options)
 
 
 _ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
@@ -433,7 +452,7 @@ FIGURES: dict[str, FigureSpec] = {
         options=("--eval-metrics",),
     ),
 }
-"""Figures of a whole experiment. Heat maps are made for one task and seed each, by `attention`."""
+"""The figures of a whole experiment. Heat maps, by `attention`, are of one task and seed each."""
 
 
 # The papers' results, read from one data file.
@@ -450,17 +469,20 @@ class PaperTable(Strict):
     metrics: dict[str, dict[str, dict[str, float | None]]]
 
     def value(self, metric: str, row: str | None, model: str) -> float | None:
-        """The paper's value, or None where it has none or it cannot be read."""
+        """Return the paper's value, or None where it has none or it cannot be read."""
         return self.metrics.get(metric, {}).get(row or "", {}).get(model)
 
 
 def load_papers(path: Path | str) -> dict[str, PaperTable]:
-    """Reads all tables of `path`; a `UserError` names file and line of what is not YAML or not a
-    number.
+    """Read all tables of the papers' results.
+
+    Raises:
+        UserError: it is not YAML, or a value is no number; the error names the line.
     """
     content = read_yaml(find_file(path))
     if not isinstance(content, dict):
         raise UserError("expected tables by name", file=path, hint="see config/README.md")
+
     return {
         str(name): parse(PaperTable, value, path, [str(name)]) for name, value in content.items()
     }
@@ -469,17 +491,20 @@ def load_papers(path: Path | str) -> dict[str, PaperTable]:
 def check_rows(
     papers: Mapping[str, PaperTable], experiment: Experiment, files: Sequence[Path | str] = ()
 ) -> None:
-    """Checks that tasks are compared with rows of the tables; a UserError has the place in the
-    experiment's `files`.
+    """Check that tasks are compared with rows that the papers' tables have.
+
+    Args:
+        files: those of the experiment's configuration.
+
+    Raises:
+        UserError: a task names an unknown row; the error has the place in one of `files`.
     """
-    known = list(
-        dict.fromkeys(
-            row for table in papers.values() for rows in table.metrics.values() for row in rows
-        )
+    rows = dict.fromkeys(
+        row for table in papers.values() for by_row in table.metrics.values() for row in by_row
     )
+
     for name, task in experiment.tasks.items():
         for key, row in {"paper": task.paper, "paper_reference": task.paper_reference}.items():
-            if row is not None and row not in known:
-                raise placed(
-                    unknown("row of the papers' tables", row, known), files, ["tasks", name, key]
-                )
+            if row is not None and row not in rows:
+                error = unknown("row of the papers' tables", row, list(rows))
+                raise placed(error, files, ["tasks", name, key])

@@ -1,8 +1,8 @@
-"""What the stored runs say of the papers' claims: every figure and every verdict is computed, none
-is written by hand.
+"""Judge the papers' claims by the stored runs.
 
-`docs/claims.yaml` names for each claim experiment, task, models, metric and beam, with the source's
-words; `outcome` computes the rest by the rule of `pam.reporting.comparison`.
+Every figure and every verdict is computed, none is written by hand. `docs/claims.yaml` names for
+each claim its experiment, task, models, metric and beam, with the source's words. `outcome`
+computes the rest by the rule of `pam.reporting.comparison`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pam.evaluation import bootstrap
 from pam.evaluation.attention import Analysis
 from pam.evaluation.bootstrap import RESAMPLES, Interval
 from pam.evaluation.inputs import load
-from pam.evaluation.metrics import Floats, Metric, metric_of, percentage
+from pam.evaluation.metrics import Floats, metric_of, percentage
 from pam.io import Strict, UserError, parse, read_yaml
 from pam.reporting.catalogue import PaperTable
 from pam.reporting.comparison import (
@@ -35,26 +35,27 @@ from pam.reporting.comparison import (
     margin_of,
     seeds_text,
     setting_of,
+    sign_of,
 )
 from pam.reporting.runs import ScoredRun, load_runs, processor_seconds
 
+# how much a ratio of times may differ from the source's and still count as the same
 RATIO_MARGIN = 0.1
-"""By how much a ratio of times may differ from the source's and still count as the same."""
 HIGH_ENTROPY = 1.0  # nats from which attention counts as uncertain
-
 
 LEVELS: Mapping[Direction, Direction] = {
     "equivalent": "agrees",
     "differs": "contradicts",
     "agrees with": "cannot tell",
 }
-"""The words for a level in those for a gain. A wide interval that has the paper's figure in it
-tells nothing.
+"""The verdicts on a level in the words of those on a gain.
+
+A wide interval that has the paper's figure in it tells nothing.
 """
 
 
 class Claim(Strict):
-    """One claim of a source: what it says, and the stored runs that answer it."""
+    """One claim of a source, with the stored runs that answer it."""
 
     claim: str = Field(description="the claim in a few words, without a figure of ours")
     says: str = Field("", description="the source's sentence, or empty for a cell of a table")
@@ -78,12 +79,18 @@ class Claim(Strict):
     @property
     def measure(self) -> str:
         """The metric's name with the beam."""
-        return self.metric if self.beam is None else f"{self.metric}_b{self.beam}"
+        return self._of_beam(self.metric)
 
     @property
     def other_measure(self) -> str:
         """The name of `over` with the beam."""
-        return self.over if self.beam is None else f"{self.over}_b{self.beam}"
+        return self._of_beam(self.over)
+
+    def _of_beam(self, metric: str) -> str:
+        """Return the name of a metric with the claim's beam, if it has one."""
+        if self.beam is None:
+            return metric
+        return f"{metric}_b{self.beam}"
 
 
 class Source(Strict):
@@ -105,7 +112,11 @@ class Source(Strict):
 
 
 def load_sources(path: Path) -> list[Source]:
-    """Read the file of claims; a `UserError` names file and line of what it cannot be."""
+    """Read the file of claims.
+
+    Raises:
+        UserError: the file is no such file; the error names the line.
+    """
     return [
         parse(Source, content, path, [str(number)])
         for number, content in enumerate(read_yaml(path))
@@ -113,7 +124,7 @@ def load_sources(path: Path) -> list[Source]:
 
 
 class Outcome(NamedTuple):
-    """What our runs say of a claim."""
+    """The answer of our runs to a claim."""
 
     verdict: Verdict
     paper: float | None  # the source's figure
@@ -127,39 +138,41 @@ class Outcome(NamedTuple):
 
     @property
     def word(self) -> str:
-        """`agrees`, `contradicts`, `cannot tell` or `not judged`, a level counted as a gain is."""
+        """`agrees`, `contradicts`, `cannot tell` or `not judged`, for levels as for gains."""
         return LEVELS.get(self.verdict.direction, self.verdict.direction)
 
 
-# What is measured of a run besides its scores, by seed.
+# Quantities of a run besides its scores, by seed.
 
 
 def _from_bins(low: float, high: float) -> Callable[[Analysis], float]:
-    """Accuracy in per cent over target symbols at which attention has an entropy between `low` and
-    `high` nats.
+    """Return the function that measures accuracy at some entropies of attention.
+
+    It counts in per cent over target symbols with an entropy of `low` up to `high` nats.
     """
 
     def accuracy(analysis: Analysis) -> float:
-        own = analysis.entropy
-        inside = [place for place, edge in enumerate(own.edges[:-1]) if low <= edge < high]
-        correct = sum(own.correct[place] for place in inside)
-        return 100 * correct / sum(own.count[place] for place in inside)
+        bins = analysis.entropy
+        inside = [index for index, edge in enumerate(bins.edges[:-1]) if low <= edge < high]
+        correct = sum(bins.correct[index] for index in inside)
+        return 100 * correct / sum(bins.count[index] for index in inside)
 
     return accuracy
 
 
 def _mean_entropy(analysis: Analysis) -> float:
+    """Return the mean entropy of attention in nats."""
     return analysis.entropy.mean
 
 
 def _covered(analysis: Analysis) -> Floats:
-    """Counts (sentences, 2): source words that got half of an attention, and all of them."""
+    """Count source words that got half of an attention, and all source words: (sentences, 2)."""
     words = np.array(analysis.sentences.source_words, dtype=np.float64)
     return np.stack([np.array(analysis.sentences.covered) * words, words], axis=1)
 
 
 class Measure(NamedTuple):
-    """A quantity of each seed as a whole, so that its interval is over seeds alone."""
+    """A quantity of a whole seed, so that its interval is over seeds alone."""
 
     of: Callable[[Analysis], float]
     lower_is_better: bool
@@ -185,50 +198,52 @@ class Stored:
 
     experiment: Experiment
     folder: Path
-    claims: Sequence[Claim]  # those that these runs answer
+    claims: Sequence[Claim]  # the claims that these runs answer
 
     def runs(self, task: str, models: Sequence[str], name: str) -> list[Path]:
         """Return the models' files called `name`; a `UserError` names a model that has none."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for model in models:
             files = sorted(self.folder.glob(f"{task}/{model}/seed*/{name}"))
             if not files:
                 raise UserError(f"no stored run has {name} of {task}, {model}", file=self.folder)
-            found += files
-        return found
+            paths += files
+        return paths
 
     @cached_property
     def _measured(self) -> dict[tuple[str, str, str], Measured]:
+        """Task, model and measure -> what was measured before."""
         return {}
 
     @cached_property
     def _draws(self) -> dict[tuple[str, str], Resampled]:
+        """Task and name of file -> counts that were resampled before."""
         return {}
 
     def measured(self, task: str, model: str, measure: str) -> Measured:
         """Return a model's values by a metric, one a seed, and the draws of their mean."""
         key = (task, model, measure)
-        if key not in self._measured:
-            if measure in MEASURES:
-                analyses = [
-                    load(Analysis, path) for path in self.runs(task, [model], "analysis.json")
-                ]
-                self._measured[key] = over_seeds(
-                    [MEASURES[measure].of(one) for one in analyses], model
-                )
-            elif measure in TIMES:
-                self._measured[key] = over_seeds(
-                    np.log(self._seconds(task, model, measure)).tolist(), model
-                )
-            else:
-                self._measured[key] = self._over_units(task, model, measure)
+        if key in self._measured:
+            return self._measured[key]
+
+        if measure in MEASURES:
+            values = [MEASURES[measure].of(analysis) for analysis in self._analyses(task, model)]
+            self._measured[key] = over_seeds(values, model)
+        elif measure in TIMES:
+            # A ratio of times is a difference of their logarithms.
+            log_seconds = np.log(self._seconds(task, model, measure))
+            self._measured[key] = over_seeds(log_seconds.tolist(), model)
+        else:
+            self._measured[key] = self._over_units(task, model, measure)
         return self._measured[key]
 
     def difference(self, task: str, model: str, measure: str, other: str) -> Measured:
-        """Return by how much a model's runs have more of one metric than of another; units and
-        seeds are paired.
+        """Return by how much a model's runs have more of one metric than of another.
+
+        Units and seeds are paired.
         """
-        first, second = metric_of(measure), metric_of(other)
+        first = metric_of(measure)
+        second = metric_of(other)
         columns = [*first.columns, *second.columns]
         counts = np.stack([run.scores.counts().of(columns) for run in self._scored(task, model)])
         width = len(first.columns)
@@ -241,8 +256,9 @@ class Stored:
     def _over_units(self, task: str, model: str, measure: str) -> Measured:
         """Measure by counts of units; a `UserError` if no stored run has the metric."""
         if measure == COVERED:
-            analyses = [load(Analysis, path) for path in self.runs(task, [model], "analysis.json")]
-            return over_units(np.stack([_covered(one) for one in analyses]), percentage, model)
+            counts = np.stack([_covered(analysis) for analysis in self._analyses(task, model)])
+            return over_units(counts, percentage, model)
+
         metric = metric_of(measure)
         for name in ("scores.json", "gold_scores.json"):
             resampled = self._resampled(task, name)
@@ -251,55 +267,74 @@ class Stored:
         raise UserError(f"no stored run has {measure} of {task}, {model}", file=self.folder)
 
     def _resampled(self, task: str, name: str) -> Resampled:
-        """Return sums of the counts that the claims about a task need, its models under the same
-        draws of units.
+        """Return sums of the counts that the claims about a task need.
+
+        All models of the task are seen under the same draws of units.
         """
-        if (task, name) not in self._draws:
-            about = [claim for claim in self.claims if claim.task == task]
-            models = dict.fromkeys(model for claim in about for model in claim.models)
-            scored = [
-                model for model in models if list(self.folder.glob(f"{task}/{model}/seed*/{name}"))
-            ]
-            known = {model: self._scored(task, model, name) for model in scored}
-            columns: dict[str, None] = {}
-            for claim in about:
-                runs = [run for model in claim.models for run in known.get(model, [])]
-                if runs and all(claim.measure in run.scores.metrics for run in runs):
-                    columns |= dict.fromkeys(metric_of(claim.measure).columns)
-            # A run that lacks a count leaves its model out.
-            whole = {
-                model: runs
-                for model, runs in known.items()
-                if all(run.scores.counts().has(columns) for run in runs)
-            }
-            self._draws[task, name] = Resampled.of(whole if columns else {}, list(columns))
+        if (task, name) in self._draws:
+            return self._draws[task, name]
+
+        claims = [claim for claim in self.claims if claim.task == task]
+        runs_of = {
+            model: self._scored(task, model, name)
+            for model in dict.fromkeys(model for claim in claims for model in claim.models)
+            if list(self.folder.glob(f"{task}/{model}/seed*/{name}"))
+        }
+
+        columns: dict[str, None] = {}
+        for claim in claims:
+            runs = [run for model in claim.models for run in runs_of.get(model, [])]
+            if runs and all(claim.measure in run.scores.metrics for run in runs):
+                columns |= dict.fromkeys(metric_of(claim.measure).columns)
+
+        # A run that lacks a count leaves its model out.
+        complete = {
+            model: runs
+            for model, runs in runs_of.items()
+            if columns and all(run.scores.counts().has(columns) for run in runs)
+        }
+
+        self._draws[task, name] = Resampled.of(complete, list(columns))
         return self._draws[task, name]
 
     def _scored(self, task: str, model: str, name: str = "scores.json") -> list[ScoredRun]:
+        """Read the scores of a model's runs."""
         return load_runs(self.runs(task, [model], name), self.experiment)[0].models[model]
 
+    def _analyses(self, task: str, model: str) -> list[Analysis]:
+        """Read the analyses of a model's runs."""
+        return [load(Analysis, path) for path in self.runs(task, [model], "analysis.json")]
+
     def _seconds(self, task: str, model: str, measure: str) -> list[float]:
-        """Processor seconds of each seed that ran on the first one's kind of processor."""
+        """Return the seconds of each seed that ran on the first one's kind of processor."""
         spent = []
         for run in self._scored(task, model):
             work = run.scores.training if measure == "training_time" else run.main_decoding
-            spent.append(processor_seconds(work))
-        known = [one for one in spent if one is not None]
-        if not known:
+            device_and_seconds = processor_seconds(work)
+            if device_and_seconds is not None:
+                spent.append(device_and_seconds)
+        if not spent:
             raise UserError(f"no stored run has the {measure} of {task}, {model}", file=self.folder)
-        return [seconds for processor, seconds in known if processor == known[0][0]]
+
+        # Seconds on different devices do not compare.
+        first_device = spent[0][0]
+        return [seconds for device, seconds in spent if device == first_device]
 
 
 def over_seeds(values: Sequence[float], name: str) -> Measured:
     """Return values of seeds with draws of seeds alone."""
-    known = np.array(values, dtype=np.float64)
-    return Measured(
-        known, bootstrap.draws_over_seeds(known, np.full(RESAMPLES, known.mean()), name)
-    )
+    of_seeds = np.array(values, dtype=np.float64)
+    means = np.full(RESAMPLES, of_seeds.mean())
+    return Measured(of_seeds, bootstrap.draws_over_seeds(of_seeds, means, name))
 
 
 def over_units(counts: Floats, value: Callable[[Floats], Floats], name: str) -> Measured:
-    """Return values of seeds by counts (seeds, units, columns), with draws of units and seeds."""
+    """Return values of seeds, with draws of units and seeds.
+
+    Args:
+        counts: (seeds, units, columns).
+        value: the metric of such counts summed over units.
+    """
     values = value(counts.sum(axis=1))
     resampled = value(bootstrap.resampled_sums(counts)).mean(axis=0)
     return Measured(values, bootstrap.draws_over_seeds(values, resampled, name))
@@ -315,152 +350,198 @@ def outcome(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> O
         return _ratio(claim, stored, paper)
     if len(claim.models) == 1 and not claim.over:
         return _level(claim, stored, paper)
-    gains = [_gain(claim, stored, paper, rival) for rival in claim.models[1:] or [claim.models[0]]]
-    return _weakest(gains)
+
+    # Where one metric is claimed to exceed another, both are of the same model.
+    rivals = claim.models[1:] or [claim.models[0]]
+    return _weakest([_gain(claim, stored, paper, rival) for rival in rivals])
 
 
 def _weakest(gains: Sequence[Outcome]) -> Outcome:
-    """The outcome that decides whether a model is better than each of several: the one against it,
-    or the smallest.
+    """Return the outcome that decides whether a model is better than each of several rivals.
+
+    It is the worst verdict, and of equal verdicts the smallest gain.
     """
     order = ("contradicts", "not judged", "cannot tell", "agrees")
-    return min(gains, key=lambda one: (order.index(one.verdict.direction), one.ours))
+    return min(gains, key=lambda gain: (order.index(gain.verdict.direction), gain.ours))
 
 
 def _sign_and_digits(claim: Claim) -> tuple[float, int]:
+    """Return the sign that makes better values larger, and the digits after the point."""
     if claim.metric in MEASURES:
         measure = MEASURES[claim.metric]
         return (-1.0 if measure.lower_is_better else 1.0), measure.digits
     if claim.metric == COVERED:
         return 1.0, 1
-    metric: Metric = metric_of(claim.measure)
-    digits = 2 if metric.unit == "%" or claim.metric.startswith("ppl") else 1
-    return (-1.0 if metric.lower_is_better else 1.0), (
-        metric.decimals if metric.decimals > 2 else digits
-    )
+
+    metric = metric_of(claim.measure)
+    digits = 1
+    if metric.decimals > 2:
+        digits = metric.decimals
+    elif metric.unit == "%" or claim.metric.startswith("ppl"):
+        digits = 2
+    return sign_of(metric), digits
 
 
 def _figure(claim: Claim, stored: Stored, paper: PaperTable | None, model: str) -> float | None:
+    """Return the source's figure for a model, if it has one."""
+    if paper is None:
+        return None
     task = stored.experiment.tasks[claim.task]
-    return paper.value(claim.measure, task.paper or task.paper_reference, model) if paper else None
+    return paper.value(claim.measure, task.paper or task.paper_reference, model)
 
 
 def _level(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
+    """Judge a claim about the level of one model."""
     model = claim.models[0]
-    own = stored.measured(claim.task, model, claim.measure)
-    spread = bootstrap.interval(own.draws.spread())
+    measured = stored.measured(claim.task, model, claim.measure)
+    seeds = len(measured.values)
+    spread = bootstrap.interval(measured.draws.spread())
+
     figure = _figure(claim, stored, paper, model)
     margin = 0.0 if figure is None else margin_of(claim.measure, figure)
     same_data = stored.experiment.tasks[claim.task].paper is not None
-    verdict = judge_level(figure, spread, len(own.values), margin, same_data)
-    setting = setting_of(stored.experiment, claim.task, paper, seeds_text([len(own.values)]))
     _, digits = _sign_and_digits(claim)
     return Outcome(
-        verdict, figure, float(own.values.mean()), spread, None, None, setting, "level", digits
+        verdict=judge_level(figure, spread, seeds, margin, same_data),
+        paper=figure,
+        ours=float(measured.values.mean()),
+        interval=spread,
+        p=None,
+        p_holm=None,
+        setting=setting_of(stored.experiment, claim.task, paper, seeds_text([seeds])),
+        unit="level",
+        digits=digits,
     )
 
 
 def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) -> Outcome:
-    """The gain of the first model over another, or of one metric over another of the same runs."""
+    """Judge the gain of a model over a rival, or of one metric over another of the same runs."""
     model = claim.models[0]
     sign, digits = _sign_and_digits(claim)
     figure = None
     margin = 0.0
     if claim.over:
-        own = stored.difference(claim.task, model, claim.measure, claim.other_measure)
-        gain = sign * float(own.values.mean())
-        counts = [len(own.values)]
-        differences = own.draws.times(sign)
+        measured = stored.difference(claim.task, model, claim.measure, claim.other_measure)
+        gain = sign * float(measured.values.mean())
+        counts = [len(measured.values)]
+        differences = measured.draws.times(sign)
     else:
-        own = stored.measured(claim.task, model, claim.measure)
-        other = stored.measured(claim.task, rival, claim.measure)
-        gain = sign * float(own.values.mean() - other.values.mean())
-        counts = [len(own.values), len(other.values)]
-        differences = own.draws.minus(other.draws).times(sign)
+        measured = stored.measured(claim.task, model, claim.measure)
+        of_rival = stored.measured(claim.task, rival, claim.measure)
+        gain = sign * float(measured.values.mean() - of_rival.values.mean())
+        counts = [len(measured.values), len(of_rival.values)]
+        differences = measured.draws.minus(of_rival.draws).times(sign)
         figures = [_figure(claim, stored, paper, name) for name in (model, rival)]
         if figures[0] is not None and figures[1] is not None:
             figure = sign * (figures[0] - figures[1])
         if claim.alike:
-            margin = margin_of(claim.measure, float(other.values.mean()))
+            margin = margin_of(claim.measure, float(of_rival.values.mean()))
 
     interval = p = None
     if min(counts) > 1:
         draws = differences.spread()
         interval = bootstrap.interval(draws)
         p = bootstrap.p_value(draws, gain)
+
     if claim.alike:
         verdict = _judge_alike(interval, min(counts), 0.0, margin)
         p = None
     else:
+        # The claim is that the first is better, also where the source has no figure.
         verdict = judge_gain(figure, interval, min(counts), side=1.0)
-    setting = setting_of(stored.experiment, claim.task, paper, seeds_text(counts))
-    return Outcome(verdict, figure, gain, interval, p, None, setting, "gain", digits)
+
+    return Outcome(
+        verdict=verdict,
+        paper=figure,
+        ours=gain,
+        interval=interval,
+        p=p,
+        p_holm=None,
+        setting=setting_of(stored.experiment, claim.task, paper, seeds_text(counts)),
+        unit="gain",
+        digits=digits,
+    )
 
 
 def _judge_alike(interval: Interval | None, seeds: int, center: float, margin: float) -> Verdict:
-    """Judge a claim that two models do not differ, or by a stated ratio, as a level: the interval
-    within a margin.
+    """Judge a claim that two models do not differ, or differ by a stated ratio.
+
+    It is judged as a level is: the interval has to lie within a margin.
     """
     if interval is None:
         return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
+
     verdict = judge_level(center, interval, seeds, margin)
     return verdict._replace(direction=LEVELS.get(verdict.direction, verdict.direction))
 
 
 def _ratio(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
-    """The time of the first model over the second one's: a ratio of geometric means over seeds."""
+    """Judge the time of the first model over the second one's.
+
+    The ratio is of geometric means over seeds; what is drawn are logarithms of seconds.
+    """
     model, base = (stored.measured(claim.task, name, claim.metric) for name in claim.models[:2])
     counts = [len(model.values), len(base.values)]
     ratio = float(np.exp(model.values.mean() - base.values.mean()))
-    interval = p = None
+
+    interval = log_interval = p = None
     if min(counts) > 1:
         draws = model.draws.minus(base.draws).spread()
-        interval = Interval(
-            *np.exp([bootstrap.interval(draws).low, bootstrap.interval(draws).high]).tolist()
-        )
+        ends = bootstrap.interval(draws)
+        interval = Interval(*np.exp([ends.low, ends.high]).tolist())
+        log_interval = Interval(float(np.log(interval.low)), float(np.log(interval.high)))
         p = bootstrap.p_value(draws, float(np.log(ratio)))
+
     figure = paper.value("time_ratio", "any", claim.models[0]) if paper else None
     if claim.alike or figure is not None:
-        verdict = _judge_alike(interval, min(counts), figure or 1.0, RATIO_MARGIN)
-        p = None
         figure = figure or 1.0
-    else:  # the first one takes longer
-        logs = (
-            Interval(float(np.log(interval.low)), float(np.log(interval.high)))
-            if interval
-            else None
-        )
-        verdict = judge_gain(None, logs, min(counts), side=1.0)
-    setting = setting_of(stored.experiment, claim.task, paper, seeds_text(counts))
-    return Outcome(verdict, figure, ratio, interval, p, None, setting, "ratio", 2)
+        verdict = _judge_alike(interval, min(counts), figure, RATIO_MARGIN)
+        p = None
+    else:
+        # The claim is that the first model takes longer.
+        verdict = judge_gain(None, log_interval, min(counts), side=1.0)
+
+    return Outcome(
+        verdict=verdict,
+        paper=figure,
+        ours=ratio,
+        interval=interval,
+        p=p,
+        p_holm=None,
+        setting=setting_of(stored.experiment, claim.task, paper, seeds_text(counts)),
+        unit="ratio",
+        digits=2,
+    )
 
 
 def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Add p by Holm's correction for all judged claims of one source that have one."""
     tested = [
-        place
-        for place, one in enumerate(outcomes)
-        if one.p is not None and one.word != "not judged"
+        index
+        for index, judged in enumerate(outcomes)
+        if judged.p is not None and judged.word != "not judged"
     ]
-    p_values = [outcomes[place].p or 0.0 for place in tested]
-    found = list(outcomes)
-    for place, p in zip(tested, bootstrap.holm(p_values), strict=True):
-        found[place] = found[place]._replace(p_holm=p)
-    return found
+    p_values = [outcomes[index].p or 0.0 for index in tested]
+
+    # Holm's correction is over the tested claims alone, in their order.
+    with_holm = list(outcomes)
+    for index, p in zip(tested, bootstrap.holm(p_values), strict=True):
+        with_holm[index] = with_holm[index]._replace(p_holm=p)
+    return with_holm
 
 
 def counted(outcomes: Sequence[Outcome], open_claims: int) -> str:
     """Say in one line how many claims are judged, agree, contradict and cannot be told."""
-    words = [one.word for one in outcomes]
-    judged = len(words) - words.count("not judged")
-    lasting = {
-        word: sum(one.word == word and (one.p_holm or 0.0) < 0.05 for one in outcomes)
-        for word in ("agrees", "contradicts")
-    }
+    words = [judged.word for judged in outcomes]
+    # claims that are still told from chance when all of their source are tested together
+    lasting = [judged.word for judged in outcomes if (judged.p_holm or 0.0) < 0.05]
+
     return (
-        f"Of {len(words) + open_claims} claims {judged} are judged: {words.count('agrees')} agree,"
-        f" {words.count('contradicts')} contradict, of {words.count('cannot tell')} we cannot tell."
-        f" After Holm's correction {lasting['agrees']} agree and {lasting['contradicts']}"
-        f" contradict. {words.count('not judged')} have fewer than {LEAST_SEEDS} seeds or other"
-        f" data, {open_claims} no run."
+        f"Of {len(words) + open_claims} claims {len(words) - words.count('not judged')} are judged:"
+        f" {words.count('agrees')} agree, {words.count('contradicts')} contradict,"
+        f" of {words.count('cannot tell')} we cannot tell."
+        f" After Holm's correction {lasting.count('agrees')} agree and"
+        f" {lasting.count('contradicts')} contradict."
+        f" {words.count('not judged')} have fewer than {LEAST_SEEDS} seeds or other data,"
+        f" {open_claims} no run."
     )

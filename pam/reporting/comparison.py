@@ -1,4 +1,4 @@
-"""Ours against a paper's: its results, means over seeds, intervals, gains, verdicts."""
+"""Compare our results with a paper's: means over seeds, intervals, gains, verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_r
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a table may be made of."""
+    """The files from which a table may be made."""
 
     experiment: Experiment
     papers: Mapping[str, PaperTable]
@@ -34,22 +34,25 @@ class Inputs:
 
     @cached_property
     def tasks(self) -> list[TaskRuns]:
-        """The scored runs; a `UserError` if they cannot be in one table, or a task names an unknown
-        row of a paper.
+        """The scored runs by task.
+
+        Raises:
+            UserError: they cannot be in one table, or a task names an unknown row of a paper.
         """
         check_rows(self.papers, self.experiment)
         return load_runs(self.scores, self.experiment)
 
     def title(self, spec: TableSpec) -> str:
-        """A table's title with the experiment's."""
-        own = self.experiment.title
+        """Return a table's title with the experiment's."""
         title = spec.title
         if spec.cites and refers_to_papers(self.experiment):
             title = f"{title} ({spec.cites})"
-        return f"{title}: {own}" if own else title
+        if self.experiment.title:
+            title = f"{title}: {self.experiment.title}"
+        return title
 
     def paper(self, spec: TableSpec) -> PaperTable | None:
-        """The paper's results that a table shows with ours."""
+        """Return the paper's results that a table shows with ours."""
         if spec.paper is None or not refers_to_papers(self.experiment):
             return None
         return self.papers.get(spec.paper)
@@ -58,8 +61,8 @@ class Inputs:
 # The one rule of verdicts, for every table, the page and the claims.
 
 LEAST_SEEDS = 3
-MARGIN_OF_PERCENTAGES = 1.0  # of metrics between 0 and 100
-MARGIN_OF_SHARES = 0.02  # of metrics between 0 and 1, and of CIDEr
+MARGIN_OF_PERCENTAGES = 1.0  # for metrics between 0 and 100
+MARGIN_OF_SHARES = 0.02  # for metrics between 0 and 1, and for CIDEr
 MARGIN_OF_PERPLEXITY = 0.05  # a share of the paper's figure
 
 _INTERVALS = (
@@ -100,7 +103,7 @@ Size = Literal["within", "larger", "smaller", "cannot tell", ""]
 
 
 class Verdict(NamedTuple):
-    """What our interval says of the paper's claim, in two words, and what decided it."""
+    """A judgement of the paper's claim by our interval, in two words, with its reason."""
 
     direction: Direction
     size: Size  # empty where the paper has no figure, or nothing is judged
@@ -108,16 +111,16 @@ class Verdict(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Direction and size, such as `agrees, within`; what both cannot tell is said once."""
+        """Direction and size, such as `agrees, within`; `cannot tell` of both is said once."""
         return ", ".join(dict.fromkeys(filter(None, [self.direction, self.size])))
 
 
 def margin_of(metric: str, paper: float) -> float:
     """Return by how much a level may differ from the paper's and still count as the same."""
-    known = metric_of(metric)
-    if known.lower_is_better and known.counted == "tokens":
+    scored = metric_of(metric)
+    if scored.lower_is_better and scored.counted == "tokens":
         return MARGIN_OF_PERPLEXITY * paper
-    if known.decimals > 2:
+    if scored.decimals > 2:
         return MARGIN_OF_SHARES
     return MARGIN_OF_PERCENTAGES
 
@@ -128,18 +131,21 @@ def judge_gain(
     """Judge a gain by `RULE`.
 
     Args:
-        paper: the paper's gain, None where it has no figure. ours: the paired interval of our gain.
+        paper: the paper's gain, None where it has no figure.
+        ours: the paired interval of our gain.
         seeds: the fewer of the model's and the baseline's.
         side: the sign of the gain that is claimed, where the source claims one without a figure.
     """
     if side is None:
-        side = np.sign(paper) if paper else None
-    if side is None:
-        reason = "the paper has no figure" if paper is None else "the paper's gain is 0"
-        return Verdict("not judged", "", reason)
+        if paper is None:
+            return Verdict("not judged", "", "the paper has no figure")
+        if paper == 0:
+            return Verdict("not judged", "", "the paper's gain is 0")
+        side = float(np.sign(paper))
     if seeds < LEAST_SEEDS or ours is None:
         return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
 
+    # Seen from the side of the claim, on which gains are positive.
     low, high = sorted((side * ours.low, side * ours.high))
     direction: Direction = "cannot tell"
     reason = "our interval has 0 in it"
@@ -149,6 +155,7 @@ def judge_gain(
     elif high < 0:
         direction = "contradicts"
         reason = "our interval excludes 0 on the other side"
+
     if paper is None:
         return Verdict(direction, "", reason)
 
@@ -159,7 +166,8 @@ def judge_gain(
         size = "smaller"
     elif direction == "cannot tell":
         size = "cannot tell"
-    where = "within" if size in ("within", "cannot tell") else "outside"
+
+    where = "outside" if size in ("larger", "smaller") else "within"
     return Verdict(direction, size, f"{reason}; the paper's gain lies {where} it")
 
 
@@ -179,46 +187,46 @@ def judge_level(
         size = "larger"
     elif ours.high < paper:
         size = "smaller"
+
     if paper - margin <= ours.low and ours.high <= paper + margin:
-        return Verdict(
-            "equivalent", size, f"our interval lies within {margin:g} of the paper's figure"
-        )
+        reason = f"our interval lies within {margin:g} of the paper's figure"
+        return Verdict("equivalent", size, reason)
     if ours.low > paper + margin or ours.high < paper - margin:
-        return Verdict(
-            "differs", size, f"our interval lies more than {margin:g} from the paper's figure"
-        )
+        reason = f"our interval lies more than {margin:g} from the paper's figure"
+        return Verdict("differs", size, reason)
     if size == "within":
         reason = (
             f"the paper's figure lies in our interval, which is wider than the margin of {margin:g}"
         )
         return Verdict("agrees with", size, reason)
-    return Verdict(
-        "cannot tell",
-        size,
-        f"our interval excludes the paper's figure, not all that is within {margin:g}",
-    )
+    reason = f"our interval excludes the paper's figure, not all that is within {margin:g}"
+    return Verdict("cannot tell", size, reason)
 
 
 def setting_of(experiment: Experiment, task: str, paper: PaperTable | None, seeds: str) -> str:
-    """Say whose data and size a task has, and of how many seeds: `the paper's data and size, 5
-    seeds`.
+    """Say whose data and size a task has, and how many seeds.
+
+    For example `the paper's data and size, 5 seeds`.
     """
-    same_data = experiment.tasks[task].paper is not None
+    data = "other data" if experiment.tasks[task].paper is None else "the paper's data"
     size = _size_of(experiment, task, paper.size) if paper else ""
-    if same_data and size == "the paper's size":
-        where = "the paper's data and size"
-    else:
-        where = ", ".join(filter(None, ["the paper's data" if same_data else "other data", size]))
-    return f"{where}, {seeds}"
+
+    if data == "the paper's data" and size == "the paper's size":
+        return f"the paper's data and size, {seeds}"
+    return ", ".join(filter(None, [data, size, seeds]))
 
 
 def _size_of(experiment: Experiment, task: str, papers: Mapping[str, int]) -> str:
-    """Compare the sizes of a task's network with those that the paper states; empty where it states
-    none.
+    """Compare the sizes of a task's network with the paper's.
+
+    Args:
+        papers: the sizes that the paper states, by keys of `network`; none: the result is empty.
     """
+    # A task may be evaluated with the models of another one, which has the network.
     overrides = experiment.tasks[experiment.training_task(task)].network
     ours = experiment.network.model_dump() | overrides
     differences = [ours[name] - number for name, number in papers.items()]
+
     if not differences:
         return ""
     if any(difference < 0 for difference in differences):
@@ -240,7 +248,7 @@ def seeds_text(counts: Sequence[int]) -> str:
 class Row(NamedTuple):
     """One model on one task by one metric.
 
-    A gain says how much better a model's mean is than the baseline's, in the metric's unit,
+    A gain says how much better a model's mean is than the baseline's, in the metric's unit. It is
     positive also where lower is better, as with perplexity. It is None for the baseline, and where
     the baseline was not run.
     """
@@ -253,56 +261,61 @@ class Row(NamedTuple):
     values: tuple[float, ...]  # the metric for each seed, in ascending order of seeds
     mean: float
     sd: float | None  # over seeds, n - 1 below
-    # ends of the bootstrap interval of `mean` over units and seeds; of one seed over units
+    # ends of the bootstrap interval of `mean` over units and seeds; of a single seed over units
     low: float
     high: float
-    paper: float | None  # the paper's value, shown also where its data are others than ours
+    paper: float | None  # the paper's value, shown also where its data are not ours
     same_data: bool  # whether the paper's value was measured on this data set
     direction: Direction
     size: Size
     setting: str
     reason: str
-    # by device, of training plus decoding: mean over the seeds with both on that one
+    # device -> seconds of training plus decoding, mean over the seeds with both on that device
     seconds: Mapping[str, float]
-    # whether a seed was trained on one device and decoded on another one, which no mean counts
+    # whether a seed, left out of these means, was trained on one device and decoded on another
     divided: bool
     compared_seeds: int  # the fewer of the model's and the baseline's
-    # models of which it is an ensemble, whose trainings are their own cost
+    # models of which it is an ensemble, whose trainings are part of its cost
     members: tuple[str, ...]
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
     p: float | None = None
     p_holm: float | None = None  # corrected for all rows that were compared together
-    paper_gain: float | None = (
-        None  # None also where the paper has no value of the model or of the baseline
-    )
+    # None also where the paper has no value of the model or of the baseline
+    paper_gain: float | None = None
 
     @property
     def seeds(self) -> int:
+        """The number of seeds."""
         return len(self.values)
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds, of seeds that ran on no other device; None where no seed did or they
-        are unknown.
+        """CPU seconds of the seeds that ran on no other device.
+
+        None where no seed did, or the seconds are unknown.
         """
         return self.seconds.get("CPU")
 
     @property
     def gpu_s(self) -> float | None:
-        """The same of GPU seconds; 0 where all seeds ran on the processor."""
+        """GPU seconds of the seeds that ran on a GPU; 0 where all seeds ran on a CPU."""
         only_cpu = list(self.seconds) == ["CPU"] and not self.divided
-        return 0.0 if only_cpu else self.seconds.get("GPU")
+        if only_cpu:
+            return 0.0
+        return self.seconds.get("GPU")
 
     @property
-    def told(self) -> str | None:
-        """What the test says of the gain; None where there is none, or too few seeds."""
+    def outcome(self) -> str | None:
+        """`better`, `worse` or `undecided`; None where there is no gain, or too few seeds."""
         if self.gain_low is None or self.gain_high is None or self.compared_seeds < LEAST_SEEDS:
             return None
         if self.gain_low > 0:
             return "better"
-        return "worse" if self.gain_high < 0 else "undecided"
+        if self.gain_high < 0:
+            return "worse"
+        return "undecided"
 
     @property
     def verdict(self) -> str:
@@ -311,37 +324,36 @@ class Row(NamedTuple):
 
     @property
     def digits(self) -> int:
-        """Digits after the point: the metric's, and as many more as tell the ends of its intervals
-        from each other.
-        """
-        pairs = [(self.low, self.high), (self.gain_low, self.gain_high)]
-        ends = [pair for pair in pairs if None not in pair and not _alike(pair, FINEST)]
-        return next(
-            (
-                n
-                for n in range(self.metric.decimals, FINEST)
-                if not any(_alike(one, n) for one in ends)
-            ),
-            FINEST,
-        )
+        """Digits after the point: the metric's, or more to tell the ends of an interval apart."""
+        intervals = [(self.low, self.high), (self.gain_low, self.gain_high)]
+        # Ends that are equal at the finest are equal at any number of digits.
+        intervals = [ends for ends in intervals if None not in ends and not _alike(ends, FINEST)]
+
+        digits = self.metric.decimals
+        while digits < FINEST and any(_alike(ends, digits) for ends in intervals):
+            digits += 1
+        return digits
 
     @property
     def difference(self) -> float | None:
         """Our mean minus the paper's value, where both were measured on the same data."""
-        return self.mean - self.paper if self.paper is not None and self.same_data else None
+        if self.paper is None or not self.same_data:
+            return None
+        return self.mean - self.paper
 
 
 def _alike(ends: tuple[float | None, float | None], digits: int) -> bool:
-    low, high = (one and round(one, digits) for one in ends)
-    return low == high
+    """Check whether both ends of an interval are the same when rounded."""
+    low, high = ends
+    return round(low or 0.0, digits) == round(high or 0.0, digits)
 
 
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """The rows as a frame, with `n` seeds, the metric's name and both words of the verdict."""
+    """Return the rows as a frame, with `n` seeds, the metric's name and the verdict in words."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
-    properties = ("difference", "cpu_s", "gpu_s", "verdict")
     derived = {
-        name: pd.Series([getattr(row, name) for row in rows], dtype=object) for name in properties
+        name: pd.Series([getattr(row, name) for row in rows], dtype=object)
+        for name in ("difference", "cpu_s", "gpu_s", "verdict")
     }
     return frame.assign(
         metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived
@@ -355,23 +367,31 @@ def compare(
     paper: PaperTable | None,
     first: bool = False,
 ) -> list[Row]:
-    """One row per task, metric and model, in the order of the configuration; a UserError if no task
-    has such a metric.
+    """Return one row per task, metric and model, in the order of the configuration.
 
     Args:
-        patterns: names of metrics, or patterns such as `bleu_b*`; first: take only the first of a
-            task's.
+        patterns: names of metrics, or patterns such as `bleu_b*`.
         paper: the results to show with ours; None for metrics that no paper reports.
+        first: take only the first of a task's metrics.
+
+    Raises:
+        UserError: no task has such a metric.
     """
     check_known(patterns, tasks)
+
     rows: list[Row] = []
     for task in tasks:
-        metrics = [metric_of(name) for name in task.metrics(patterns)[: 1 if first else None]]
-        columns = list(dict.fromkeys(column for one in metrics for column in one.columns))
+        metrics = [metric_of(name) for name in task.metrics(patterns)]
+        if first:
+            metrics = metrics[:1]
+
+        columns = list(dict.fromkeys(column for metric in metrics for column in metric.columns))
+        # One resampling serves all metrics of a task, so that they are compared on the same draws.
         resampled = Resampled.of(task.models, columns)
         for metric in metrics:
             measured = {model: resampled.measured(metric, model) for model in task.models}
             rows += _rows(task, metric, measured, experiment, paper)
+
     return _corrected(rows)
 
 
@@ -383,15 +403,16 @@ def _corrected(rows: Sequence[Row]) -> list[Row]:
 
 
 class Measured(NamedTuple):
-    """One model on one task by one metric."""
+    """The values of one model on one task by one metric."""
 
     values: Floats  # (seeds,)
     draws: Draws  # of their mean
 
 
 class Resampled(NamedTuple):
-    """Sums of counts over units, by model: all models by all metrics are seen under the same draws
-    of units.
+    """Sums of counts over units, by model.
+
+    All models by all metrics are seen under the same draws of units.
     """
 
     columns: list[str]
@@ -408,22 +429,31 @@ class Resampled(NamedTuple):
             model: np.stack([run.scores.counts().of(columns) for run in runs])
             for model, runs in models.items()
         }
-        ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
-        draws = np.split(bootstrap.resampled_sums(np.concatenate(list(counts.values()))), ends)
         totals = {model: seeds.sum(axis=1) for model, seeds in counts.items()}
-        return cls(columns, totals, dict(zip(counts, draws, strict=True)))
+
+        # One call draws the same units for all runs, which pairs the models.
+        all_draws = bootstrap.resampled_sums(np.concatenate(list(counts.values())))
+        ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
+        draws = dict(zip(counts, np.split(all_draws, ends), strict=True))
+        return cls(columns, totals, draws)
 
     def measured(self, metric: Metric, model: str) -> Measured:
         """Measure a model by a metric of these counts."""
-        places = [self.columns.index(column) for column in metric.columns]
-        values = metric.value(self.totals[model][:, places])
-        means = metric.value(self.draws[model][..., places]).mean(axis=0)
+        indices = [self.columns.index(column) for column in metric.columns]
+        values = metric.value(self.totals[model][:, indices])
+        means = metric.value(self.draws[model][..., indices]).mean(axis=0)
         return Measured(values, bootstrap.draws_over_seeds(values, means, model))
 
 
+def sign_of(metric: Metric) -> float:
+    """Return the factor that makes better values the larger ones: -1 if lower is better, else 1."""
+    return -1.0 if metric.lower_is_better else 1.0
+
+
 class Gain(NamedTuple):
-    """The gain of one model over another, positive where it is better; no interval of a single
-    seed.
+    """The gain of one model over another, positive where it is better.
+
+    A single seed has no interval.
     """
 
     value: float
@@ -435,13 +465,14 @@ def gain_of(mine: Measured, base: Measured, metric: Metric, repeatable: bool = F
     """Compare two models.
 
     Args:
-        repeatable: whether no training made the first one, so that one seed of it is all that there
-            is.
+        repeatable: the first one was not trained, so that its single seed is all that there is.
     """
-    sign = -1.0 if metric.lower_is_better else 1.0
+    sign = sign_of(metric)
     value = sign * float(mine.values.mean() - base.values.mean())
     if len(base.values) < 2 or (len(mine.values) < 2 and not repeatable):
         return Gain(value, None, None)
+
+    # The draws of both are of the same units, so that their difference is paired.
     differences = mine.draws.minus(base.draws).times(sign).spread()
     return Gain(value, bootstrap.interval(differences), bootstrap.p_value(differences, value))
 
@@ -453,58 +484,51 @@ def _rows(
     experiment: Experiment,
     paper: PaperTable | None,
 ) -> Iterator[Row]:
-    """Return a row for each model."""
-    baseline = experiment.baseline
+    """Yield a row for each model."""
     same_data = task.config.paper is not None
     paper_row = task.config.paper or task.config.paper_reference
-    reported = {
-        name: paper.value(metric.name, paper_row, name) if paper else None
-        for name in [*measured, baseline]
-    }
-    sign = -1.0 if metric.lower_is_better else 1.0
-    for name, own in measured.items():
-        runs = task.models[name]
-        spread = bootstrap.interval(own.draws.spread())
-        counts = [len(own.values)]
+    reported: dict[str, float | None] = dict.fromkeys([*measured, experiment.baseline])
+    if paper:
+        reported = {model: paper.value(metric.name, paper_row, model) for model in reported}
+
+    for model, of_model in measured.items():
+        runs = task.models[model]
+        spread = bootstrap.interval(of_model.draws.spread())
+        counts = [len(of_model.values)]
         gain: dict[str, float | None] = {}
-        verdict = Verdict("not judged", "", "the baseline was not run")
-        if name == baseline:
-            reference = reported[name]
-            margin = 0.0 if reference is None else margin_of(metric.name, reference)
-            verdict = judge_level(reference, spread, counts[0], margin, same_data)
-        elif baseline in measured:
-            base = measured[baseline]
-            # What no training made, such as the first sentences of a text, has no seeds to draw.
+
+        if model == experiment.baseline:
+            verdict = _judge_baseline(metric, reported[model], spread, counts[0], same_data)
+        elif experiment.baseline in measured:
+            of_baseline = measured[experiment.baseline]
+            # An output that no training made, such as a text's first sentences, has no seeds.
             repeatable = not runs[0].scores.training
-            counts = [len(base.values)] if repeatable else [len(own.values), len(base.values)]
-            found = gain_of(own, base, metric, repeatable)
-            mine, other = reported[name], reported[baseline]
-            paper_gain = None if mine is None or other is None else sign * (mine - other)
-            verdict = judge_gain(paper_gain, found.interval, min(counts))
-            gain = {
-                "gain": found.value,
-                "gain_low": found.interval.low if found.interval else None,
-                "gain_high": found.interval.high if found.interval else None,
-                "p": found.p,
-                "paper_gain": paper_gain,
-            }
+            counts = [len(of_baseline.values)]
+            if not repeatable:
+                counts.append(len(of_model.values))
+            our_gain = gain_of(of_model, of_baseline, metric, repeatable)
+            paper_gain = _paper_gain(metric, reported[model], reported[experiment.baseline])
+            verdict = judge_gain(paper_gain, our_gain.interval, min(counts))
+            gain = {"gain": our_gain.value, "p": our_gain.p, "paper_gain": paper_gain}
+            if our_gain.interval:
+                gain["gain_low"] = our_gain.interval.low
+                gain["gain_high"] = our_gain.interval.high
+        else:
+            verdict = Verdict("not judged", "", "the baseline was not run")
+
         seconds, divided = _seconds_by_device(runs)
-        # By the folders of their models, MODEL/seedN/model.
-        members = tuple(
-            Path(one).parts[-3:][0] for one in runs[0].scores.training.get("members", [])
-        )
         yield Row(
             task=task.name,
             task_label=task.label,
-            model=name,
+            model=model,
             label=runs[0].label,
             metric=metric,
-            values=tuple(own.values.tolist()),
-            mean=float(own.values.mean()),
-            sd=float(own.values.std(ddof=1)) if len(own.values) > 1 else None,
+            values=tuple(of_model.values.tolist()),
+            mean=float(of_model.values.mean()),
+            sd=float(of_model.values.std(ddof=1)) if len(of_model.values) > 1 else None,
             low=spread.low,
             high=spread.high,
-            paper=reported[name],
+            paper=reported[model],
             same_data=same_data,
             direction=verdict.direction,
             size=verdict.size,
@@ -513,25 +537,48 @@ def _rows(
             seconds=seconds,
             divided=divided,
             compared_seeds=min(counts),
-            members=members,
+            members=_members_of(runs[0]),
             **gain,
         )
 
 
-def _seconds_by_device(runs: Sequence[ScoredRun]) -> tuple[dict[str, float], bool]:
-    """Return mean seconds of a model's runs by device, and whether some run was divided between two
-    devices.
+def _judge_baseline(
+    metric: Metric, paper: float | None, ours: Interval, seeds: int, same_data: bool
+) -> Verdict:
+    """Judge the baseline's level, with the margin of the metric."""
+    margin = 0.0
+    if paper is not None:
+        margin = margin_of(metric.name, paper)
+    return judge_level(paper, ours, seeds, margin, same_data)
 
-    The means are unknown where the cost of a run is.
+
+def _paper_gain(metric: Metric, model: float | None, baseline: float | None) -> float | None:
+    """Return the paper's gain, positive where the model is better."""
+    if model is None or baseline is None:
+        return None
+    return sign_of(metric) * (model - baseline)
+
+
+def _members_of(run: ScoredRun) -> tuple[str, ...]:
+    """Return the models of an ensemble, by the paths `MODEL/seedN/model` of their weights."""
+    members = run.scores.training.get("members", [])
+    return tuple(Path(member).parts[-3:][0] for member in members)
+
+
+def _seconds_by_device(runs: Sequence[ScoredRun]) -> tuple[dict[str, float], bool]:
+    """Return mean seconds of a model's runs by device.
+
+    The second value says whether some run was trained on one device and decoded on another. If the
+    cost of one run is unknown, there are no means.
     """
     costs = [whole_cost(run) for run in runs]
-    is_known = [run.scores.cost.cpu_s is not None for run in runs]
-    if not all(is_known):
+    if any(run.scores.cost.cpu_s is None for run in runs):
         return {}, False
-    known = [cost for cost in costs if cost is not None]
+
     seconds = {}
     for device in DEVICES:
-        own = [spent for name, spent in known if name == device]
-        if own:
-            seconds[device] = sum(own) / len(own)
+        on_device = [cost[1] for cost in costs if cost is not None and cost[0] == device]
+        if on_device:
+            seconds[device] = sum(on_device) / len(on_device)
+
     return seconds, None in costs

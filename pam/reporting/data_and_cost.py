@@ -1,6 +1,4 @@
-"""What the report says of data and cost: sizes and licences, what every run cost and on what it
-ran.
-"""
+"""Build the tables of data and cost: sizes and licences, the cost and the machine of every run."""
 
 from __future__ import annotations
 
@@ -13,14 +11,19 @@ from pam.config import Experiment
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
-from pam.reporting.runs import ScoredRun, label_of, processor_seconds
+from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
 
 # Cost of every run.
 
 SECONDS = ("wall_s", "cpu_s", "gpu_s")
 TRAINING = (
-    *("device", "examples_per_second", "peak_memory_mb"),
-    *("epochs", "best_epoch", "parameters", "resumed"),
+    "device",
+    "examples_per_second",
+    "peak_memory_mb",
+    "epochs",
+    "best_epoch",
+    "parameters",
+    "resumed",
 )
 COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
 COSTS_SHOWN = (
@@ -45,60 +48,81 @@ COSTS_NOTE = (
 
 
 def costs(spec: TableSpec, inputs: Inputs) -> Table:
-    """One row per run and, for people, their sum; seconds are training and decoding together."""
-    records = []
-    for task in inputs.tasks:
-        for run in task.runs:
-            training = {key: run.scores.training.get(key) for key in TRAINING}
-            best, epochs = training["best_epoch"], training["epochs"]
-            training["best"] = (
-                f"{best} of {epochs}" if best is not None and epochs is not None else best
-            )
-            named = {"task": run.task, "model": run.model, "label": run.label, "seed": run.seed}
-            speed = {
-                "decoded_per_second": run.main_decoding.get("sentences_per_second"),
-                "task_label": task.label,
-            }
-            records.append(named | run.scores.cost.model_dump() | training | speed)
+    """Build the table of costs, with one row per run and, for people, their sum.
+
+    Seconds are of training and decoding together.
+    """
+    records = [_cost_of(run, task.label) for task in inputs.tasks for run in task.runs]
     frame = pd.DataFrame(records, dtype=object)
     table = table_of(
-        inputs.title(spec), frame, COSTS, dict.fromkeys(SECONDS, 1), COSTS_SHOWN, (COSTS_NOTE,)
+        title=inputs.title(spec),
+        frame=frame,
+        csv=COSTS,
+        digits=dict.fromkeys(SECONDS, 1),
+        shown=COSTS_SHOWN,
+        notes=(COSTS_NOTE,),
     )
-    totals = [
-        f"{sum(known):,.0f}" if len(known) else ""
-        for known in (frame[key].dropna() for key in SECONDS)
-    ]
+
+    # Unknown seconds are left out of the sums.
+    totals = []
+    for key in SECONDS:
+        seconds = frame[key].dropna()
+        totals.append(f"{sum(seconds):,.0f}" if len(seconds) else "")
+
     table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
 
+def _cost_of(run: ScoredRun, task_label: str) -> dict[str, Any]:
+    """Return a run's record in the table of costs."""
+    training = {key: run.scores.training.get(key) for key in TRAINING}
+    best: int | str | None = training["best_epoch"]
+    if best is not None and training["epochs"] is not None:
+        best = f"{best} of {training['epochs']}"
+
+    return {
+        "task": run.task,
+        "task_label": task_label,
+        "model": run.model,
+        "label": run.label,
+        "seed": run.seed,
+        **run.scores.cost.model_dump(),
+        **training,
+        "best": best,
+        "decoded_per_second": run.main_decoding.get("sentences_per_second"),
+    }
+
+
 def environment(spec: TableSpec, inputs: Inputs) -> Table:
-    """Every distinct version, machine and device, with the number of runs that ran on it."""
+    """Build the table of versions, machines and devices, with the number of runs of each."""
     facts: list[tuple[str, str, str]] = []
     for training in (run.scores.training for task in inputs.tasks for run in task.runs):
         if training.get("device"):
             facts.append(("device", "device", str(training["device"])))
+
         for kind in ("hardware", "versions"):
-            known = (training.get(kind) or {}).items()
-            facts += [(kind, str(name), str(value)) for name, value in known if value is not None]
-    counts = (
-        pd.DataFrame(facts, columns=["kind", "name", "value"])
-        .value_counts()
-        .rename("runs")
-        .reset_index()
-    )
+            values = training.get(kind) or {}
+            facts += [
+                (kind, str(name), str(value)) for name, value in values.items() if value is not None
+            ]
+
+    frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
+
+    counts = frame.value_counts().rename("runs").reset_index()
+    # Of several versions, the one of most runs comes first.
     counts = counts.sort_values(
         ["kind", "name", "runs", "value"], ascending=[True, True, False, True]
     )
-    return Table(
-        inputs.title(spec), counts, counts.astype(str).rename(columns=str.capitalize), "lllr"
-    )
+    texts = counts.astype(str).rename(columns=str.capitalize)
+
+    return Table(inputs.title(spec), counts, texts, "lllr")
 
 
 # Time over the baseline's.
 
-# where the papers' results have an overhead, whatever the task
-TIME_RATIO, ANY_ROW = ("time_ratio", "any")
+# metric and row of the papers' results that have an overhead, whatever the task
+TIME_RATIO = "time_ratio"
+ANY_ROW = "any"
 OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
 OVERHEAD_SHOWN = (
     TASK,
@@ -118,52 +142,83 @@ OVERHEAD_NOTE = (
 
 
 def overhead(spec: TableSpec, inputs: Inputs) -> Table:
-    """Seconds by task, phase and model, of the GPU where one was used, else of the processor, and
-    over the baseline's.
+    """Build the table of seconds by task, phase and model, with their ratio to the baseline's.
 
-    There is no ratio between times on different kinds of processor, and no mean of them.
+    Seconds are of the GPU where one was used, else of the processor. There is no ratio between
+    times on different kinds of processor, and no mean of them.
     """
-    baseline, paper = inputs.experiment.baseline, inputs.paper(spec)
-    notes = [
-        OVERHEAD_NOTE.format(baseline),
-        *([f"Paper: {paper.source}. {paper.note}"] if paper else []),
-    ]
-    rows: list[tuple[Any, ...]] = []
-    for task in inputs.tasks:
-        columns = ["model", "phase", "processor", "seconds"]
-        times = pd.DataFrame([time for run in task.runs for time in _times(run)], columns=columns)
-        # Training, then decoding by beam, of every model that has a time of it.
-        for phase in times["phase"].unique():
-            # Seeds on different kinds of processor have a row for each kind.
-            groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
-            by_device = {key: own["seconds"] for key, own in groups}
-            for (model, processor), own in by_device.items():
-                base = by_device.get((baseline, processor))
-                seconds = float(own.mean())
-                ratio = None if base is None else seconds / float(base.mean())
-                told = paper.value(TIME_RATIO, ANY_ROW, str(model)) if paper else None
-                labels = task.label, task.models[str(model)][0].label
-                rows.append(
-                    (task.name, phase, model, processor, seconds, ratio, len(own), told, *labels)
-                )
-    frame = pd.DataFrame(rows, columns=[*OVERHEAD, "task_label", "label"], dtype=object)
-    shown = OVERHEAD_SHOWN if paper else OVERHEAD_SHOWN[:-1]
+    baseline = inputs.experiment.baseline
+    records = [record for task in inputs.tasks for record in _overhead_of(task, baseline)]
+    notes = [OVERHEAD_NOTE.format(baseline)]
+    columns: Sequence[Column] = OVERHEAD_SHOWN[:-1]
+
+    paper = inputs.paper(spec)
+    if paper:
+        for record in records:
+            record["paper"] = paper.value(TIME_RATIO, ANY_ROW, record["model"])
+        notes.append(f"Paper: {paper.source}. {paper.note}")
+        columns = OVERHEAD_SHOWN
+
     return table_of(
-        inputs.title(spec), frame, OVERHEAD, {"seconds": 3, "ratio": 3}, shown, notes, group=2
+        title=inputs.title(spec),
+        frame=pd.DataFrame(records, columns=[*OVERHEAD, "task_label", "label"], dtype=object),
+        csv=OVERHEAD,
+        digits={"seconds": 3, "ratio": 3},
+        shown=columns,
+        notes=notes,
+        group=2,
     )
 
 
+def _overhead_of(task: TaskRuns, baseline: str) -> Iterator[dict[str, Any]]:
+    """Yield a record for each phase, model and kind of processor of a task."""
+    times = pd.DataFrame(
+        [time for run in task.runs for time in _times(run)],
+        columns=["model", "phase", "processor", "seconds"],
+    )
+
+    # Training comes first, then decoding by beam.
+    for phase in times["phase"].unique():
+        # Seeds on different kinds of processor have a row for each kind.
+        groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
+        by_device = {key: group["seconds"] for key, group in groups}
+
+        for (model, processor), seconds in by_device.items():
+            mean = float(seconds.mean())
+            ratio = None
+            of_baseline = by_device.get((baseline, processor))
+            if of_baseline is not None:
+                ratio = mean / float(of_baseline.mean())
+
+            yield {
+                "task": task.name,
+                "task_label": task.label,
+                "phase": phase,
+                "model": str(model),
+                "label": task.models[str(model)][0].label,
+                "processor": processor,
+                "seconds": mean,
+                "ratio": ratio,
+                "n": len(seconds),
+                "paper": None,
+            }
+
+
 def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
-    """Model, phase, kind of processor and its seconds of each piece of work of a run."""
+    """Yield model, phase, kind of processor and its seconds of each piece of work of a run."""
     training = run.scores.training
-    if (spent := processor_seconds(training)) and training.get("epochs"):
-        yield run.model, "training", spent[0], spent[1] / training["epochs"]
+    spent = processor_seconds(training)
+    if spent and training.get("epochs"):
+        processor, seconds = spent
+        yield run.model, "training", processor, seconds / training["epochs"]
+
     for beam, decoding in run.decodings.items():
-        if spent := processor_seconds(decoding):
+        spent = processor_seconds(decoding)
+        if spent:
             yield run.model, f"decoding, beam {beam}", *spent
 
 
-# Sizes of the data, what was dropped on the way and why, licences.
+# Sizes of the data, dropped pairs with the reason, licences.
 
 SPLITS = ("train", "dev", "test")
 Summary = dict[str, Any]  # the content of a `summary.json`
@@ -172,45 +227,81 @@ Summary = dict[str, Any]  # the content of a `summary.json`
 def datasets(
     experiment: Experiment, data: Mapping[str, Summary], gold: Mapping[str, Summary]
 ) -> list[Table]:
-    """A table for each kind of task, one for the stages, one for word alignments; empty ones not.
+    """Build a table for each kind of task, one for the stages, one for word alignments.
 
-    They are made of each task's summary of its prepared data, and that of its word alignments,
-    `gold`, if it has some.
+    Tables without rows are left out.
+
+    Args:
+        data: task -> summary of its prepared data.
+        gold: task -> summary of its word alignments, for the tasks that have some.
     """
-    data, gold = (
-        {name: own[name] for name in experiment.tasks if name in own} for own in (data, gold)
-    )
-    labels = {name: label_of(name, experiment) for name in experiment.tasks}
-    tables = []
-    for kind, (title, headings, align, rows_of) in KINDS.items():
-        own = {task: found for task, found in data.items() if found["task"] == kind}
-        rows = [
-            (labels[task], found["dataset"], *row)
-            for task, found in own.items()
-            for row in rows_of(found)
-        ]
-        notes = [
-            note
-            for task in own
-            for note in _notes(labels[task], own[task], experiment.tasks[task].note)
-        ]
-        tables.append(_table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes))
-    stages, links, notes = [], [], []
-    for task, found in data.items():
-        for one in found["stages"]:
-            reasons = "; ".join(f"{reason}: {count:,}" for reason, count in one["dropped"].items())
-            counts = one["pairs_in"], one["pairs_out"], sum(one["dropped"].values())
-            stages.append((labels[task], one["stage"], one["split"], *counts, reasons))
-    headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
-    tables.append(_table("Stages of preparing", headings, "lllrrrp", stages))
-    for task, found in gold.items():
-        unknown = found["source"]["unknown"] + found["target"]["unknown"]
-        counts = found["links"]["sure"], found["links"]["possible"], unknown
-        links.append((labels[task], found["dataset"], found["rows"], *counts))
-        notes += _notes(labels[task], found)
-    headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
-    tables.append(_table("Word alignments", headings, "llrrrr", links, notes))
+    data = {task: data[task] for task in experiment.tasks if task in data}
+    gold = {task: gold[task] for task in experiment.tasks if task in gold}
+
+    tables = [_sizes_table(kind, experiment, data) for kind in KINDS]
+    tables.append(_stages_table(experiment, data))
+    tables.append(_links_table(experiment, gold))
     return [table for table in tables if len(table.shown)]
+
+
+def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary]) -> Table:
+    """Build the table of the data of all tasks of a kind, with their licences as notes."""
+    title, headings, align, rows_of = KINDS[kind]
+    rows = []
+    notes = []
+    for task, summary in data.items():
+        if summary["task"] != kind:
+            continue
+
+        label = label_of(task, experiment)
+        rows += [(label, summary["dataset"], *row) for row in rows_of(summary)]
+        notes += _notes(label, summary, experiment.tasks[task].note)
+
+    return _table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes)
+
+
+def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
+    """Build the table of the pairs that each stage of preparing dropped, with the reasons."""
+    rows = []
+    for task, summary in data.items():
+        for stage in summary["stages"]:
+            dropped = stage["dropped"]
+            reasons = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
+            row = (
+                label_of(task, experiment),
+                stage["stage"],
+                stage["split"],
+                stage["pairs_in"],
+                stage["pairs_out"],
+                sum(dropped.values()),
+                reasons,
+            )
+
+            rows.append(row)
+
+    headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
+    return _table("Stages of preparing", headings, "lllrrrp", rows)
+
+
+def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
+    """Build the table of the sentences and links of word alignments."""
+    rows = []
+    notes = []
+    for task, summary in gold.items():
+        label = label_of(task, experiment)
+        row = (
+            label,
+            summary["dataset"],
+            summary["rows"],
+            summary["links"]["sure"],
+            summary["links"]["possible"],
+            summary["source"]["unknown"] + summary["target"]["unknown"],
+        )
+        rows.append(row)
+        notes += _notes(label, summary)
+
+    headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
+    return _table("Word alignments", headings, "llrrrr", rows, notes)
 
 
 def _table(
@@ -220,40 +311,56 @@ def _table(
     rows: Sequence[tuple[Any, ...]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """A table for the report alone."""
-    data = pd.DataFrame(rows, columns=headings.split("|"), dtype=object)
-    texts = [
-        [one if isinstance(one, str) else "" if one is None else f"{one:,.0f}" for one in row]
-        for row in rows
-    ]
-    shown = pd.DataFrame(texts, columns=headings.split("|"), dtype=object)
-    return Table(title, data, shown, align, tuple(notes))
+    """Return a table for the report alone, with `headings` divided by `|`."""
+    columns = headings.split("|")
+    data = pd.DataFrame(rows, columns=columns, dtype=object)
+
+    cells = [[_cell(value) for value in row] for row in rows]
+    texts = pd.DataFrame(cells, columns=columns, dtype=object)
+    return Table(title, data, texts, align, tuple(notes))
 
 
-def _inflection(found: Summary) -> Iterator[tuple[Any, ...]]:
+def _cell(value: Any) -> str:
+    """Return a text as it is, a number without digits after the point, nothing for None."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return f"{value:,.0f}"
+
+
+def _inflection(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Yield a row with headings `_FORMS` for each split."""
     for split in SPLITS:
-        counts = found["splits"][split]
-        unseen = sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values())
-        twice = counts["duplicate_rows"], counts["cells_with_several_forms"]
-        yield split, counts["rows"], counts["lemmas"], *twice, unseen
-
-
-def _translation(found: Summary) -> Iterator[tuple[Any, ...]]:
-    for split in SPLITS:
-        counts = found["splits"][split]
-        sides = [(side, counts[side]) for side in ("source", "target")]
-        own = [
-            (found["languages"][side], of_side["symbols"], of_side["unknown"])
-            for side, of_side in sides
-        ]
-        longest = max(of_side["longest"] for _, of_side in sides)
+        counts = summary["splits"][split]
         yield (
             split,
             counts["rows"],
-            *own[0],
-            *own[1],
-            longest,
-            found["pairs_in_train_too"].get(split),
+            counts["lemmas"],
+            counts["duplicate_rows"],
+            counts["cells_with_several_forms"],
+            sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values()),
+        )
+
+
+def _translation(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Yield a row with headings `_PAIRS` for each split."""
+    for split in SPLITS:
+        counts = summary["splits"][split]
+        source = counts["source"]
+        target = counts["target"]
+
+        yield (
+            split,
+            counts["rows"],
+            summary["languages"]["source"],
+            source["symbols"],
+            source["unknown"],
+            summary["languages"]["target"],
+            target["symbols"],
+            target["unknown"],
+            max(source["longest"], target["longest"]),
+            summary["pairs_in_train_too"].get(split),
         )
 
 
@@ -265,13 +372,11 @@ KINDS = {
     "summarization": ("Summarization", _PAIRS, "lrlrrlrrrr", _translation),
     "captioning": ("Captioning", _PAIRS, "lrlrrlrrrr", _translation),
 }
-"""Kind of task to its table's title, headings and alignment, and a row for each split of a task's
-summary.
-"""
+"""Kind of task -> title, headings and alignment of its table, and the function that yields rows."""
 
 
-def _notes(label: str, found: dict[str, Any], note: str = "") -> list[str]:
-    """What the task's author says of it, whose data these are, and what preparing noticed."""
-    licence = f"{found['title']}. Licence: {found['licence'] or 'not stated'}."
-    texts = [note, licence, found["citation"], *found.get("warnings", [])]
+def _notes(label: str, summary: Summary, note: str = "") -> list[str]:
+    """Return the author's note on a task, its data's licence and citation, and warnings."""
+    licence = f"{summary['title']}. Licence: {summary['licence'] or 'not stated'}."
+    texts = [note, licence, summary["citation"], *summary.get("warnings", [])]
     return [f"{label}: {text}" for text in texts if text]

@@ -1,5 +1,7 @@
-"""The table of length penalties: what was chosen on the development split, and what that changes on
-the test split.
+"""Build the table of length penalties.
+
+The penalties were chosen on the development split; the table shows what they change on the test
+split.
 """
 
 from __future__ import annotations
@@ -47,54 +49,60 @@ FORMS = {
 
 
 def lengths(spec: TableSpec, inputs: Inputs) -> Table:
-    """One row per task, model and beam, of those for which a penalty was chosen."""
+    """Build the table, with one row per task, model and beam for which a penalty was chosen."""
     rows = []
     for task in inputs.tasks:
         for model, runs in task.models.items():
             for beam, decoded in runs[0].decodings.items():
-                if all(
-                    of_beam("bleu_unpenalized", int(beam)) in run.scores.metrics for run in runs
-                ):
-                    own = {
-                        "task": task.name,
-                        "task_label": task.label,
-                        "model": model,
-                        "label": runs[0].label,
-                    }
-                    form = decoded["length_penalty_form"]
-                    rows.append(
-                        own
-                        | {"beam": int(beam), "length_penalty_form": form}
-                        | _measured(runs, beam)
-                    )
+                metric = of_beam("bleu_unpenalized", int(beam))
+                if not all(metric in run.scores.metrics for run in runs):
+                    continue
+
+                row = {
+                    "task": task.name,
+                    "task_label": task.label,
+                    "model": model,
+                    "label": runs[0].label,
+                    "beam": int(beam),
+                    "length_penalty_form": decoded["length_penalty_form"],
+                    **_measured(runs, beam),
+                }
+
+                rows.append(row)
+
     columns = [*LENGTHS, "task_label", "label", "chosen", "gain_text"]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
+
     forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
     return table_of(inputs.title(spec), frame, LENGTHS, DIGITS, SHOWN, (NOTE, *forms))
 
 
 def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
-    """The penalties of a model's runs, and what it scores with and without, one beam's means over
-    seeds.
-    """
-    decoded = [run.decodings[beam] for run in runs]
+    """Return the penalties of a model's runs and their means over seeds with one beam."""
     means = {}
     for name in METRICS:
-        means[name] = float(
-            np.mean([run.scores.metrics[of_beam(name, int(beam))].value for run in runs])
-        )
+        metric = of_beam(name, int(beam))
+        means[name] = float(np.mean([run.scores.metrics[metric].value for run in runs]))
+
     gain = means["bleu"] - means["bleu_unpenalized"]
-    texts = {
-        "length_penalty": "; ".join(f"{one['length_penalty']:g}" for one in decoded),
-        "chosen": "; ".join(map(chosen, decoded)),
+    decodings = [run.decodings[beam] for run in runs]
+
+    return {
+        **means,
+        "length_penalty": "; ".join(f"{decoded['length_penalty']:g}" for decoded in decodings),
+        "chosen": "; ".join(map(chosen, decodings)),
+        "gain": gain,
         "gain_text": signed(gain, 2),
+        "n": len(runs),
     }
-    return means | texts | {"gain": gain, "n": len(runs)}
 
 
 def chosen(decoded: Mapping[str, Any]) -> str:
-    """The penalty, and whether it is the largest candidate: earlier code did not record the
-    candidates.
-    """
-    penalty, candidates = decoded["length_penalty"], decoded.get("length_penalties", ())
-    return f"{penalty:g} (largest)" if penalty == max(candidates, default=None) else f"{penalty:g}"
+    """Return the penalty, and say so if it is the largest candidate."""
+    penalty = decoded["length_penalty"]
+    # Earlier code did not record the candidates.
+    candidates = decoded.get("length_penalties", ())
+
+    if penalty == max(candidates, default=None):
+        return f"{penalty:g} (largest)"
+    return f"{penalty:g}"

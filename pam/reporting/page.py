@@ -1,9 +1,9 @@
-"""The page of an experiment's results, `index.html`: what was found, then tables, figures, outputs
-and attention.
+"""Write the page of an experiment's results, `index.html`.
 
-One file that asks the network for nothing: styles, pictures and what can be downloaded are in it.
-Its form is in `workflow/report/page/`; the captions of figures are those of Snakemake's report,
-in `workflow/report/`.
+It shows the finding, then tables, figures, outputs side by side and attention maps. The page is one
+file that asks the network for nothing: styles, pictures and downloads are embedded. The templates
+are in `workflow/report/page/`. The captions of figures are those of Snakemake's report, in
+`workflow/report/`.
 """
 
 from __future__ import annotations
@@ -36,23 +36,22 @@ from pam.reporting.findings import cautions, finding
 from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
 from pam.reporting.runs import is_demonstration, label_of
 
-MOST_CELLS = 3000  # of an attention map that is shown symbol by symbol
+MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 
 
 @dataclass(frozen=True)
 class Files:
-    """What the page is made of."""
+    """The files from which the page is made."""
 
     experiment: Experiment  # as `pam.reporting.runs.load_experiment` reads it
-    folder: Path  # of its results, with `tables/` and `figures/`
+    folder: Path  # the results, with `tables/` and `figures/`
     tables: Sequence[str]  # names, in the order of the catalogue
     figures: Sequence[str]
-    summaries: Mapping[str, Summary]  # of each task's data
-    gold: Mapping[str, Summary]  # of word alignments
+    summaries: Mapping[str, Summary]  # task -> summary of its prepared data
+    gold: Mapping[str, Summary]  # task -> summary of its word alignments
     texts: Path  # folder with captions and `page/`
-    left_out: Sequence[
-        str
-    ] = ()  # sentences about what is not shown, as restored runs have no weights
+    # sentences about what is not shown, for example because restored runs have no weights
+    left_out: Sequence[str] = ()
 
 
 class Download(NamedTuple):
@@ -62,24 +61,24 @@ class Download(NamedTuple):
 
 @dataclass
 class Block:
-    """A table or a figure on the page; what it lacks is empty."""
+    """A table or a figure on the page; parts that it lacks are empty."""
 
     name: str
     title: str
-    form: str = "table"  # macro of the template that shows it
-    html: str = ""  # here and below marked as HTML that is safe
+    form: str = "table"  # the template's macro that shows it
+    html: str = ""  # marked as safe HTML, as are the notes and the caption
     notes: tuple[str, ...] = ()
     downloads: tuple[Download, ...] = ()
     caption: str = ""
     image: str = ""
-    cautions: tuple[tuple[str, list[str]], ...] = ()  # a task's label, and what bears on it
+    cautions: tuple[tuple[str, list[str]], ...] = ()  # a task's label and its cautions
     command: str = ""
-    parts: list[Any] = field(default_factory=list)  # of examples and of attention maps
-    anchor: str = ""  # its name on the page, which only one block has
+    parts: list[Any] = field(default_factory=list)  # examples, or attention maps
+    anchor: str = ""  # a name on the page that no other block has
 
 
 def write(files: Files, out: Path) -> None:
-    """Writes the page of an experiment that has run."""
+    """Write the page of an experiment that has run."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(files.texts / "page"),
         autoescape=True,
@@ -87,49 +86,61 @@ def write(files: Files, out: Path) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    write_text(out, environment.get_template("page.html").render(Page(files).content()).lstrip())
+    content = Page(files).content()
+    html = environment.get_template("page.html").render(content)
+    write_text(out, html.lstrip())
 
 
 class Page:
+    """The content of the page of one experiment."""
+
     def __init__(self, files: Files) -> None:
-        self.files, self.experiment = files, files.experiment
-        self.kinds = {task: str(own["task"]) for task, own in files.summaries.items()}
+        self.files = files
+        self.experiment = files.experiment
+        self.kinds = {task: str(summary["task"]) for task, summary in files.summaries.items()}
         self.refers = refers_to_papers(self.experiment)
         self.labels = {task: label_of(task, self.experiment) for task in self.experiment.tasks}
-        shown = [task for task, own in self.experiment.tasks.items() if is_demonstration(own)]
-        self.demonstrations = shown
-        self.real = [task for task in self.labels if task not in shown]
-        self.first = next(iter(self.real or shown))
-        compared = [
+
+        # Demonstrations stand apart, below the tasks that are benchmarks.
+        self.demonstrations = [
+            task for task, config in self.experiment.tasks.items() if is_demonstration(config)
+        ]
+        self.real = [task for task in self.labels if task not in self.demonstrations]
+        self.first = next(iter(self.real or self.demonstrations))
+
+        comparisons = [
             self.data("tables", name)
             for name in files.tables
             if TABLES[name].builder == "comparison"
         ]
         curves = read_csv(files.folder / "figures/curves.csv")
-        self.cautions = cautions(self.experiment, files.summaries, curves, compared)
+        self.cautions = cautions(self.experiment, files.summaries, curves, comparisons)
 
     def content(self) -> dict[str, Any]:
-        """What the template shows."""
+        """Return the template's variables."""
         main = self.main_table()
         pictured = self.front_figure(main)
-        front = [
-            *([self.table(main, [self.first])] if main else []),
-            *([self.figure(pictured)] if pictured else []),
-        ]
-        sections = [one for one in self.sections(main, pictured) if one["blocks"]]
-        # A table may be shown in part here and in part there.
-        count: Counter[str] = Counter()
-        for block in [*front, *(block for one in sections for block in one["blocks"])]:
-            count[block.name] += 1
-            block.anchor = (
-                block.name if count[block.name] == 1 else f"{block.name}-{count[block.name]}"
-            )
+        front = []
+        if main:
+            front.append(self.table(main, [self.first]))
+        if pictured:
+            front.append(self.figure(pictured))
+        # A section without blocks is left out.
+        sections = [section for section in self.sections(main, pictured) if section["blocks"]]
+        self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
+
+        rule_title = "How models are compared"
+        rule = RULE_OF_OWN_DATA
+        if self.refers:
+            rule_title = "How a verdict is reached"
+            rule = RULE
+
         return {
             "title": self.experiment.title or self.experiment.experiment,
             "finding": self.finding(main) if main else "",
             "front": front,
-            "rule_title": "How a verdict is reached" if self.refers else "How models are compared",
-            "rule": paragraph_of(RULE if self.refers else RULE_OF_OWN_DATA),
+            "rule_title": rule_title,
+            "rule": paragraph_of(rule),
             "spent": self.spent(),
             "left_out": self.files.left_out,
             "sections": sections,
@@ -138,117 +149,164 @@ class Page:
             "command": f"snakemake --cores all --configfile {self.files.folder}/experiment.yaml",
         }
 
+    @staticmethod
+    def _set_anchors(blocks: Iterable[Block]) -> None:
+        """Give each block an anchor of its own."""
+        # A table may be shown with some tasks in one section and with other tasks in another.
+        count: Counter[str] = Counter()
+        for block in blocks:
+            count[block.name] += 1
+            block.anchor = block.name
+            if count[block.name] > 1:
+                block.anchor = f"{block.name}-{count[block.name]}"
+
     def text(self, name: str) -> Markup:
+        """Read a file that is embedded in the page as it is."""
         return Markup((self.files.texts / "page" / name).read_text(encoding="utf-8"))  # noqa: S704
 
     def sections(self, main: str | None, pictured: str | None) -> list[dict[str, Any]]:
-        """Tables, figures, examples and attention of real tasks; data and cost; then
-        demonstrations, told as such.
+        """Return the sections below the front.
+
+        Tables, figures, examples and attention of real tasks come first, then data and cost, then
+        the demonstrations in a section of their own.
         """
         if not self.real:
             return [
                 self.section("Demonstration", self.demonstrations, main, pictured),
                 self.data_and_cost(),
             ]
-        tables, figures, examples, maps = self.blocks(self.real, main, pictured)
-        found = [
+
+        tables, figures, outputs, maps = self.blocks(self.real, main, pictured)
+        return [
             {"title": "Tables", "blocks": tables},
             {"title": "Figures", "blocks": figures},
-            {"title": "Outputs side by side", "blocks": examples},
+            {"title": "Outputs side by side", "blocks": outputs},
             {"title": "Attention", "blocks": maps},
             self.data_and_cost(),
+            self.section("Demonstration", self.demonstrations, None, pictured),
         ]
-        return [*found, self.section("Demonstration", self.demonstrations, None, pictured)]
 
     def section(
         self, title: str, tasks: Sequence[str], main: str | None, pictured: str | None
     ) -> dict[str, Any]:
+        """Return one section with all blocks of some demonstrations and their notes."""
         notes = [self.experiment.tasks[task].note for task in tasks]
         text = " ".join(dict.fromkeys(note for note in notes if note))
-        blocks = [block for blocks in self.blocks(tasks, main, pictured) for block in blocks]
+
+        by_form = self.blocks(tasks, main, pictured)
+        blocks = [block for of_form in by_form for block in of_form]
         return {"title": title, "blocks": blocks, "intro": f"No benchmark. {text}"}
 
     def blocks(
         self, tasks: Sequence[str], main: str | None, pictured: str | None
     ) -> tuple[list[Block], ...]:
-        """Tables, figures, examples and attention maps of some tasks, but the table and the figure
-        shown already.
+        """Return tables, figures, examples and attention maps of some tasks.
 
-        A figure that shows real tasks and demonstrations is with the real ones.
+        The main table and the figure of the front are left out. A figure that shows both real
+        tasks and demonstrations is with the real ones.
         """
         tables: list[Block] = []
-        figures: list[Block] = []
         outputs: list[Block] = []
-        maps: list[Block] = []
         for name in self.files.tables:
             spec = TABLES[name]
-            shown = [task for task in spec.shows(self.experiment, self.kinds) if task in tasks]
-            if spec.category == COSTS or not shown or (name == main and shown == [self.first]):
+            shown_tasks = [
+                task for task in spec.shows(self.experiment, self.kinds) if task in tasks
+            ]
+            is_on_front = name == main and shown_tasks == [self.first]
+            if spec.category == COSTS or not shown_tasks or is_on_front:
                 continue
-            (outputs if spec.builder == "examples" else tables).append(self.table(name, shown))
+            block = self.table(name, shown_tasks)
+            if spec.builder != "examples":
+                tables.append(block)
+            elif block.parts:
+                outputs.append(block)
+
+        figures: list[Block] = []
+        maps: list[Block] = []
         for name in self.files.figures:
             if name in FIGURES:
-                own = FIGURES[name].shows(self.experiment, self.kinds)
-                real = [task for task in own if task in self.real]
-                if name != pictured and (real or own) and (real or own)[0] in tasks:
+                drawn_tasks = FIGURES[name].shows(self.experiment, self.kinds)
+                ranked = [task for task in drawn_tasks if task in self.real] or drawn_tasks
+                if name != pictured and ranked and ranked[0] in tasks:
                     figures.append(self.figure(name))
-            elif (task := self.task_of_map(name)) in tasks:
-                maps.append(self.attention(name, task))
-        return tables, figures, [one for one in outputs if one.parts], maps
+            else:
+                task = self.task_of_map(name)
+                if task in tasks:
+                    maps.append(self.attention(name, task))
+        return tables, figures, outputs, maps
 
     # The front.
 
     def main_table(self) -> str | None:
-        """The first comparison that is for the first page and has the first task."""
-        known = [name for name in self.files.tables if TABLES[name].front]
-        return next(
-            (one for one in known if self.first in TABLES[one].shows(self.experiment, self.kinds)),
-            None,
-        )
+        """Return the first comparison for the front that has the first task."""
+        for name in self.files.tables:
+            spec = TABLES[name]
+            if spec.front and self.first in spec.shows(self.experiment, self.kinds):
+                return name
+        return None
 
     def front_figure(self, main: str | None) -> str | None:
-        """The gains of the main table's metric, or its values."""
+        """Return the figure of gains in the main table's metric, else that of its values."""
         if main is None:
             return None
+        # A table of several metrics is pictured by the one of its finding.
         metric = TABLES[main].finding or TABLES[main].metrics[0]
+
         for draws in ("gains", "quality"):
             for name in self.files.figures:
-                item = FIGURES.get(name)
-                fits = item is not None and item.draws == draws and metric in item.options
-                if fits and self.first in FIGURES[name].shows(self.experiment, self.kinds):
+                spec = FIGURES.get(name)
+                if spec is None or spec.draws != draws or metric not in spec.options:
+                    continue
+                if self.first in spec.shows(self.experiment, self.kinds):
                     return name
         return None
 
     def finding(self, main: str) -> str:
+        """Say in one sentence what the main table shows; empty if it lacks the metric."""
         rows = self.data("tables", main)
-        names = list(rows["metric"][rows["task"] == self.first])
-        # Where scoring has left out the metric that the finding is of, it is of the table's first.
-        patterns = filter(None, [TABLES[main].finding, *TABLES[main].metrics])
-        name = next((name for one in patterns for name in names if fnmatchcase(name, one)), None)
-        if name is None:
-            return ""
         rows = rows[rows["task"] == self.first]
-        gained = self.files.folder / f"tables/{main}_gains.csv"
-        gains = (
-            read_csv(gained)
-            if gained.is_file()
-            else pd.DataFrame(columns=["task", "metric", "model"])
-        )
-        gains = gains[(gains["task"] == self.first) & (gains["metric"] == name)]
+        metric = self._metric_of_finding(main, list(rows["metric"]))
+        if metric is None:
+            return ""
+
+        gains = pd.DataFrame(columns=["task", "metric", "model"])
+        gains_file = self.files.folder / f"tables/{main}_gains.csv"
+        if gains_file.is_file():
+            gains = read_csv(gains_file)
+        gains = gains[(gains["task"] == self.first) & (gains["metric"] == metric)]
+
         models = self.experiment.models_of(self.first)
         labels = {model: label for model, label in self.model_labels().items() if model in models}
         return finding(
-            self.labels[self.first], metric_of(name), rows[rows["metric"] == name], gains, labels
+            label=self.labels[self.first],
+            metric=metric_of(metric),
+            rows=rows[rows["metric"] == metric],
+            gains=gains,
+            names=labels,
         )
 
+    @staticmethod
+    def _metric_of_finding(table: str, metrics: Sequence[str]) -> str | None:
+        """Return the metric of which the finding speaks, of those that a table has."""
+        # Where scoring has left out the finding's metric, the first one of the table stands in.
+        for pattern in (TABLES[table].finding, *TABLES[table].metrics):
+            for metric in metrics:
+                if pattern and fnmatchcase(metric, pattern):
+                    return metric
+        return None
+
     def model_labels(self) -> dict[str, str]:
-        """Model to label, by the tables that name both."""
+        """Return each model's label, by the table of costs, which names both."""
+        # Its data have models by name, its texts by label, in the same rows.
         costs = read(self.files.folder / "tables", "costs")
         return dict(zip(costs.data["model"], costs.shown["Model"], strict=False))
 
     def spent(self) -> str:
+        """Say how many trainings there were and what they cost."""
         costs = self.data("tables", "costs")
-        cpu_seconds, gpu_seconds = (pd.to_numeric(costs[name]).sum() for name in ("cpu_s", "gpu_s"))
+        cpu_seconds = pd.to_numeric(costs["cpu_s"]).sum()
+        gpu_seconds = pd.to_numeric(costs["gpu_s"]).sum()
+
         spent = f"{cpu_seconds:,.0f} CPU seconds"
         if gpu_seconds:
             spent += f" and {gpu_seconds:,.0f} GPU seconds"
@@ -257,273 +315,321 @@ class Page:
     # Blocks.
 
     def data(self, folder: str, name: str) -> pd.DataFrame:
+        """Read the data of a table or a figure."""
         return read_csv(self.files.folder / folder / f"{name}.csv")
 
     def table(self, name: str, tasks: Sequence[str]) -> Block:
-        """A table's rows of some tasks; the downloads have them all."""
+        """Return a block with a table's rows of some tasks; the downloads have all rows."""
         whole = read(self.files.folder / "tables", name)
-        own = f"{self.files.folder}/tables/{name}"
-        downloads = tuple(download(Path(f"{own}.{ending}")) for ending in ("csv", "tex"))
-        others = tuple(f"{label}: " for task, label in self.labels.items() if task not in tasks)
-        notes = tuple(note for note in whole.notes if not note.startswith(others))
-        block = self.block_of(
-            replace(of_tasks(whole, tasks), notes=notes), name, downloads, f"{own}.csv"
+        stem = f"{self.files.folder}/tables/{name}"
+        downloads = (download(Path(f"{stem}.csv")), download(Path(f"{stem}.tex")))
+
+        # Notes on a task begin with its label; those on tasks that are not shown are left out.
+        hidden_labels = tuple(
+            f"{label}: " for task, label in self.labels.items() if task not in tasks
         )
+        notes = tuple(note for note in whole.notes if not note.startswith(hidden_labels))
+        part = replace(of_tasks(whole, tasks), notes=notes)
+        block = self.block_of(part, name, downloads, target=f"{stem}.csv")
+
         if TABLES[name].builder == "examples":
             data = whole.data[whole.data["task"].isin(list(tasks))]
             letters = TABLES[name].kind == INFLECTION
             return replace(block, form="examples", parts=examples(data, self.labels, letters))
-        return replace(
-            block, cautions=self.bearing(tasks) if TABLES[name].category != COSTS else ()
-        )
+        if TABLES[name].category == COSTS:
+            return block
+        return replace(block, cautions=self.bearing(tasks))
 
     def block_of(
         self, table: Table, name: str, downloads: tuple[Download, ...], target: str = ""
     ) -> Block:
-        title, labels = (
-            table.title.removesuffix(f": {self.experiment.title}"),
-            set(table.shown.get("Task", ())),
-        )
-        if len(labels) == 1:  # named above the table, where it takes no column
-            title, table = (
-                f"{labels.pop()}: {title}",
-                replace(table, shown=table.shown.drop(columns="Task")),
+        """Return a table as a block; `target` is the file that Snakemake makes."""
+        title = table.title.removesuffix(f": {self.experiment.title}")
+
+        # A single task is named in the title, and takes no column.
+        task_labels = set(table.shown.get("Task", ()))
+        if len(task_labels) == 1:
+            title = f"{task_labels.pop()}: {title}"
+            table = replace(
+                table,
+                shown=table.shown.drop(columns="Task"),
+                align=table.align[1:],
+                group=max(1, table.group - 1),
             )
-            table = replace(table, align=table.align[1:], group=max(1, table.group - 1))
+
         notes = tuple(
-            Markup(paragraph(note))  # noqa: S704
-            for note in table.notes
-            if note not in (RULE_NOTE, NOTE_OF_OWN_DATA)
+            paragraph_of(note) for note in table.notes if note not in (RULE_NOTE, NOTE_OF_OWN_DATA)
         )
         return Block(
-            name,
-            title,
-            "table",
-            Markup(grid(table)),  # noqa: S704
-            notes,
-            downloads,
+            name=name,
+            title=title,
+            form="table",
+            html=Markup(grid(table)),  # noqa: S704
+            notes=notes,
+            downloads=downloads,
             command=self.made_by(target),
         )
 
     def figure(self, name: str) -> Block:
-        """A figure with its caption, its data and what bears on it."""
-        place = self.files.folder / "figures"
+        """Return a figure with its caption, its data and its cautions."""
+        folder = self.files.folder / "figures"
         data = self.data("figures", name)
-        # What is empty or the same in all rows takes no room beside the picture.
-        same = [
-            one
-            for one in ("task", "label", "metric")
-            if one in data.columns and data[one].nunique() == 1
+
+        # Columns that are empty, or the same in all rows, take no room beside the picture.
+        constant = [
+            column
+            for column in data.columns
+            if column in ("task", "label", "metric") and data[column].nunique() == 1
         ]
-        empty = [one for one in data.columns if (data[one] == "").all()]
-        data = data.drop(columns=[*same, *(one for one in empty if one not in same)])
-        shown = Table(
-            "", data, data, "".join("r" if numeric(data[one]) else "l" for one in data.columns)
-        )
+        empty = [column for column in data.columns if (data[column] == "").all()]
+        data = data.drop(columns=[*dict.fromkeys([*constant, *empty])])
+        align = "".join("r" if numeric(data[column]) else "l" for column in data.columns)
+
         return Block(
-            name,
-            menu_label(FIGURES[name], self.experiment),
-            "figure",
-            Markup(grid(shown)),  # noqa: S704
-            downloads=(download(place / f"{name}.csv"),),
+            name=name,
+            title=menu_label(FIGURES[name], self.experiment),
+            form="figure",
+            html=Markup(grid(Table("", data, data, align))),  # noqa: S704
+            downloads=(download(folder / f"{name}.csv"),),
             caption=self.caption("figure", figure=name),
-            image=uri((place / f"{name}.svg").read_bytes(), "image/svg+xml"),
+            image=uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml"),
             cautions=self.bearing(FIGURES[name].shows(self.experiment, self.kinds)),
-            command=self.made_by(f"{place}/{name}.svg"),
+            command=self.made_by(f"{folder}/{name}.svg"),
         )
 
     def task_of_map(self, name: str) -> str:
-        found = re.fullmatch(r"attention_(.+)_seed(\d+)", name)
-        return found[1] if found else ""
+        """Return the task of an attention map by its file's name; empty if it is none."""
+        match = re.fullmatch(r"attention_(.+)_seed(\d+)", name)
+        return match[1] if match else ""
 
     def attention(self, name: str, task: str) -> Block:
-        """Maps whose symbols can be pointed at; the picture where one has too many."""
-        place, data = self.files.folder / "figures", self.data("figures", name)
-        parts = maps(data)
-        whole = all(len(one["source"]) * len(one["target"]) <= MOST_CELLS for one in parts)
-        caption = self.caption("attention", task=task, seed=name.rpartition("seed")[2])
-        return Block(
-            name,
-            f"Attention on {self.labels[task]}",
-            "attention" if whole else "picture",
-            downloads=(download(place / f"{name}.csv"),),
-            caption=caption,
-            image="" if whole else uri((place / f"{name}.svg").read_bytes(), "image/svg+xml"),
+        """Return maps whose symbols can be pointed at, or the picture if a map is too large."""
+        folder = self.files.folder / "figures"
+        block = Block(
+            name=name,
+            title=f"Attention on {self.labels[task]}",
+            downloads=(download(folder / f"{name}.csv"),),
+            caption=self.caption("attention", task=task, seed=name.rpartition("seed")[2]),
             cautions=self.bearing([task]),
-            command=self.made_by(f"{place}/{name}.svg"),
-            parts=parts if whole else [],
+            command=self.made_by(f"{folder}/{name}.svg"),
         )
 
+        parts = maps(self.data("figures", name))
+        if all(len(part["source"]) * len(part["target"]) <= MOST_CELLS for part in parts):
+            return replace(block, form="attention", parts=parts)
+        # A map of more cells would be too large for the page.
+        image = uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml")
+        return replace(block, form="picture", image=image)
+
     def data_and_cost(self) -> dict[str, Any]:
-        """Sizes and licenses of the data, cost of each run, versions."""
-        every = [*self.real, *self.demonstrations]
+        """Return the section on the data's sizes and licenses, the runs' costs and versions."""
         blocks = []
-        for number, table in enumerate(
-            datasets(self.experiment, self.files.summaries, self.files.gold), start=1
-        ):
+        tables = datasets(self.experiment, self.files.summaries, self.files.gold)
+        for number, table in enumerate(tables, start=1):
             name = f"data{number}"
-            texts = {"csv": to_csv(table), "tex": to_latex(table, name)}
-            own = tuple(
-                Download(f"{name}.{ending}", uri(text.encode())) for ending, text in texts.items()
+            downloads = (
+                Download(f"{name}.csv", uri(to_csv(table).encode())),
+                Download(f"{name}.tex", uri(to_latex(table, name).encode())),
             )
-            blocks.append(self.block_of(table, name, own))
+            blocks.append(self.block_of(table, name, downloads))
+
+        all_tasks = [*self.real, *self.demonstrations]
         blocks += [
-            self.table(name, every) for name in self.files.tables if TABLES[name].category == COSTS
+            self.table(name, all_tasks)
+            for name in self.files.tables
+            if TABLES[name].category == COSTS
         ]
         return {"title": "Data and cost", "blocks": blocks}
 
     def bearing(self, tasks: Iterable[str]) -> tuple[tuple[str, list[str]], ...]:
+        """Return the label and the cautions of each task that has some."""
         return tuple(
             (self.labels[task], self.cautions[task]) for task in tasks if self.cautions[task]
         )
 
     def made_by(self, target: str) -> str:
-        return (
-            f"snakemake --cores all {target} --configfile {self.files.folder}/experiment.yaml"
-            if target
-            else ""
-        )
+        """Return the command that makes a file; empty if no target is named."""
+        if not target:
+            return ""
+        return f"snakemake --cores all {target} --configfile {self.files.folder}/experiment.yaml"
 
     def caption(self, name: str, **wildcards: str) -> Markup:
-        """The first paragraph of a caption of Snakemake's report, which is of reStructuredText with
-        emphasis.
+        """Return the first paragraph of a caption of Snakemake's report, as HTML.
+
+        The captions are reStructuredText with emphasis, and Jinja templates.
         """
-        text = (self.files.texts / f"{name}.rst").read_text(encoding="utf-8")
-        known = SimpleNamespace(
+        template = (self.files.texts / f"{name}.rst").read_text(encoding="utf-8")
+        snakemake = SimpleNamespace(
             config=self.experiment.model_dump(), wildcards=SimpleNamespace(**wildcards)
         )
-        words = jinja2.Environment(autoescape=False).from_string(text).render(snakemake=known)  # noqa: S701
-        words = " ".join(words.partition(".. include::")[0].split())
-        return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(words))))  # noqa: S704
+        environment = jinja2.Environment(autoescape=False)  # noqa: S701
+        caption = environment.from_string(template).render(snakemake=snakemake)
+
+        first_paragraph = " ".join(caption.partition(".. include::")[0].split())
+        html = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(first_paragraph)))
+        return Markup(html)  # noqa: S704
 
 
 def paragraph_of(text: str) -> Markup:
+    """Return a paragraph as HTML that the template does not escape."""
     return Markup(paragraph(text))  # noqa: S704
 
 
 def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
-    """A table's rows of some tasks, and those of no task; its order."""
+    """Keep a table's rows of some tasks, and those of no task, in their order."""
     if "task" not in table.data.columns:
         return table
-    own = [*table.data["task"], *[None] * (len(table.shown) - len(table.data))]
-    chosen = [place for place, task in enumerate(own) if task is None or task in tasks]
-    return replace(table, shown=table.shown.iloc[chosen])
+
+    # Rows for people alone, such as a sum, stand below those of the data and have no task.
+    rows_without_task = len(table.shown) - len(table.data)
+    task_of_row = [*table.data["task"], *[None] * rows_without_task]
+    kept = [index for index, task in enumerate(task_of_row) if task is None or task in tasks]
+    return replace(table, shown=table.shown.iloc[kept])
 
 
 def numeric(cells: pd.Series[str]) -> bool:
-    """Whether all cells that are not empty are numbers."""
+    """Check that all cells that are not empty are numbers."""
     return bool(pd.to_numeric(cells[cells != ""], errors="coerce").notna().all())
 
 
 def uri(content: bytes, kind: str = "text/plain") -> str:
+    """Return the data URI of a file's content."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def download(path: Path) -> Download:
-    return Download(
-        path.name, uri(path.read_bytes(), "text/csv" if path.suffix == ".csv" else "text/plain")
-    )
+    """Return a file to be embedded in the page."""
+    kind = "text/csv" if path.suffix == ".csv" else "text/plain"
+    return Download(path.name, uri(path.read_bytes(), kind))
 
 
 # Outputs side by side.
 
 Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
-# the same, in between what is marked in it: `novel` or `adopted` words, or nothing
-Marked = tuple[str, str, str]
+Marked = tuple[str, str, str]  # as a piece, with `novel`, `adopted` or nothing in between
 
 
 def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """For each row of a test split what is given, and each output beside the nearest reference,
-    marked by origin.
+    """Return each row of a test split with the outputs beside the reference.
+
+    Several references: each output stands beside the nearest one. Words are marked by their origin.
     """
-    found = []
-    data = data if ORIGINS in data.columns else data.assign(**{ORIGINS: ""})
+    if ORIGINS not in data.columns:
+        data = data.assign(**{ORIGINS: ""})
+
+    parts = []
     for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
-        given = list(
-            rows.loc[rows["model"] == "", ["label", "text"]].itertuples(index=False, name=None)
-        )
-        compared = []
-        for label, text, origins in rows.loc[
-            rows["model"] != "", ["label", "text", ORIGINS]
-        ].itertuples(index=False):
-            beside = [pieces(reference, text, letters) for _, reference in given[1:]]
-            nearest = min(
-                beside, key=lambda own: sum(len(text) for kind, text in own if kind != "same")
-            )
-            compared.append((label, marked(nearest, origins.split())))
-        own = {"task": labels[str(task)], "number": number, "given": given, "outputs": compared}
-        found.append(
-            own | {"letters": letters, "marked": rows[ORIGINS].any(), "nearest": len(given) > 2}
-        )
-    return found
+        # The source and the references are of no model.
+        is_input = rows["model"] == ""
+        inputs = rows.loc[is_input, ["label", "text"]].itertuples(index=False, name=None)
+        source, *references = list(inputs)
+
+        outputs = []
+        for label, text, origins in rows.loc[~is_input, ["label", "text", ORIGINS]].itertuples(
+            index=False
+        ):
+            candidates = [pieces(reference, text, letters) for _, reference in references]
+            nearest = min(candidates, key=_differing_characters)
+            outputs.append((label, marked(nearest, origins.split())))
+
+        part = {
+            "task": labels[str(task)],
+            "number": number,
+            "given": [source, *references],
+            "outputs": outputs,
+            "letters": letters,
+            "marked": rows[ORIGINS].any(),
+            "nearest": len(references) > 1,
+        }
+        parts.append(part)
+
+    return parts
+
+
+def _differing_characters(compared: Sequence[Piece]) -> int:
+    """Count the characters that an output adds to its reference or lacks."""
+    return sum(len(text) for kind, text in compared if kind != "same")
 
 
 def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
-    """An output by letters or by words: the same as in the reference, missing there, or added."""
-    between = "" if letters else " "
-    old, new = (list(text) if letters else text.split() for text in (reference, output))
-    found: list[Piece] = []
-    for kind, start, end, first, last in SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
+    """Compare an output with a reference, by letters or by words."""
+    if letters:
+        separator = ""
+        old = list(reference)
+        new = list(output)
+    else:
+        separator = " "
+        old = reference.split()
+        new = output.split()
+
+    compared: list[Piece] = []
+    # `autojunk` would not match what is frequent in long outputs.
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        missing = separator.join(old[old_start:old_end])
+        added = separator.join(new[new_start:new_end])
+
         if kind == "equal":
-            found.append(("same", between.join(new[first:last])))
+            compared.append(("same", added))
             continue
-        found += [("missing", between.join(old[start:end]))] * (end > start)
-        found += [("added", between.join(new[first:last]))] * (last > first)
-    return found
+        if old_end > old_start:
+            compared.append(("missing", missing))
+        if new_end > new_start:
+            compared.append(("added", added))
+
+    return compared
 
 
 def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
-    """Pieces divided where words of another origin begin, `origins` being those of all words of the
-    output; without them as they are.
+    """Divide pieces where words of another origin begin.
+
+    Args:
+        origins: one for each word of the output; if there are none, the pieces stay whole.
     """
-    found: list[Marked] = []
-    left = iter(origins)
+    divided: list[Marked] = []
+    remaining_origins = iter(origins)
     for kind, text in compared:
         if kind == "missing" or not origins:
-            found.append((kind, "", text))
+            divided.append((kind, "", text))
             continue
-        words = [(next(left), word) for word in text.split()]
-        for origin, own in groupby(words, key=itemgetter(0)):
-            found.append(
-                (
-                    kind,
-                    origin if origin in (NOVEL, ADOPTED) else "",
-                    " ".join(word for _, word in own),
-                )
-            )
-    return found
+
+        words = [(next(remaining_origins), word) for word in text.split()]
+        for origin, of_origin in groupby(words, key=itemgetter(0)):
+            mark = origin if origin in (NOVEL, ADOPTED) else ""
+            divided.append((kind, mark, " ".join(word for _, word in of_origin)))
+
+    return divided
 
 
 # Attention maps.
 
 
 def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
-    """For each row its symbols, and for each model its label and its weights (source x target);
-    then the difference.
+    """Return for each row its symbols and each model's label and weights (source x target).
+
+    The difference of two models, second minus first, is added as a third one.
     """
-    found = []
+    parts = []
     for number, row in data.groupby("row", sort=False):
-        models, symbols = [], {}
-        for label, own in row.groupby("label", sort=False):
-            places = {side: own[f"{side}_place"].astype(int) for side in ("source", "target")}
-            for side, place in places.items():
-                symbols[side] = list(own[side][~place.duplicated()])
-            weights = (
-                own["weight"]
-                .astype(float)
-                .to_numpy()
-                .reshape(len(symbols["target"]), len(symbols["source"]))
-                .T
-            )
+        models = []
+        symbols = {}
+
+        for label, cells in row.groupby("label", sort=False):
+            for side in ("source", "target"):
+                is_repeated = cells[f"{side}_place"].astype(int).duplicated()
+                symbols[side] = list(cells[side][~is_repeated])
+            # The cells of a row are in the order of target symbols, then of source symbols.
+            shape = (len(symbols["target"]), len(symbols["source"]))
+            weights = cells["weight"].astype(float).to_numpy().reshape(shape).T
             models.append((label, weights.tolist()))
+
         if len(models) == 2:
-            (first, base), (second, other) = models
+            (first_label, first), (second_label, second) = models
             difference = [
                 [b - a for a, b in zip(*lines, strict=True)]
-                for lines in zip(base, other, strict=True)
+                for lines in zip(first, second, strict=True)
             ]
-            models.append((f"{second} − {first}", difference))
-        found.append({"number": number, "models": models, **symbols})
-    return found
+            models.append((f"{second_label} − {first_label}", difference))
+        parts.append({"number": number, "models": models, **symbols})
+
+    return parts

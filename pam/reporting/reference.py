@@ -1,4 +1,4 @@
-"""Results that are stored under results/reference/, and runs that are restored from there.
+"""Store results under results/reference/, and restore runs from there.
 
 `store` writes a folder of this form, small enough to be tracked:
 
@@ -6,9 +6,9 @@
     record.json      how many runs, what they cost, where and by which commands they were made
     scores.csv       one line a run: the value of each metric, and the cost
     tables/ figures/ as the report shows them
-    runs.tar.xz      <task>/<model>/seed<k>/: what each run measured, without its weights
+    runs.tar.xz      <task>/<model>/seed<k>/: the measurements of each run, without its weights
 
-`restore` puts such runs among an experiment's results, which goes on without training them again.
+`restore` puts such runs among an experiment's results, so that they are not trained again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 import pandas as pd
 
-from pam.config import RunConfig, load_run
+from pam.config import Experiment, RunConfig, load_run
 from pam.data.archives import extract_all
 from pam.experiment import Plan
 from pam.io import (
@@ -49,9 +49,12 @@ from pam.reporting.runs import load_experiment
 from pam.restored import Name, data_of, decoding_of, identity_of
 from pam.run_folder import RunFolder
 
-ARCHIVE, RECORD, SCORES, EXPERIMENT = "runs.tar.xz", "record.json", "scores.json", "experiment.yaml"
+ARCHIVE = "runs.tar.xz"
+RECORD = "record.json"
+SCORES = "scores.json"
+EXPERIMENT = "experiment.yaml"
 
-# of a run
+# files of a run that are stored
 MEASURED = (
     "run.yaml",
     "training.json",
@@ -60,23 +63,26 @@ MEASURED = (
     "*scores.json",
     "*analysis.json",
 )
-# those that hold text of the data, which not every license lets pass on
+# files that hold text of the data, stored only if its license allows it
 TEXTS = ("predictions.tsv", "attention.json")
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
-UNPACKED = 2**30  # bytes of all runs of an experiment, as they are unpacked
+UNPACKED = 2**30  # the most bytes of all runs of an experiment, unpacked
 
 
 def run_path(name: Name) -> str:
-    """A run's folder within its experiment's results."""
-    return "{}/{}/seed{}".format(*name)
+    """Return a run's folder within its experiment's results."""
+    task, model, seed = name
+    return f"{task}/{model}/seed{seed}"
 
 
 def store(results: Path, out: Path, command: str, commit: str) -> None:
-    """Stores what an experiment measured in the folder `out`; what it held before is replaced.
+    """Store an experiment's measurements in the folder `out`, in place of what it held before.
 
-    Runs whose scores are already stored there stay attributed to the command that made them; the
-    others are said to be made by `command` with the code of `commit`. A UserError: no run has
-    scores, or what is stored in `out` is damaged.
+    Runs whose scores are already stored there stay attributed to the command that made them. The
+    others are attributed to `command` with the code of `commit`.
+
+    Raises:
+        UserError: no run has scores, or what is stored in `out` is damaged.
     """
     experiment = load_experiment(results / EXPERIMENT)
     tasks = {
@@ -86,79 +92,105 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     }
     if not tasks:
         raise UserError("no run has scores", file=results, hint="let the experiment run first")
+
     # Data prepared by earlier code do not say that their text may be passed on.
-    summaries = {
-        task: read_json(results / task / "data/summary.json") for task in set(tasks.values())
-    }
-    closed = {task for task, summary in summaries.items() if not summary.get("redistributable")}
+    closed = set()
+    for task in set(tasks.values()):
+        summary = read_json(results / task / "data/summary.json")
+        if not summary.get("redistributable"):
+            closed.add(task)
+
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    made_by = record(
-        results, list(tasks), {"date": today, "command": command, "commit": commit}, out
-    )
-    made = out.with_name(f".{out.name}.part")
-    shutil.rmtree(made, ignore_errors=True)
-    # Tables and figures, but those with text of the closed tasks.
-    hidden = tuple(f"attention_{task}_" for task in closed)
-    for folder, endings in SHOWN.items():
-        (made / folder).mkdir(parents=True)
-        for path in whole_files(results / folder):
-            if path.suffix in endings and not (
-                path.name.startswith(hidden) or (closed and "examples" in path.name)
-            ):
-                shutil.copyfile(path, made / folder / path.name)
-    shutil.copyfile(results / EXPERIMENT, made / EXPERIMENT)
-    _write_archive(made / ARCHIVE, results, tasks, closed)
-    rows = []
-    for run in tasks:
-        scores = read_json(results / run / SCORES)
-        row = {key: scores[key] for key in ("task", "model", "seed")}
-        for content in (scores, *map(read_json, sorted((results / run).glob("*_scores.json")))):
-            row |= {name: round(metric["value"], 4) for name, metric in content["metrics"].items()}
-        costs = {
-            key: None if value is None else round(value, 1) for key, value in scores["cost"].items()
-        }
-        rows.append(row | costs)
-    pd.DataFrame(rows).to_csv(made / "scores.csv", index=False, lineterminator="\n")
-    write_json(made / RECORD, made_by)
+    call = {"date": today, "command": command, "commit": commit}
+    made_by = record(results, list(tasks), call, out)
+
+    # The new folder takes the place of the old one when it is whole.
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    _copy_shown(results, part, closed)
+    shutil.copyfile(results / EXPERIMENT, part / EXPERIMENT)
+    _write_archive(part / ARCHIVE, results, tasks, closed)
+
+    rows = [_score_row(results / run) for run in tasks]
+    pd.DataFrame(rows).to_csv(part / "scores.csv", index=False, lineterminator="\n")
+    write_json(part / RECORD, made_by)
+
     shutil.rmtree(out, ignore_errors=True)
-    made.rename(out)
+    part.rename(out)
+
+
+def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
+    """Copy tables and figures, except those with text of the `closed` tasks."""
+    maps_of_closed = tuple(f"attention_{task}_" for task in closed)
+    for folder, endings in SHOWN.items():
+        (out / folder).mkdir(parents=True)
+        for path in whole_files(results / folder):
+            has_closed_text = path.name.startswith(maps_of_closed) or (
+                closed and "examples" in path.name
+            )
+
+            if path.suffix in endings and not has_closed_text:
+                shutil.copyfile(path, out / folder / path.name)
+
+
+def _score_row(run: Path) -> dict[str, Any]:
+    """Return a run's row of scores.csv."""
+    scores = read_json(run / SCORES)
+    row = {key: scores[key] for key in ("task", "model", "seed")}
+
+    more_scores = [read_json(path) for path in sorted(run.glob("*_scores.json"))]
+    for content in (scores, *more_scores):
+        for name, metric in content["metrics"].items():
+            row[name] = round(metric["value"], 4)
+
+    for key, cost in scores["cost"].items():
+        row[key] = None if cost is None else round(cost, 1)
+    return row
 
 
 def _write_archive(path: Path, results: Path, tasks: Mapping[str, str], closed: set[str]) -> None:
-    """Writes what the runs, each of one of `tasks`, measured, no text of the `closed` ones; always
-    the same bytes.
+    """Write the measurements of runs, always as the same bytes.
+
+    Args:
+        tasks: run's folder -> its task.
+        closed: tasks whose text is left out.
     """
     files: dict[str, Path] = {}
     for run, task in tasks.items():
         patterns = MEASURED if task in closed else MEASURED + TEXTS
         for file in whole_files(results / run, below=True):
-            of_state = (
-                results / run / "state"
-            ) in file.parents  # has copies of what the training wrote
+            # This folder has copies of what the training wrote.
+            of_state = (results / run / "state") in file.parents
+
             if not of_state and any(fnmatch(file.name, pattern) for pattern in patterns):
                 files[file.relative_to(results).as_posix()] = file
+
     with atomic_write(path) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
         for name, file in sorted(files.items()):
             content = file.read_bytes()
-            if (
-                file.name == "analysis.json"
-            ):  # its word links, which nobody scores, would double the archive
-                whole = json.loads(content)
-                kept = {
-                    key: one
-                    for key, one in whole["sentences"].items()
-                    if not key.startswith("links")
-                }
-                content = json.dumps(whole | {"sentences": kept}).encode()
-            member = tarfile.TarInfo(name)  # of no time and no owner
+            if file.name == "analysis.json":
+                content = _without_links(content)
+
+            member = tarfile.TarInfo(name)  # without a time and an owner
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
 
 
+def _without_links(content: bytes) -> bytes:
+    """Drop an analysis' word links, which nobody scores and which would double the archive."""
+    analysis = json.loads(content)
+    sentences = {
+        key: values for key, values in analysis["sentences"].items() if not key.startswith("links")
+    }
+    return json.dumps(analysis | {"sentences": sentences}).encode()
+
+
 @contextmanager
 def unpacked(stored: Path) -> Iterator[Path]:
-    """A temporary folder with the stored runs; a UserError if the archive is damaged, too large or
-    leads out of it.
+    """Unpack the stored runs into a temporary folder.
+
+    Raises:
+        UserError: the archive is damaged, too large or leads out of the folder.
     """
     with scratch_folder() as folder:
         try:
@@ -166,126 +198,171 @@ def unpacked(stored: Path) -> Iterator[Path]:
         except UserError as error:
             hint = "check it out again, or store the experiment again"
             raise UserError(error.message, file=error.file, hint=hint) from error
+
         yield folder
 
 
 def record(results: Path, runs: Sequence[str], call: dict[str, Any], out: Path) -> dict[str, Any]:
-    """How many runs there are, what they cost, where and by which commands they were made.
+    """Return how many runs there are, what they cost, where and by which commands they were made.
 
-    The command `call` made those that `out` does not have as they are. The same command of the same
-    commit counts as one, of its last day.
+    The command `call` made the runs whose scores `out` does not have as they are. The same command
+    of the same commit counts as one, of its last day.
     """
     scores = [read_json(results / run / SCORES) for run in runs]
-    places = [{key: one["training"].get(key) for key in ("hardware", "versions")} for one in scores]
-    identity, earlier, same = itemgetter("commit", "command"), [], set()
+    machines = [
+        {key: run_scores["training"].get(key) for key in ("hardware", "versions")}
+        for run_scores in scores
+    ]
+    cost = {
+        key: round(sum(run_scores["cost"][key] or 0 for run_scores in scores))
+        for key in ("cpu_s", "gpu_s")
+    }
+
+    identity = itemgetter("commit", "command")
+    earlier_calls = []
+    made_by = {}
     if (out / ARCHIVE).is_file():
-        earlier = read_json(out / RECORD)["commands"]
-        with unpacked(out) as old:
-            stored = [run for run in runs if (old / run / SCORES).is_file()]
-            same = {
-                run
-                for run in stored
-                if (old / run / SCORES).read_bytes() == (results / run / SCORES).read_bytes()
-            }
-    made_by = {run: identity(one) for one in earlier for run in one["runs"] if run in same}
-    found = {identity(one): one | {"runs": []} for one in [*earlier, call]}
+        earlier_calls = read_json(out / RECORD)["commands"]
+        unchanged = _unchanged(results, runs, out)
+        made_by = {
+            run: identity(earlier)
+            for earlier in earlier_calls
+            for run in earlier["runs"]
+            if run in unchanged
+        }
+
+    calls = {identity(command): command | {"runs": []} for command in [*earlier_calls, call]}
+    # A run whose scores are new, or have changed, was made by this call.
     for run in runs:
-        found[made_by.get(run, identity(call))]["runs"].append(run)
+        calls[made_by.get(run, identity(call))]["runs"].append(run)
+
     return {
         "runs": len(runs),
-        "cost": {
-            key: round(sum(one["cost"][key] or 0 for one in scores)) for key in ("cpu_s", "gpu_s")
-        },
+        "cost": cost,
         "machines": [
-            json.loads(text) | {"runs": n}
-            for text, n in Counter(map(json.dumps, places)).most_common()
+            json.loads(text) | {"runs": count}
+            for text, count in Counter(map(json.dumps, machines)).most_common()
         ],
-        "commands": [one for one in found.values() if one["runs"]],
+        "commands": [command for command in calls.values() if command["runs"]],
     }
+
+
+def _unchanged(results: Path, runs: Sequence[str], out: Path) -> set[str]:
+    """Return the runs whose scores `out` has as they are."""
+    with unpacked(out) as stored:
+        return {
+            run
+            for run in runs
+            if (stored / run / SCORES).is_file()
+            and (stored / run / SCORES).read_bytes() == (results / run / SCORES).read_bytes()
+        }
 
 
 @dataclass
 class Outcome:
-    """What became of the runs of a plan: restored, present before, stored with another
-    configuration, not stored.
-
-    `again` are those restored now or before whose weights the last two need, to start or to be
-    joined from.
-    """
+    """The runs of a plan by what became of them."""
 
     restored: list[Name] = field(default_factory=list)
-    present: list[Name] = field(default_factory=list)
-    differing: list[Name] = field(default_factory=list)
-    missing: list[Name] = field(default_factory=list)
+    present: list[Name] = field(default_factory=list)  # had scores before
+    differing: list[Name] = field(default_factory=list)  # stored with another configuration
+    missing: list[Name] = field(default_factory=list)  # not stored
+    # restored now or before, whose weights differing or missing runs need to start or to be joined
     again: list[Name] = field(default_factory=list)
 
 
 def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
-    """Restores the stored runs whose configuration and data are the plan's, but those that have
-    scores.
+    """Restore the stored runs whose configuration and data are the plan's.
 
-    The stored experiment may be another one. All files of a run get the same time, which is later
-    than its data's: the workflow takes them as up to date, and trains only what is missing. A
-    record beside them says that the run has no weights, and what it was trained with. A UserError
-    says that none of the plan's tasks or no runs are stored, or a task has no prepared data yet.
+    Runs that have scores are left as they are. The stored experiment may be another one. All files
+    of a run get the same time, which is later than its data's: the workflow takes them as up to
+    date, and trains only what is missing. A record beside them says that the run has no weights,
+    and what it was trained with.
+
+    Raises:
+        UserError: none of the plan's tasks or no runs are stored, or a task has no prepared data
+            yet.
     """
-    experiment, other = plan.experiment, read_yaml(stored / EXPERIMENT)
-    tasks = other.get("tasks", {}) if isinstance(other, dict) else {}
-    if not isinstance(tasks, dict) or not all(isinstance(own, dict) for own in tasks.values()):
+    experiment = plan.experiment
+    stored_experiment = _read_stored(stored, experiment)
+    for task in experiment.tasks:
+        _check_prepared(results / task / "data", task)
+
+    stored_tasks = stored_experiment["tasks"]
+    changed_tasks = {
+        task
+        for task, config in experiment.tasks.items()
+        if data_of(dict(config)) != data_of(stored_tasks.get(task, {}))
+    }
+
+    outcome = Outcome()
+    with unpacked(stored) as folder:
+        for name in experiment.runs():
+            source = folder / run_path(name)
+            target = results / run_path(name)
+            if (target / SCORES).exists():
+                outcome.present.append(name)
+            elif not (source / SCORES).is_file():
+                outcome.missing.append(name)
+            elif name[0] in changed_tasks or not _same_configuration(
+                source / "run.yaml", plan.run(*name)
+            ):
+                outcome.differing.append(name)
+            else:
+                outcome.restored.append(name)
+                # Runs of another experiment become runs of this one.
+                if stored_experiment.get("experiment") != experiment.experiment:
+                    _rename(source, experiment.experiment)
+                write_json(RunFolder(target).restored, identity_of(plan, name))
+                _copy_run(source, target)
+
+    outcome.again = _needed_again(plan, results, [*outcome.missing, *outcome.differing])
+    return outcome
+
+
+def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:
+    """Read the configuration of a stored experiment that has a task of ours, and runs."""
+    content = read_yaml(stored / EXPERIMENT)
+    tasks = content.get("tasks", {}) if isinstance(content, dict) else {}
+    if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
         hint = "check it out again, or store the experiment again"
         raise UserError("this is not an experiment", file=stored / EXPERIMENT, hint=hint)
+
     if not tasks.keys() & experiment.tasks.keys():
-        words, hint = (
+        raise UserError(
             f"no task of `{experiment.experiment}` is in it",
-            f"its tasks are {', '.join(tasks)}",
+            file=stored / EXPERIMENT,
+            hint=f"its tasks are {', '.join(tasks)}",
         )
-        raise UserError(words, file=stored / EXPERIMENT, hint=hint)
+
     if not (stored / ARCHIVE).is_file():
         hint = "only tables and figures are stored here; train the runs"
         raise UserError("no runs are stored", file=stored / ARCHIVE, hint=hint)
-    for task in experiment.tasks:
-        if not (results / task / "data/summary.json").is_file():
-            words = (
-                "made later, it would be newer than what is restored, and all would be trained"
-                " again"
-            )
-            words, place = (
-                f"the data of task `{task}` is not prepared: {words}",
-                results / task / "data",
-            )
-            raise UserError(
-                words, file=place, hint="run `snakemake --cores all data --configfile ...` before"
-            )
-    found = Outcome()
-    changed = {
-        task
-        for task, own in experiment.tasks.items()
-        if data_of(dict(own)) != data_of(tasks.get(task, {}))
-    }
-    with unpacked(stored) as folder:
-        for name in experiment.runs():
-            source, target = folder / run_path(name), results / run_path(name)
-            if (target / SCORES).exists():
-                found.present.append(name)
-            elif not (source / SCORES).is_file():
-                found.missing.append(name)
-            elif name[0] in changed or not _same_configuration(
-                source / "run.yaml", plan.run(*name)
-            ):
-                found.differing.append(name)
-            else:
-                found.restored.append(name)
-                if other.get("experiment") != experiment.experiment:
-                    _rename(source, experiment.experiment)
-                write_json(RunFolder(target).restored, identity_of(plan, name))
-                now, files = time.time_ns(), whole_files(source, below=True)
-                # The scores come last, as they make a run present.
-                for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
-                    with atomic_write(target / path.relative_to(source)) as temporary:
-                        shutil.copyfile(path, temporary)
-                        os.utime(temporary, ns=(now, now))
-    found.again = _needed_again(plan, results, [*found.missing, *found.differing])
-    return found
+
+    return dict(content)
+
+
+def _check_prepared(data: Path, task: str) -> None:
+    """Check that a task's data are prepared."""
+    if not (data / "summary.json").is_file():
+        reason = (
+            "made later, it would be newer than what is restored, and all would be trained again"
+        )
+        raise UserError(
+            f"the data of task `{task}` is not prepared: {reason}",
+            file=data,
+            hint="run `snakemake --cores all data --configfile ...` before",
+        )
+
+
+def _copy_run(source: Path, target: Path) -> None:
+    """Copy the files of a run, all with the same time."""
+    now = time.time_ns()
+    files = whole_files(source, below=True)
+    # The scores come last, as they make a run present.
+    for path in sorted(files, key=lambda path: (path == source / SCORES, path)):
+        with atomic_write(target / path.relative_to(source)) as temporary:
+            shutil.copyfile(path, temporary)
+            os.utime(temporary, ns=(now, now))
 
 
 def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[Name]:
@@ -293,31 +370,37 @@ def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[
     needed: dict[Name, None] = {}
     waiting = list(untrained)
     while waiting:
+        # A restored run that is needed may need the weights of others in turn.
         task, model, seed = waiting.pop(0)
         base = plan.experiment.training_task(task)
-        models = [*plan.starts(model), *plan.members(model)] if base == task else [model]
+        models = [model]
+        if base == task:
+            models = [*plan.starts(model), *plan.members(model)]
+
         for source in models:
             name = (base, source, seed)
             if name not in needed and RunFolder(results / run_path(name)).lacks_weights:
                 needed[name] = None
                 waiting.append(name)
+
     return list(needed)
 
 
 def _rename(run: Path, experiment: str) -> None:
-    """Makes a run one of another experiment, as the tables of an experiment take no others."""
+    """Make a run one of another experiment, as the tables of an experiment take no others."""
     config = run / "run.yaml"
     write_text(config, dump_yaml(load_run(config).model_copy(update={"experiment": experiment})))
+
     for path in run.glob("*scores.json"):
         write_json(path, read_json(path) | {"experiment": experiment})
 
 
 def _same_configuration(stored: Path, run: RunConfig) -> bool:
-    """Whether a stored run was trained and decoded as `run` asks for."""
+    """Check whether a stored run was trained and decoded as `run` asks for."""
     try:
-        found = load_run(stored)
+        stored_run = load_run(stored)
     except UserError:  # of an earlier form, which is not read any more
         return False
-    return found.training_config() == run.training_config() and decoding_of(found) == decoding_of(
-        run
-    )
+
+    same_training = stored_run.training_config() == run.training_config()
+    return same_training and decoding_of(stored_run) == decoding_of(run)

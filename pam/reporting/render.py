@@ -1,4 +1,4 @@
-"""One table as CSV, Markdown, LaTeX, HTML and JSON, and how its numbers are written."""
+"""Write a table as CSV, Markdown, LaTeX, HTML and JSON, with its numbers as text."""
 
 from __future__ import annotations
 
@@ -22,18 +22,15 @@ class Column(NamedTuple):
 
     heading: str
     text: str  # a template of a row's values, such as `{low:.2f}`; empty where a value is unknown
-    align: Literal["l", "p", "r"] = (
-        "r"  # `l` for text, `p` for text that may need several lines, `r` for numbers
-    )
+    # `l` for text, `p` for text that may need several lines, `r` for numbers
+    align: Literal["l", "p", "r"] = "r"
 
 
-FINEST = 8  # digits after the point, at most
+FINEST = 8  # the most digits after the point
 WIDTH = 120  # characters of a line of Markdown that is no row of a table
-TASK, MODEL, SEEDS = (
-    Column("Task", "{task_label}", "l"),
-    Column("Model", "{label}", "l"),
-    Column("Seeds", "{n}"),
-)
+TASK = Column("Task", "{task_label}", "l")
+MODEL = Column("Model", "{label}", "l")
+SEEDS = Column("Seeds", "{n}")
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,11 @@ class Table:
     def rows(self) -> list[tuple[bool, tuple[str, ...]]]:
         """The rows for people, each with whether a line is drawn above it."""
         rows = list(self.shown.itertuples(index=False, name=None))
-        before = [row[: self.group] for row in rows[:1] + rows]
-        return [(before[place] != row[: self.group], row) for place, row in enumerate(rows)]
+        rows_above = rows[:1] + rows  # no line above the first row
+        return [
+            (above[: self.group] != row[: self.group], row)
+            for above, row in zip(rows_above, rows, strict=False)
+        ]
 
 
 def table_of(
@@ -64,136 +64,168 @@ def table_of(
     notes: Sequence[str] = (),
     group: int = 1,
 ) -> Table:
-    """A table of a frame: columns `csv` for machines, with the `digits` of each or as they are;
-    `shown` for people.
+    """Make a table of a frame.
+
+    Args:
+        csv: the columns for machines.
+        digits: column -> digits after the point; others are written as they are.
+        shown: the columns for people.
+        notes: paragraphs below the table.
+        group: first columns of `shown` that have to be equal for rows without a line between them.
     """
 
     def rounded(value: Any, name: str) -> Any:
-        return value if value is None or name not in digits else round(value, digits[name])
+        if value is None or name not in digits:
+            return value
+        return round(value, digits[name])
 
     def filled(template: str, row: dict[Hashable, Any]) -> str:
         names = [name for _, name, _, _ in Formatter().parse(template) if name]
-        return "" if any(pd.isna(row[name]) for name in names) else template.format_map(row)
+        if any(pd.isna(row[name]) for name in names):
+            return ""
+        return template.format_map(row)
 
     rows = frame.to_dict("records")
-    # As objects: an integer next to an unknown one does not become a float.
-    data = pd.DataFrame(
-        [[rounded(row[name], name) for name in csv] for row in rows],
-        columns=list(csv),
-        dtype=object,
-    )
+    values = [[rounded(row[name], name) for name in csv] for row in rows]
     texts = [[filled(column.text, row) for column in shown] for row in rows]
-    people = pd.DataFrame(texts, columns=[column.heading for column in shown], dtype=object)
+    headings = [column.heading for column in shown]
+
     return Table(
-        title, data, people, "".join(column.align for column in shown), tuple(notes), group
+        title=title,
+        # As objects: an integer next to an unknown one does not become a float.
+        data=pd.DataFrame(values, columns=list(csv), dtype=object),
+        shown=pd.DataFrame(texts, columns=headings, dtype=object),
+        align="".join(column.align for column in shown),
+        notes=tuple(notes),
+        group=group,
     )
 
 
 def signed(value: float | None, digits: int) -> str:
-    """`+1.37`; a difference that rounds to nothing has no sign, an unknown one no text."""
+    """Return a difference with its sign, such as `+1.37`.
+
+    A difference that rounds to nothing has no sign, an unknown one no text.
+    """
     if value is None:
         return ""
+
     text = f"{value:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text
+    if float(text) == 0:
+        return text[1:]
+    return text
 
 
 def interval(low: float | None, high: float | None, digits: int, sign: bool = False) -> str:
-    """`[84.10, 86.02]`, or with signs; `[0, 0]` where both ends are the same, nothing where they
-    are unknown.
+    """Return an interval such as `[84.10, 86.02]`, or with signs.
+
+    Both ends are written in full, as in `[0, 0]`, where they are the same. Where they are unknown,
+    there is no text.
     """
     if low is None or high is None:
         return ""
+    # No number of digits tells such ends apart.
     if round(low, FINEST) == round(high, FINEST):
         return f"[{low:g}, {high:g}]"
-    ends = [signed(one, digits) if sign else f"{one:.{digits}f}" for one in (low, high)]
-    return f"[{', '.join(ends)}]"
+    if sign:
+        return f"[{signed(low, digits)}, {signed(high, digits)}]"
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def probability(value: float) -> str:
-    """`0.013`, and `< 0.001` below that."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    """Return a probability such as `0.013`, and `< 0.001` below that."""
+    if value < 0.001:
+        return "< 0.001"
+    return f"{value:.3f}"
 
 
 # The formats.
 
 
 def write(table: Table, folder: Path | str, name: str) -> None:
-    """Writes `<folder>/<name>` in all formats."""
+    """Write `<folder>/<name>` in all formats."""
     texts = {
         ".csv": to_csv(table),
         ".md": to_markdown(table),
         ".tex": to_latex(table, name),
         ".json": to_json(table),
+        ".html": page(table.title, [table]),
     }
-    for ending, text in (texts | {".html": page(table.title, [table])}).items():
+    for ending, text in texts.items():
         write_text(Path(folder) / f"{name}{ending}", text)
 
 
 def to_csv(table: Table) -> str:
+    """Return the data for machines."""
     return table.data.to_csv(index=False, lineterminator="\n")
 
 
 def to_json(table: Table) -> str:
-    """What people read, for a page that holds several tables; `read` is the way back."""
-    shown = {"columns": list(table.shown.columns), "rows": table.shown.to_numpy().tolist()}
-    own = {
+    """Return the texts for people, for a page that holds several tables; `read` is the way back."""
+    content = {
         "title": table.title,
-        **shown,
+        "columns": list(table.shown.columns),
+        "rows": table.shown.to_numpy().tolist(),
         "align": table.align,
         "notes": table.notes,
         "group": table.group,
     }
-    return json.dumps(own, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def read(folder: Path | str, name: str) -> Table:
-    """The table `<folder>/<name>` of its CSV, whose cells are texts here, and its JSON."""
-    own = read_json(Path(folder) / f"{name}.json")
-    shown = pd.DataFrame(own["rows"], columns=own["columns"], dtype=object)
+    """Read the table `<folder>/<name>` from its CSV and its JSON; all cells are texts."""
+    content = read_json(Path(folder) / f"{name}.json")
     return Table(
-        own["title"],
-        read_csv(Path(folder) / f"{name}.csv"),
-        shown,
-        own["align"],
-        own["notes"],
-        own["group"],
+        title=content["title"],
+        data=read_csv(Path(folder) / f"{name}.csv"),
+        shown=pd.DataFrame(content["rows"], columns=content["columns"], dtype=object),
+        align=content["align"],
+        notes=content["notes"],
+        group=content["group"],
     )
 
 
 def read_csv(path: Path | str) -> pd.DataFrame:
-    """A table's or a figure's data, every cell a text."""
+    """Read a table's or a figure's data, every cell a text."""
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table, padded so that it can be read as plain text too."""
+    """Return a pipe table, padded so that it can be read as plain text too."""
 
     def escaped(text: str) -> str:
         return re.sub(r"([\\|*]|<(?=[A-Za-z/!?]))", r"\\\1", text)
 
     columns = []
-    for place, (heading, side) in enumerate(zip(table.shown.columns, table.align, strict=True)):
-        texts = [escaped(text) for text in (heading, *table.shown.iloc[:, place])]
-        width = max(3, *map(len, texts))
-        texts.insert(1, "-" * (width - 1) + (":" if side == "r" else "-"))
-        columns.append([text.rjust(width) if side == "r" else text.ljust(width) for text in texts])
+    for index, (heading, side) in enumerate(zip(table.shown.columns, table.align, strict=True)):
+        cells = [escaped(text) for text in (heading, *table.shown.iloc[:, index])]
+        width = max(3, *map(len, cells))
+        if side == "r":
+            # A colon at the end aligns a column to the right.
+            cells.insert(1, "-" * (width - 1) + ":")
+            columns.append([cell.rjust(width) for cell in cells])
+        else:
+            cells.insert(1, "-" * width)
+            columns.append([cell.ljust(width) for cell in cells])
+
     body = "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
     notes = [wrapped(escaped(note)) for note in table.notes]
     return "\n\n".join([f"### {escaped(table.title)}", body, *notes]) + "\n"
 
 
 def wrapped(paragraph: str) -> str:
-    """A paragraph of Markdown in lines of at most `WIDTH` characters, none of which begins as an
-    item of a list.
+    """Break a paragraph of Markdown into lines of at most `WIDTH` characters.
+
+    No line begins as an item of a list.
     """
+    # A space before the mark of an item is kept from being broken.
     glued = re.sub(" (?=[-+#>] )", "\0", paragraph)
-    return textwrap.fill(glued, WIDTH, break_long_words=False, break_on_hyphens=False).replace(
-        "\0", " "
-    )
+    filled = textwrap.fill(glued, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\0", " ")
 
 
 def to_latex(table: Table, label: str) -> str:
-    r"""A `table` environment with booktabs rules; the notes go below the tabular."""
+    r"""Return a `table` environment with booktabs rules; the notes go below the tabular."""
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table}",
@@ -206,9 +238,11 @@ def to_latex(table: Table, label: str) -> str:
         " & ".join(map(latex, table.shown.columns)) + " \\\\",
         "\\midrule",
     ]
+
     for starts_group, row in table.rows:
         lines += ["\\midrule"] * starts_group
         lines.append(" & ".join(map(latex, row)) + " \\\\")
+
     lines += ["\\bottomrule", "\\end{tabular}}"]
     lines += [
         f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes
@@ -229,10 +263,9 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 
 def latex(text: str) -> str:
-    """Escapes text for LaTeX; a minus before a digit becomes a true minus sign."""
-    return re.sub(
-        r"(?<![\w-])-(?=\d)", "$-$", "".join(_LATEX.get(character, character) for character in text)
-    )
+    """Escape text for LaTeX; a minus before a digit becomes a true minus sign."""
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
 
 
 _STYLE = """\
@@ -250,7 +283,7 @@ tr:hover td { background: #f3f3f3; }
 .cannot-tell, .agrees-with, .not-judged, .undecided { color: #555; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
-_TOLD = (
+_VERDICTS = (
     "agrees",
     "contradicts",
     "cannot tell",
@@ -266,9 +299,7 @@ _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 
 def page(title: str, tables: Sequence[Table]) -> str:
-    """A page of its own, without anything fetched, for a report that embeds it; tables are below
-    each other.
-    """
+    """Return a page of its own, without anything fetched, with tables below each other."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
@@ -278,30 +309,40 @@ def page(title: str, tables: Sequence[Table]) -> str:
 
 
 def grid(table: Table) -> str:
-    """The table alone as HTML, without title and notes."""
+    """Return the table alone as HTML, without title and notes."""
 
     def cells(tag: str, texts: Iterable[str]) -> str:
-        found = ""
-        for text, side in zip(texts, table.align, strict=True):
-            word = text.partition(",")[0]  # of a verdict its direction
-            classes = _CLASSES[side] + ([word.replace(" ", "-")] if word in _TOLD else [])
-            mark = f' class="{" ".join(classes)}"' if classes else ""
-            found += f"<{tag}{mark}>{html.escape(text)}</{tag}>"
-        return found
+        return "".join(
+            _html_cell(tag, text, side) for text, side in zip(texts, table.align, strict=True)
+        )
 
-    group = ' class="group"'
     head = f"<thead><tr>{cells('th', table.shown.columns)}</tr></thead>"
-    rows = "\n".join(f"<tr{group * above}>{cells('td', row)}</tr>" for above, row in table.rows)
-    return f"<table>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table>"
+    rows = []
+    for starts_group, row in table.rows:
+        mark = ' class="group"' if starts_group else ""
+        rows.append(f"<tr{mark}>{cells('td', row)}</tr>")
+    body = "\n".join(rows)
+    return f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _html_cell(tag: str, text: str, side: str) -> str:
+    """Return a cell with the classes of its alignment and of its verdict."""
+    classes = list(_CLASSES[side])
+    direction = text.partition(",")[0]  # the first word of a verdict
+    if direction in _VERDICTS:
+        classes.append(direction.replace(" ", "-"))
+
+    mark = f' class="{" ".join(classes)}"' if classes else ""
+    return f"<{tag}{mark}>{html.escape(text)}</{tag}>"
 
 
 def paragraph(note: str) -> str:
-    """A note as HTML; what is between backticks is code."""
+    """Return a note as HTML; text between backticks is code."""
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note))
     return f"<p>{text}</p>"
 
 
 def _section(table: Table) -> str:
-    return "\n".join(
-        [f"<h2>{html.escape(table.title)}</h2>", grid(table), *map(paragraph, table.notes)]
-    )
+    """Return a table as HTML with its title and notes."""
+    heading = f"<h2>{html.escape(table.title)}</h2>"
+    return "\n".join([heading, grid(table), *map(paragraph, table.notes)])

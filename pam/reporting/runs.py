@@ -1,4 +1,7 @@
-"""The runs of one experiment: scores, analyses and histories, in the configuration's order."""
+"""Read the runs of an experiment: scores, analyses, outputs and histories.
+
+Tasks and models are in the order of the configuration, seeds ascending.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,16 @@ class ScoredRun(OfRun):
 
     @property
     def decodings(self) -> dict[str, dict[str, Any]]:
-        """What decoding recorded, by beam, the main one first."""
+        """The records of decoding by beam, the main one first."""
         recorded = self.scores.decoding
-        return {str(recorded["beam"]): recorded} if "beam" in recorded else recorded
+        # a single beam
+        if "beam" in recorded:
+            return {str(recorded["beam"]): recorded}
+        return recorded
 
     @property
     def main_decoding(self) -> dict[str, Any]:
-        """What decoding with the main beam recorded; empty if nothing."""
+        """The record of decoding with the main beam; empty if there is none."""
         return next(iter(self.decodings.values()), {})
 
 
@@ -61,190 +67,234 @@ class TaskRuns:
 
     @property
     def runs(self) -> list[ScoredRun]:
-        """All of them, model by model."""
+        """All runs, model by model."""
         return [run for of_model in self.models.values() for run in of_model]
 
     def metrics(self, patterns: Sequence[str]) -> list[str]:
-        """The metrics that every run has and that match a pattern such as `bleu_b*`, in the order
-        of the patterns.
+        """Return the metrics that every run has and that match a pattern such as `bleu_b*`.
+
+        They are in the order of the patterns.
         """
-        known = [
+        shared = [
             name
             for name in self.runs[0].scores.metrics
             if all(name in run.scores.metrics for run in self.runs)
         ]
-        return list(
-            dict.fromkeys(name for one in patterns for name in known if fnmatchcase(name, one))
-        )
+        matching = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
+        return list(dict.fromkeys(matching))
 
 
 def load_experiment(path: Path | str) -> Experiment:
-    """The experiment's configuration (YAML or JSON), its demonstrations after all other tasks."""
-    found = parse(Experiment, read_yaml(path), path)
-    tasks = sorted(found.tasks.items(), key=lambda item: is_demonstration(item[1]))
-    return found.model_copy(update={"tasks": dict(tasks)})
+    """Read an experiment's configuration, with its demonstrations after all other tasks."""
+    experiment = parse(Experiment, read_yaml(path), path)
+    tasks = sorted(experiment.tasks.items(), key=lambda item: is_demonstration(item[1]))
+    return experiment.model_copy(update={"tasks": dict(tasks)})
 
 
 DEMONSTRATION = "demonstration"
 
 
 def is_demonstration(task: TaskConfig) -> bool:
-    """Whether the label or the note of a task calls it a demonstration."""
+    """Check whether the label or the note of a task calls it a demonstration."""
     return DEMONSTRATION in f"{task.label} {task.note}".lower()
 
 
 def label_of(task: str, experiment: Experiment) -> str:
-    """A task's name in tables and figures, which says of a demonstration that it is one."""
-    own = experiment.tasks[task]
-    label = own.label or task
-    return (
-        f"{label} ({DEMONSTRATION})"
-        if is_demonstration(own) and DEMONSTRATION not in label.lower()
-        else label
-    )
+    """Return a task's name in tables and figures, which marks a demonstration as one."""
+    config = experiment.tasks[task]
+    label = config.label or task
+    if is_demonstration(config) and DEMONSTRATION not in label.lower():
+        return f"{label} ({DEMONSTRATION})"
+    return label
 
 
 @dataclass(frozen=True)
 class History(OfRun):
-    columns: dict[str, Floats]  # of `history.csv`, by name
-    targets: str  # what losses are counted in: symbols, or actions of a pointer
+    """One `history.csv`."""
+
+    columns: dict[str, Floats]  # by name
+    targets: str  # unit of the losses: `symbols`, or `actions` of a pointer
 
 
 @dataclass(frozen=True)
 class Outputs(OfRun):
+    """One `predictions.tsv`."""
+
     lines: list[tuple[str, ...]]  # source, reference and output of each row of a split
 
 
-Own = TypeVar("Own", ScoredRun, Analysis, History, Outputs)  # whatever belongs to a run
-ByTask = dict[str, dict[str, list[Own]]]  # task -> model -> seeds, ascending
+Record = TypeVar("Record", ScoredRun, Analysis, History, Outputs)  # the content of a run's file
+ByTask = dict[str, dict[str, list[Record]]]  # task -> model -> seeds, ascending
 
 
-def by_task(found: Sequence[Own], experiment: Experiment) -> ByTask[Own]:
-    """Groups what belongs to runs; tasks and models as the experiment has them, others last."""
-    grouped: ByTask[Own] = {}
+def by_task(records: Sequence[Record], experiment: Experiment) -> ByTask[Record]:
+    """Group records of runs by task and model.
+
+    Tasks and models are in the order of the experiment, models that it does not list come last.
+    """
+    grouped: ByTask[Record] = {}
     for task in experiment.tasks:
-        by_model: dict[str, list[Own]] = {model: [] for model in experiment.models_of(task)}
-        for one in found:
-            if one.task == task:
-                by_model.setdefault(one.model, []).append(one)
-        if known := {
+        # The models of the configuration come first, whatever the order of the files.
+        by_model: dict[str, list[Record]] = {model: [] for model in experiment.models_of(task)}
+        for record in records:
+            if record.task == task:
+                by_model.setdefault(record.model, []).append(record)
+
+        present = {
             model: sorted(seeds, key=attrgetter("seed"))
             for model, seeds in by_model.items()
             if seeds
-        }:
-            grouped[task] = known
+        }
+        if present:
+            grouped[task] = present
     return grouped
 
 
-def labels(grouped: ByTask[Own]) -> dict[str, str]:
-    """Every model that any task has, with its name."""
-    return {model: own[0].label for models in grouped.values() for model, own in models.items()}
+def labels(grouped: ByTask[Record]) -> dict[str, str]:
+    """Return the label of every model that any task has."""
+    return {
+        model: seeds[0].label for by_model in grouped.values() for model, seeds in by_model.items()
+    }
 
 
 def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskRuns]:
-    """Reads and groups scored runs.
+    """Read and group scored runs.
 
-    A UserError names a run of another experiment or of no known task, two files of one run, or runs
-    of one task that were scored on different test sets.
+    Raises:
+        UserError: a run is of another experiment or of no known task, two files are of one run, or
+            runs of one task were scored on different test sets.
     """
     runs: dict[tuple[str, str, int], ScoredRun] = {}
     for path in map(Path, paths):
-        scores = load(Scores, path)
-        task, model, seed = scores.task, scores.model, scores.seed
-        if task is None or model is None or seed is None:
-            hint = "score the predictions again with --run"
-            raise UserError(
-                "these scores do not say which run they belong to", file=path, hint=hint
-            )
-        if scores.experiment != experiment.experiment or task not in experiment.tasks:
-            words = (
-                f"this is task `{task}` of experiment `{scores.experiment}`, not of"
-                f" `{experiment.experiment}`"
-            )
-            raise UserError(words, file=path, hint="report each experiment on its own")
-        if (task, model, seed) in runs:
-            words = f"the same run as {runs[task, model, seed].path}: {task}, {model}, seed {seed}"
+        run = _load_run(path, experiment)
+        key = (run.task, run.model, run.seed)
+        if key in runs:
+            words = f"the same run as {runs[key].path}: {run.task}, {run.model}, seed {run.seed}"
             raise UserError(words, file=path, hint="name each file once")
-        runs[task, model, seed] = ScoredRun(path, task, model, scores.label or model, seed, scores)
+        runs[key] = run
+
     if not runs:
         raise UserError("no scores to report", hint="name at least one scores.json")
+
     first: dict[str, ScoredRun] = {}
     for run in runs.values():
         _check_comparable(first.setdefault(run.task, run), run)
-    grouped = by_task(list(runs.values()), experiment).items()
+
+    grouped = by_task(list(runs.values()), experiment)
     return [
-        TaskRuns(name, label_of(name, experiment), experiment.tasks[name], models)
-        for name, models in grouped
+        TaskRuns(task, label_of(task, experiment), experiment.tasks[task], models)
+        for task, models in grouped.items()
     ]
 
 
+def _load_run(path: Path, experiment: Experiment) -> ScoredRun:
+    """Read the scores of one run of the experiment."""
+    scores = load(Scores, path)
+    task, model, seed = scores.task, scores.model, scores.seed
+    if task is None or model is None or seed is None:
+        raise UserError(
+            "these scores do not say which run they belong to",
+            file=path,
+            hint="score the predictions again with --run",
+        )
+    if scores.experiment != experiment.experiment or task not in experiment.tasks:
+        words = (
+            f"this is task `{task}` of experiment `{scores.experiment}`, not of"
+            f" `{experiment.experiment}`"
+        )
+        raise UserError(words, file=path, hint="report each experiment on its own")
+
+    return ScoredRun(path, task, model, scores.label or model, seed, scores)
+
+
 def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
-    """A UserError names the first unit that two runs do not share, or have in another order, and
-    its line.
+    """Check that two runs were scored on the same units in the same order.
+
+    Raises:
+        UserError: they were not; the error names the first unit that differs, and its line.
     """
     if first.scores.references == other.scores.references:
         return
-    mine, theirs = first.scores.counts(), other.scores.counts()
-    counted = sorted({metric_of(name).counted for name in first.scores.metrics})
-    judged = [place for place, name in enumerate(mine.columns) if name in counted]
-    what, line = "what was to be predicted differs", None
-    for index, name in enumerate(theirs.names):
-        same = mine.names[index : index + 1] == (name,)
-        if not same or not np.array_equal(mine.counts[index, judged], theirs.counts[index, judged]):
-            what, start = (
-                f"the first difference is `{name}`",
-                f"    {json.dumps(name, ensure_ascii=False)}: [",
-            )
-            texts = enumerate(other.path.read_text(encoding="utf-8").split("\n"), start=1)
-            line = next((number for number, text in texts if text.startswith(start)), None)
-            break
-    words = f"scored on another test set than {first.path}: {what}"
+
+    difference = "what was to be predicted differs"
+    line = None
+    unit = _first_difference(first, other)
+    if unit is not None:
+        difference = f"the first difference is `{unit}`"
+        # The file has a line for each unit, indented by four spaces.
+        start = f"    {json.dumps(unit, ensure_ascii=False)}: ["
+        texts = enumerate(other.path.read_text(encoding="utf-8").split("\n"), start=1)
+        line = next((number for number, text in texts if text.startswith(start)), None)
+
     raise UserError(
-        words,
+        f"scored on another test set than {first.path}: {difference}",
         file=other.path,
         line=line,
         hint="predict and score both runs on the same prepared data",
     )
 
 
+def _first_difference(first: ScoredRun, other: ScoredRun) -> str | None:
+    """Return the other run's first unit that the first run lacks, has elsewhere or counts apart."""
+    counts = first.scores.counts()
+    other_counts = other.scores.counts()
+    # Columns that depend on the references alone, not on the outputs.
+    counted = {metric_of(name).counted for name in first.scores.metrics}
+    judged = [index for index, name in enumerate(counts.columns) if name in counted]
+
+    for index, name in enumerate(other_counts.names):
+        if counts.names[index : index + 1] != (name,):
+            return name
+        if not np.array_equal(counts.counts[index, judged], other_counts.counts[index, judged]):
+            return name
+    return None
+
+
 class LeftOutError(UserError):
-    """Metrics that scoring has left out of all tasks, with its reasons as the message."""
+    """Scoring has left out these metrics of all tasks; the message gives its reasons."""
 
 
 def reasons_left_out(tasks: Sequence[TaskRuns]) -> list[str]:
-    """Why metrics are left out of scores, each reason once."""
-    details = [run.scores.details for task in tasks for run in task.runs]
-    return list(dict.fromkeys(reason for own in details for reason in own.get("left_out", ())))
+    """Return why metrics are left out of scores, each reason once."""
+    all_details = [run.scores.details for task in tasks for run in task.runs]
+    return list(
+        dict.fromkeys(reason for details in all_details for reason in details.get("left_out", ()))
+    )
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:
-    """Raise a `UserError` if no task has a metric that matches.
+    """Check that some task has a metric that matches.
 
-    It is a `LeftOutError` if scoring may have left out the metric, else one that names the closest
-    metric that there is.
+    Raises:
+        LeftOutError: none has, and scoring may have left out the metric.
+        UserError: none has; the error names the closest metric that there is.
     """
-    if not any(task.metrics(patterns) for task in tasks):
-        reasons = reasons_left_out(tasks)
-        names = [*METRICS, *(f"{name}_b1" for name in METRICS)]
-        if reasons and any(fnmatchcase(name, pattern) for pattern in patterns for name in names):
-            raise LeftOutError("; ".join(reasons), hint="choose another metric")
-        known = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
-        raise unknown("metric", ", ".join(patterns), list(known))
+    if any(task.metrics(patterns) for task in tasks):
+        return
+
+    reasons = reasons_left_out(tasks)
+    # The name of any beam stands for those of all beams.
+    names = [*METRICS, *(f"{name}_b1" for name in METRICS)]
+    if reasons and any(fnmatchcase(name, pattern) for pattern in patterns for name in names):
+        raise LeftOutError("; ".join(reasons), hint="choose another metric")
+
+    present = dict.fromkeys(name for task in tasks for name in task.metrics(["*"]))
+    raise unknown("metric", ", ".join(patterns), list(present))
 
 
 def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
-    """Which processor did a piece of work, the GPU where one was used, and its seconds."""
-    known = (("GPU", "gpu_s"), ("CPU", "cpu_s"))
-    return next(
-        ((processor, float(recorded[key])) for processor, key in known if recorded.get(key)), None
-    )
+    """Return which processor did a piece of work and its seconds; the GPU where one was used."""
+    for processor, key in (("GPU", "gpu_s"), ("CPU", "cpu_s")):
+        if recorded.get(key):
+            return processor, float(recorded[key])
+    return None
 
 
 DEVICES = ("CPU", "GPU")
 
 
 def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
-    """The device that both trained and decoded a run, and its seconds.
+    """Return the device that both trained and decoded a run, and its seconds.
 
     None where these were not measured, or one device trained and another one decoded: their sum
     says nothing.
@@ -253,61 +303,79 @@ def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
     pieces = [processor_seconds(piece) for piece in (run.scores.training, run.main_decoding)]
     devices = {piece[0] for piece in pieces if piece is not None}
     if not devices:
+        # No piece tells its device; the total does.
         devices = {"GPU" if cost.gpu_s else "CPU"}
     if len(devices) > 1:
         return None
+
     (device,) = devices
     seconds = cost.gpu_s if device == "GPU" else cost.cpu_s
-    return None if seconds is None else (device, seconds)
+    if seconds is None:
+        return None
+    return device, seconds
 
 
 def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
-    """Reads and groups analyses; a `UserError` if one is of a task that the experiment does not
-    have.
-    """
-    found = [load(Analysis, path) for path in paths]
-    for path, analysis in zip(paths, found, strict=True):
+    """Read and group analyses; a `UserError` if one is of an unknown task."""
+    analyses = [load(Analysis, path) for path in paths]
+    for path, analysis in zip(paths, analyses, strict=True):
         _check_task(analysis.task, path, experiment)
-    return by_task(found, experiment)
+    return by_task(analyses, experiment)
 
 
 def _check_task(task: str, path: Path, experiment: Experiment) -> None:
+    """Check that the experiment has the task of a file."""
     if task not in experiment.tasks:
         words = f"this is task `{task}`, not one of `{experiment.experiment}`"
         raise UserError(words, file=path, hint="draw each experiment on its own")
 
 
 def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Outputs]:
-    """Reads and groups outputs, each `predictions.tsv` in a folder beside its run's `run.yaml`.
+    """Read and group outputs, each `predictions.tsv` in a folder beside its run's `run.yaml`.
 
     The source of an inflected form is its lemma with the features.
     """
-    found = []
+    outputs = []
     for path in paths:
         run = load_run(path.parents[1] / "run.yaml")
+
+        lines: list[tuple[str, ...]]
         if "lemma" in columns_of(path):
+            lines = []
             rows = read_predictions(path, ("lemma", "features", "form", "predicted"))
-            lines = [
-                (f"{lemma} ({features.replace(',', ', ')})", *others)
-                for lemma, features, *others in rows
-            ]
+            for lemma, features, form, predicted in rows:
+                source = f"{lemma} ({features.replace(',', ', ')})"
+                lines.append((source, form, predicted))
         else:
             lines = read_predictions(path, ("source", "target", "predicted"))
-        found.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
-    return by_task(found, experiment)
+
+        outputs.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
+
+    return by_task(outputs, experiment)
 
 
 def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
-    """Reads and groups histories, each with the `run.yaml` in its folder; a `UserError` if one is
-    of another task.
+    """Read and group histories, each with the `run.yaml` in its folder.
+
+    Raises:
+        UserError: one is of an unknown task.
     """
-    found = []
+    histories = []
     for path in paths:
         run = load_run(path.with_name("run.yaml"))
         _check_task(run.task, path, experiment)
-        columns, targets = history_columns(path), run.components.targets
-        found.append(History(path, run.task, run.model, run.label, run.seed, columns, targets))
-    return by_task(found, experiment)
+        history = History(
+            path=path,
+            task=run.task,
+            model=run.model,
+            label=run.label,
+            seed=run.seed,
+            columns=history_columns(path),
+            targets=run.components.targets,
+        )
+        histories.append(history)
+
+    return by_task(histories, experiment)
 
 
 HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
@@ -316,29 +384,33 @@ OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_
 
 
 def history_columns(path: Path) -> dict[str, Floats]:
-    """The columns of `history.csv`, each (epochs,); a `UserError` names a missing column or number,
-    or no epochs.
+    """Return the columns of `history.csv`, each (epochs,).
+
+    Raises:
+        UserError: a column or a number is missing, or there are no epochs.
     """
     hint = "delete the run's history and train again"
     if not path.is_file():
         raise UserError("no such file", file=path, hint="train the run first")
+
     reader = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     for column in HISTORY_COLUMNS:
         if column not in (reader.fieldnames or ()):
             raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
-    read = list(reader)
-    known = [
-        *HISTORY_COLUMNS,
-        *(name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in read)),
-    ]
-    rows = []
-    for line, row in enumerate(read, start=2):
+
+    rows = list(reader)
+    measured = [name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in rows)]
+    columns = [*HISTORY_COLUMNS, *measured]
+
+    values = []
+    for line, row in enumerate(rows, start=2):
         try:
-            rows.append([float(row[column]) for column in known])
+            values.append([float(row[column]) for column in columns])
         except (TypeError, ValueError) as error:
             raise UserError(
                 "a number is missing or is none", file=path, line=line, hint=hint
             ) from error
-    if not rows:
+    if not values:
         raise UserError("no epochs", file=path, hint=hint)
-    return dict(zip(known, np.array(rows).T, strict=True))
+
+    return dict(zip(columns, np.array(values).T, strict=True))

@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, type, one color and mark per model, deterministic files."""
+"""Give all figures one look: sizes, type, one color and mark per model, deterministic files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write, write_text
 
-Drawn = TypeVar("Drawn")  # what is drawn of a task, or of a row
-WIDTH = 7.2  # width of a figure in inches: a text column, and what the report shows without scaling
-ACROSS = 3  # panels of tasks side by side, at most
-LETTERS = 63  # of a heading, in the width of a figure
-INK = PAPER = "#222222"  # color of lines and texts, and of whatever a paper reports
+Drawn = TypeVar("Drawn")  # the data of a task's panels
+WIDTH = 7.2  # of a figure, in inches: a text column, and the report shows it without scaling
+ACROSS = 3  # the most panels of tasks side by side
+LETTERS = 63  # letters of a heading, in the width of a figure
+INK = "#222222"  # color of lines and texts
+PAPER = INK  # color of marks for a paper's values
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -66,7 +67,7 @@ class Drawing(NamedTuple):
 
 
 class Look(NamedTuple):
-    """How a model is drawn wherever it appears."""
+    """The color, mark and dashes of a model in all figures."""
 
     color: str
     marker: str
@@ -74,19 +75,20 @@ class Look(NamedTuple):
 
 
 _SOLID: Any = "-"
-_DASHED, _DOTTED, _BROKEN, _LONG = (
-    (0, (4, 1.5)),
-    (0, (1.2, 1.2)),
-    (0, (5, 1.2, 1.2, 1.2)),
-    (0, (9, 2)),
-)
+_DASHED = (0, (4, 1.5))
+_DOTTED = (0, (1.2, 1.2))
+_BROKEN = (0, (5, 1.2, 1.2, 1.2))
+_LONG = (0, (9, 2))
 _DASHES = (_SOLID, _DASHED, _DOTTED, _BROKEN, _LONG)
 
 
 def _family(color: str, **marks: str) -> dict[str, Look]:
-    """Looks of models of one kind: a color for all, a mark and dashes for each."""
-    marked = zip(marks.items(), cycle(_DASHES), strict=False)
-    return {name.replace("_", "-"): Look(color, mark, dashes) for (name, mark), dashes in marked}
+    """Return looks of models of one kind: a color for all, a mark and dashes for each."""
+    looks = {}
+    for (name, mark), dashes in zip(marks.items(), cycle(_DASHES), strict=False):
+        looks[name.replace("_", "-")] = Look(color, mark, dashes)
+
+    return looks
 
 
 _LOOKS = {
@@ -159,37 +161,40 @@ _MARKERS = ("<", ">", "X", "p", "h", "*", "d", "8")
 
 
 def look(model: str) -> Look:
-    """The model's look, in Okabe and Ito's colors, distinct also without color vision."""
+    """Return the model's look, in Okabe and Ito's colors, distinct also without color vision."""
     if model in _LOOKS:
         return _LOOKS[model]
-    # Of a model that is not listed it depends on the name alone, so it too is the same everywhere.
+
+    # A model that is not listed gets its look from its name, so that it is the same everywhere.
     number = zlib.crc32(model.encode())
-    picks: Any = (_COLORS, number), (_MARKERS, number // 8), (_DASHES, number // 64)
-    return Look(*(known[place % len(known)] for known, place in picks))
+    return Look(
+        color=_COLORS[number % len(_COLORS)],
+        marker=_MARKERS[number // 8 % len(_MARKERS)],
+        dashes=_DASHES[number // 64 % len(_DASHES)],
+    )
 
 
 def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
-    """A model's mark, on top of its interval."""
-    own = look(model)
-    axes.plot(x, y, own.marker, color=own.color, mec="white", mew=0.7, ms=8.5, zorder=5)
+    """Draw a model's mark, on top of its interval."""
+    color, marker, _ = look(model)
+    axes.plot(x, y, marker, color=color, mec="white", mew=0.7, ms=8.5, zorder=5)
 
 
 def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
-    """A model's line with a mark at each of its points."""
+    """Draw a model's line with a mark at each of its points."""
     color, marker, dashes = look(model)
     axes.plot(x, y, color=color, ls=dashes, marker=marker, ms=4.5, mew=0)
 
 
 def steps(axes: Axes, model: str, edges: Sequence[float] | Floats, values: Floats) -> None:
-    """A model's histogram as an outline, so that several can lie over each other."""
-    axes.stairs(
-        values, edges, color=look(model).color, ls=look(model).dashes, lw=1.6, baseline=None
-    )
+    """Draw a model's histogram as an outline, so that several can lie over each other."""
+    color, _, dashes = look(model)
+    axes.stairs(values, edges, color=color, ls=dashes, lw=1.6, baseline=None)
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draws in the common style; the settings of the caller are restored afterwards."""
+    """Draw in the common style; the settings of the caller are restored afterwards."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -197,7 +202,7 @@ def styled() -> Iterator[None]:
 
 
 def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
+    """Make a figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
     figure, axes = plt.subplots(
         rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
     )
@@ -205,9 +210,10 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
 
 
 def in_words(text: str) -> Drawing:
-    """A figure of a sentence, where there is nothing to draw, and data without a row."""
+    """Make a figure of a sentence, where there is nothing to draw, and data without a row."""
     lines = fill(text, 90)
     figure = plt.figure(figsize=(WIDTH, 0.5 + 0.2 * lines.count("\n")))
+
     figure.text(0.02, 0.5, lines, va="center")
     return Drawing(figure, pd.DataFrame(columns=["task", "model", "metric"]))
 
@@ -219,82 +225,110 @@ def draw_tasks(
     left: Sequence[str] = ("",),
     most: int = ACROSS,
 ) -> Figure:
-    """Panels for each task below its heading, with room for a legend below all; `height` in inches
-    of a line of tasks.
+    """Draw panels for each task below its heading, with room for a legend below all.
 
     Args:
-        draw: takes what is drawn of a task, then its panels.
+        tasks: heading and data of each task.
+        draw: takes the data of a task, then its panels.
+        height: of a line of tasks, in inches.
         left: words at the axes of a task's panels, from top to bottom, where they are at the left
             edge.
         most: panels of tasks side by side.
     """
-    columns, deep = min(most, len(tasks)), len(left)
+    columns = min(most, len(tasks))
     lines = -(-len(tasks) // columns)
-    figure, axes = panels(lines * deep, columns, height=0.35 + lines * height)
-    grid = np.array(axes).reshape(lines, deep, columns)
-    for place, (label, drawn) in enumerate(tasks):
-        own = grid[place // columns, :, place % columns]
-        draw(drawn, *own)
-        head(own[0], label)
-        for panel, words in zip(own, left, strict=True):
-            if words and place % columns == 0:
+
+    panels_of_task = len(left)
+    figure, axes = panels(lines * panels_of_task, columns, height=0.35 + lines * height)
+    grid = np.array(axes).reshape(lines, panels_of_task, columns)
+
+    for index, (label, data) in enumerate(tasks):
+        task_panels = grid[index // columns, :, index % columns]
+        draw(data, *task_panels)
+        head(task_panels[0], label)
+        for panel, words in zip(task_panels, left, strict=True):
+            if words and index % columns == 0:
                 panel.set_ylabel(words)
+
+    # The last line of tasks may have room for more of them.
     for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
         unused.set_visible(False)
+
     return figure
 
 
 def head(axes: Axes, text: str, across: int = 1) -> None:
-    """A panel's heading, in as many lines as it needs to stay above `across` panels of its row."""
+    """Write a panel's heading, in as many lines as it needs.
+
+    Args:
+        across: panels of its row that the heading may stand above.
+    """
     spec = axes.get_subplotspec()
     columns = 1 if spec is None else spec.get_gridspec().ncols
+
     axes.set_title(fill(text, LETTERS * across // columns))
 
 
 def legend_models(
     figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
 ) -> None:
-    """A legend of models by their names below all panels, each as `look` has it but for the
-    `options` of its line.
+    """Write a legend of models by their names below all panels.
+
+    Args:
+        options: of the legend's lines, in place of those of `look`.
     """
     handles = []
     for model, label in labels.items():
         color, marker, dashes = look(model)
-        handles.append(
-            Line2D(
-                [], [], label=label, **({"color": color, "ls": dashes, "marker": marker} | options)
-            )
-        )
+        line = {"color": color, "ls": dashes, "marker": marker} | options
+        handles.append(Line2D([], [], label=label, **line))
+
     height = figure.get_figheight()
-    for most in (4, 3, 2, 1):
+    for most_columns in (4, 3, 2, 1):
         # Rows of about equal length.
-        rows = -(-len(handles) // most)
+        rows = -(-len(handles) // most_columns)
+        columns = -(-len(handles) // rows)
+
         # A figure has room for two rows; more would be taken from its panels.
         figure.set_figheight(height + 0.1875 * max(0, rows - 2))
-        columns = -(-len(handles) // rows)
-        words = {"title": title, "title_fontsize": "medium"}
-        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, **words)
-        if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        legend = figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=columns,
+            title=title,
+            title_fontsize="medium",
+        )
+        if most_columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
+
+        # Too wide: the next try has fewer columns.
         legend.remove()
 
 
 def save(drawing: Drawing, path: Path | str) -> None:
-    """Writes `path` (.svg or .png), its twin with the other ending and the data as .csv; closes the
-    figure.
+    """Write a figure as .svg and .png and its data as .csv, and close the figure.
 
     The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
+
+    Args:
+        path: with one of the two endings.
     """
     figure, data = drawing
     with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
-        for ending in ("svg", "png"):
-            metadata = {"Date": None} if ending == "svg" else {"Software": None}
+        # A date, or the version of Matplotlib, would make the same figure another file.
+        for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
                 figure.savefig(
                     temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
                 )
-    text = data.map(
-        lambda value: f"{value:.6g}" if isinstance(value, float) and value == value else value
-    )
-    write_text(Path(path).with_suffix(".csv"), text.to_csv(index=False, lineterminator="\n"))
+
+    text = data.map(_rounded).to_csv(index=False, lineterminator="\n")
+    write_text(Path(path).with_suffix(".csv"), text)
     plt.close(figure)
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number with six digits as text; other values, and NaN, as they are."""
+    if isinstance(value, float) and value == value:
+        return f"{value:.6g}"
+    return value

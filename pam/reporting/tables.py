@@ -1,4 +1,4 @@
-"""The tables of `pam.reporting.catalogue.TABLES`, built."""
+"""Build the tables of `pam.reporting.catalogue.TABLES`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pam.data.translation import REFERENCES
 from pam.evaluation import summarization
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
-from pam.evaluation.metrics import perplexity
+from pam.evaluation.metrics import Metric, perplexity
 from pam.evaluation.translation import Significance
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
@@ -46,6 +46,7 @@ from pam.reporting.render import (
 )
 from pam.reporting.runs import (
     LeftOutError,
+    Outputs,
     ScoredRun,
     TaskRuns,
     label_of,
@@ -58,16 +59,22 @@ from pam.run_folder import RunFolder
 
 
 def build(name: str, inputs: Inputs) -> Table:
-    """The table called `name`, else a UserError; `<name>_gains` for the gains of any comparison."""
-    spec, compared = TABLES.get(name), TABLES.get(name.removesuffix("_gains"))
-    if spec is None and compared is not None and compared.builder == "comparison":
-        spec = gains_of(compared)
+    """Build the table called `name`; `<name>_gains` is the gains of any comparison.
+
+    Raises:
+        UserError: there is no such table.
+    """
+    spec = TABLES.get(name)
     if spec is None:
-        raise unknown("table", name, list(TABLES))
+        compared = TABLES.get(name.removesuffix("_gains"))
+        if compared is None or compared.builder != "comparison":
+            raise unknown("table", name, list(TABLES))
+        spec = gains_of(compared)
+
     return BUILDERS[spec.builder](spec, inputs)
 
 
-# Ours with the paper's, and gains over the baseline.
+# Our results with the paper's, and gains over the baseline.
 
 COMPARISON: tuple[str, ...] = (
     "task",
@@ -137,61 +144,90 @@ SACREBLEU_NOTE = (
 
 
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
-    """Ours with the paper's, one row per task, metric and model."""
+    """Build the table of our results with the paper's, one row per task, metric and model."""
     rows = _compared(spec, inputs)
     frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
-    csv, sacrebleu = COMPARISON, _p_by_sacrebleu(rows, inputs.significance)
+    csv = COMPARISON
+    sacrebleu = _p_by_sacrebleu(rows, inputs.significance)
+    # Tests by sacreBLEU, where there are some, stand in a column beside our p.
     if sacrebleu is not None:
-        csv, frame["p_sacrebleu"] = (*COMPARISON, "p_sacrebleu"), sacrebleu
+        csv = (*COMPARISON, "p_sacrebleu")
+        frame["p_sacrebleu"] = sacrebleu
+
     names, paper, gained, verdict = _columns(rows, inputs.experiment.baseline)
-    shown = [
-        *(*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}"), *gained),
-        *([Column("p, sacreBLEU", "{p_sacrebleu}")] if sacrebleu else []),
-        *(SEEDS, Column("CPU s", "{cpu_s:,.0f}")),
-        *([Column("GPU s", "{gpu_text}")] if any(row.gpu_s for row in rows) else []),
-        *verdict,
-    ]
-    known = [task.runs[0].scores.details.get("signatures", {}) for task in inputs.tasks]
-    signed_by = [
-        f"{name} `{text}`"
-        for one in known
-        for name, text in one.items()
-        if f"{name}_b*" in spec.metrics
-    ]
-    signatures = dict.fromkeys(signed_by)
-    said = [f"Signatures of sacreBLEU: {'; '.join(signatures)}."] if signatures else []
-    said += [SACREBLEU_NOTE] if sacrebleu else []
-    said += _devices_notes(rows)
-    said += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
-    notes = _notes(spec, inputs, rows, OURS_NOTE, said)
-    return table_of(inputs.title(spec), frame, csv, DIGITS, shown, notes, group=len(names) - 1)
+    columns = [*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}")]
+    columns += gained
+    if sacrebleu:
+        columns.append(Column("p, sacreBLEU", "{p_sacrebleu}"))
+    columns += [SEEDS, Column("CPU s", "{cpu_s:,.0f}")]
+    if any(row.gpu_s for row in rows):
+        columns.append(Column("GPU s", "{gpu_text}"))
+    columns += verdict
+
+    more_notes = _signature_notes(spec, inputs)
+    if sacrebleu:
+        more_notes.append(SACREBLEU_NOTE)
+    more_notes += _devices_notes(rows)
+    more_notes += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
+    notes = _notes(spec, inputs, rows, OURS_NOTE, more_notes)
+
+    return table_of(
+        title=inputs.title(spec),
+        frame=frame,
+        csv=csv,
+        digits=DIGITS,
+        shown=columns,
+        notes=notes,
+        group=len(names) - 1,
+    )
 
 
 def _compared(spec: TableSpec, inputs: Inputs) -> list[Row]:
-    """The rows of a comparison, none where scoring has left out all of its metrics."""
+    """Return the rows of a comparison; none if scoring has left out all of its metrics."""
     try:
         return compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
     except LeftOutError:
         return []
 
 
+def _signature_notes(spec: TableSpec, inputs: Inputs) -> list[str]:
+    """Name sacreBLEU's signature for each of its metrics in a table, in one note or none."""
+    signatures: dict[str, None] = {}
+    for task in inputs.tasks:
+        by_metric = task.runs[0].scores.details.get("signatures", {})
+        for metric, signature in by_metric.items():
+            if f"{metric}_b*" in spec.metrics:
+                signatures[f"{metric} `{signature}`"] = None
+
+    if not signatures:
+        return []
+    return [f"Signatures of sacreBLEU: {'; '.join(signatures)}."]
+
+
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
-    """Gains over the baseline with paired intervals, and what decided each verdict."""
+    """Build the table of gains over the baseline, with the reason of each verdict."""
     baseline = inputs.experiment.baseline
     rows = _compared(spec, inputs)
-    frame = (
-        _with_texts(rows)
-        .drop(columns=["low", "high"])
-        .rename(columns={"gain_low": "low", "gain_high": "high"})
-    )
+
+    # The interval of this table is that of the gain.
+    frame = _with_texts(rows).drop(columns=["low", "high"])
+    frame = frame.rename(columns={"gain_low": "low", "gain_high": "high"})
     frame["baseline"] = baseline
     frame["seeds"] = frame["compared_seeds"]
+
     names, _, gained, verdict = _columns(rows, baseline)
-    shown = [*names, *gained, *verdict, *([Column("Reason", "{reason}", "l")] if verdict else [])]
-    title = f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}"
-    notes = _notes(spec, inputs, rows, "{units} {gain}")
+    columns = [*names, *gained, *verdict]
+    if verdict:
+        columns.append(Column("Reason", "{reason}", "l"))
+
     return table_of(
-        title, frame[frame["gain"].notna()], GAINS, DIGITS, shown, notes, group=len(names) - 1
+        title=f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}",
+        frame=frame[frame["gain"].notna()],
+        csv=GAINS,
+        digits=DIGITS,
+        shown=columns,
+        notes=_notes(spec, inputs, rows, "{units} {gain}"),
+        group=len(names) - 1,
     )
 
 
@@ -200,111 +236,155 @@ def _devices_notes(rows: Sequence[Row]) -> list[str]:
     divided = list(dict.fromkeys(f"{row.label} on {row.task_label}" for row in rows if row.divided))
     if not divided and not any(row.gpu_s for row in rows):
         return []
-    return [DEVICES_NOTE, *([DIVIDED_NOTE.format(", ".join(divided))] if divided else [])]
+
+    notes = [DEVICES_NOTE]
+    if divided:
+        notes.append(DIVIDED_NOTE.format(", ".join(divided)))
+    return notes
 
 
 def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
-    """The rows as a frame, with what people read of them."""
-    texts = []
-    for row in rows:
-        digits, mark = row.digits, "" if row.same_data else "*"
-        paper_gain = signed(row.paper_gain, row.metric.decimals)
-        text = {
-            "metric_label": row.metric.label,
-            "ours": _spread(row, digits),
-            "interval": interval(row.low, row.high, digits),
-            "paper_text": (
-                None if row.paper is None else f"{row.paper:.{row.metric.decimals}f}{mark}"
-            ),
-            "gain_text": signed(row.gain, digits),
-            "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
-            "p_text": None if row.p is None else probability(row.p),
-            "holm_text": None if row.p_holm is None else probability(row.p_holm),
-            "told": row.told,
-            "gpu_text": f"{row.gpu_s:,.0f}" if row.gpu_s else None,
-            "paper_gain_text": paper_gain and paper_gain + mark,
-            # No word about a claim that the paper does not make.
-            "verdict_text": row.verdict if row.paper is not None else None,
-            "setting_text": row.setting if row.paper is not None else None,
-        }
-        texts.append(text)
-    return pd.concat([frame_of(rows), pd.DataFrame(texts, dtype=object)], axis=1)
+    """Return the rows as a frame, with the texts that people read."""
+    texts = pd.DataFrame([_texts_of(row) for row in rows], dtype=object)
+    return pd.concat([frame_of(rows), texts], axis=1)
+
+
+def _texts_of(row: Row) -> dict[str, str | None]:
+    """Return the cells of a row for people; None is written as an empty cell."""
+    digits = row.digits
+    mark = "" if row.same_data else "*"
+    texts: dict[str, str | None] = {
+        "metric_label": row.metric.label,
+        "ours": _spread(row, digits),
+        "interval": interval(row.low, row.high, digits),
+        "paper_text": None,
+        "gain_text": signed(row.gain, digits),
+        "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
+        "p_text": None,
+        "holm_text": None,
+        "outcome": row.outcome,
+        "gpu_text": None,
+        "paper_gain_text": None,
+        "verdict_text": None,
+        "setting_text": None,
+    }
+
+    if row.p is not None:
+        texts["p_text"] = probability(row.p)
+    if row.p_holm is not None:
+        texts["holm_text"] = probability(row.p_holm)
+    if row.gpu_s:
+        texts["gpu_text"] = f"{row.gpu_s:,.0f}"
+    if row.paper_gain is not None:
+        texts["paper_gain_text"] = signed(row.paper_gain, row.metric.decimals) + mark
+    # Nothing is said about a claim that the paper does not make.
+    if row.paper is not None:
+        texts["paper_text"] = f"{row.paper:.{row.metric.decimals}f}{mark}"
+        texts["verdict_text"] = row.verdict
+        texts["setting_text"] = row.setting
+    return texts
 
 
 def _spread(row: Row, digits: int) -> str:
-    """Mean and standard deviation over seeds."""
-    return f"{row.mean:.{digits}f}" + ("" if row.sd is None else f" ± {row.sd:.{digits}f}")
+    """Return mean and standard deviation over seeds."""
+    mean = f"{row.mean:.{digits}f}"
+    if row.sd is None:
+        return mean
+    return f"{mean} ± {row.sd:.{digits}f}"
 
 
 def _columns(
     rows: Sequence[Row], baseline: str
 ) -> tuple[list[Column], list[Column], list[Column], list[Column]]:
-    """Columns of names, with the metric where there are several; of the paper; of gains; of the
-    verdict.
+    """Return the columns of names, of the paper, of gains and of the verdict.
 
-    Where the paper has no value, there is no column of it, and nothing to be judged.
+    The metric is named where there are several. If the paper has no value, it has no column, and
+    nothing is judged.
     """
-    several = len({row.metric.name for row in rows}) > 1
-    names = [TASK, *([Column("Metric", "{metric_label}", "l")] if several else []), MODEL]
+    names = [TASK, MODEL]
+    if len({row.metric.name for row in rows}) > 1:
+        names.insert(1, Column("Metric", "{metric_label}", "l"))
     gained = [
         Column("Gain, ours", "{gain_text}"),
         Column("95 % interval", "{gain_interval}"),
         Column("p", "{p_text}"),
         Column("Holm", "{holm_text}"),
-        Column(f"Than {_label(rows, baseline)}", "{told}", "l"),
+        Column(f"Than {_label(rows, baseline)}", "{outcome}", "l"),
     ]
+
     if not any(row.paper is not None for row in rows):
         return names, [], gained, []
-    return (
-        names,
-        [Column("Paper", "{paper_text}")],
-        [Column("Gain, paper", "{paper_gain_text}"), *gained],
-        VERDICT,
-    )
+    paper = [Column("Paper", "{paper_text}")]
+    gained.insert(0, Column("Gain, paper", "{paper_gain_text}"))
+    return names, paper, gained, VERDICT
 
 
 def _label(rows: Sequence[Row], baseline: str) -> str:
+    """Return the baseline's label, or its name if it was not run."""
     return next((row.label for row in rows if row.model == baseline), baseline)
 
 
 def _notes(
     spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, more: Sequence[str] = ()
 ) -> list[str]:
-    """What is said below a comparison; `first` takes the metrics' units and what a gain is."""
-    units = set()
-    for one in (row.metric for row in rows):
-        unit, lower = (
-            f" in {one.unit}" if one.unit else "",
-            ", lower is better" if one.lower_is_better else "",
-        )
-        units.add(one.label + unit + lower)
-    gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
-    labels, noted = {row.task: row.task_label for row in rows}, inputs.experiment.tasks
-    reported = [row.same_data for row in rows if row.paper is not None]
-    paper = inputs.paper(spec) if reported else None
-    return [
-        *([first.format(units="; ".join(sorted(units)) + ".", gain=gain)] if rows else []),
-        *(f"{label}: {noted[task].note}" for task, label in labels.items() if noted[task].note),
-        *more,
-        *([OTHER_DATA_NOTE] if not all(reported) else []),
-        *([f"Paper: {paper.source}. {paper.note}".strip()] if paper else []),
-        RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA,
-    ]
+    """Return the notes below a comparison.
+
+    Args:
+        first: template of the first note, with the metrics' `units` and what a `gain` is.
+        more: notes to stand between those of the tasks and those of the paper.
+    """
+    notes = []
+    if rows:
+        units = "; ".join(sorted({_unit_of(row.metric) for row in rows})) + "."
+        gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
+        notes.append(first.format(units=units, gain=gain))
+
+    task_labels = {row.task: row.task_label for row in rows}
+    for task, label in task_labels.items():
+        task_note = inputs.experiment.tasks[task].note
+        if task_note:
+            notes.append(f"{label}: {task_note}")
+    notes += more
+
+    rows_of_paper = [row for row in rows if row.paper is not None]
+    if not all(row.same_data for row in rows_of_paper):
+        notes.append(OTHER_DATA_NOTE)
+    paper = inputs.paper(spec)
+    if rows_of_paper and paper:
+        notes.append(f"Paper: {paper.source}. {paper.note}".strip())
+
+    notes.append(RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA)
+    return notes
+
+
+def _unit_of(metric: Metric) -> str:
+    """Name a metric with its unit, and say so if lower is better."""
+    text = metric.label
+    if metric.unit:
+        text += f" in {metric.unit}"
+    if metric.lower_is_better:
+        text += ", lower is better"
+    return text
 
 
 def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
-    """p of each row, one per seed; None where nothing was tested."""
+    """Return p of each row as text, one per seed; None where nothing was tested."""
     if not paths:
         return None
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for one in sorted((load(Significance, path) for path in paths), key=attrgetter("seed")):
-        for test in one.tests:
-            found.setdefault((one.task, test.model, test.metric), []).append(probability(test.p))
+
+    tested: dict[tuple[str, str, str], list[str]] = {}
+    for significance in sorted(
+        (load(Significance, path) for path in paths), key=attrgetter("seed")
+    ):
+        for test in significance.tests:
+            key = (significance.task, test.model, test.metric)
+            tested.setdefault(key, []).append(probability(test.p))
+
     keys = [(row.task, row.model, row.metric.name) for row in rows]
-    return ["; ".join(found[key]) if key in found else None for key in keys]
+    return ["; ".join(tested[key]) if key in tested else None for key in keys]
 
 
-# Every model at a glance: how good, how certain, how fast, how large.
+# All models at a glance: quality, certainty, speed, size.
 
 GLANCE = (
     "task",
@@ -351,57 +431,95 @@ GLANCE_NOTE = (
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
 
-
-# Of each task the first that it has: what follows stands in where scoring has left out the one
-# before.
+# A task shows the first one that it has. The later ones stand in where scoring has left out those
+# before them.
 QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
 
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
-    """One row per task and model, means over seeds; what was not measured is empty."""
+    """Build the table of all models, one row per task and model, with means over seeds.
+
+    Cells are empty where a quantity was not measured.
+    """
     rows = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
-    gold = load_runs(inputs.gold_scores, inputs.experiment) if inputs.gold_scores else []
-    aligned = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True) if gold else []
-    certain = []
-    for found in (load(Analysis, path) for path in inputs.analyses):
-        sums = np.array([sum(found.sentences.nll), sum(found.sentences.tokens)])
-        certain.append((found.task, found.model, float(perplexity(sums)), found.entropy.mean))
-    quality = [_spread(row, row.digits) for row in rows]
-    intervals = [interval(row.low, row.high, row.digits) for row in rows]
-    frame = frame_of(rows).assign(quality=quality, interval=intervals)
-    sizes = [
-        (run.task, run.model, run.scores.training.get("parameters"))
-        for task in inputs.tasks
-        for run in task.runs
-    ]
-    rates = {name: _rates(inputs.tasks, measure) for name, measure in RATES.items()}
-    measurements: list[tuple[Sequence[tuple[Any, ...]], Sequence[str]]] = [
-        *((own, (name,)) for name, own in rates.items()),
-        (sizes, ("parameters",)),
-        (certain, ("ppl", "entropy")),
-        ([(row.task, row.model, row.mean) for row in aligned], ("one_minus_aer",)),
-    ]
-    for measured, columns in measurements:
-        frame = frame.merge(_means(measured, columns), how="left", on=["task", "model"])
+    frame = frame_of(rows).assign(
+        quality=[_spread(row, row.digits) for row in rows],
+        interval=[interval(row.low, row.high, row.digits) for row in rows],
+    )
+    # What was measured besides quality is joined to the rows by task and model.
+    for means in (
+        *(_means(_rates(inputs.tasks, measure), [name]) for name, measure in RATES.items()),
+        _means(_sizes(inputs.tasks), ["parameters"]),
+        _means(_uncertainties(inputs.analyses), ["ppl", "entropy"]),
+        _means(_alignments(inputs), ["one_minus_aer"]),
+    ):
+        frame = frame.merge(means, how="left", on=["task", "model"])
+
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
     notes = [QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE]
-    seeds = [runs for task in inputs.tasks for runs in task.models.values()]
-    if any(_differ([measure(run) for run in runs]) for runs in seeds for measure in RATES.values()):
+    seeds_of_models = [runs for task in inputs.tasks for runs in task.models.values()]
+    if any(
+        _differ([measure(run) for run in runs])
+        for runs in seeds_of_models
+        for measure in RATES.values()
+    ):
         notes.append(SEVERAL_DEVICES_NOTE)
+
     return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
 
 
+def _sizes(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
+    """Return task, model and number of parameters of each run, None where it is unknown."""
+    return [
+        (run.task, run.model, run.scores.training.get("parameters"))
+        for task in tasks
+        for run in task.runs
+    ]
+
+
+def _uncertainties(paths: Sequence[Path]) -> list[tuple[str, str, float, float]]:
+    """Return task, model, perplexity and entropy of attention of each analysis."""
+    records = []
+    for path in paths:
+        analysis = load(Analysis, path)
+        sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
+        records.append(
+            (analysis.task, analysis.model, float(perplexity(sums)), analysis.entropy.mean)
+        )
+    return records
+
+
+def _alignments(inputs: Inputs) -> list[tuple[str, str, float]]:
+    """Return task, model and 1 - AER, where word alignments were scored."""
+    if not inputs.gold_scores:
+        return []
+    gold = load_runs(inputs.gold_scores, inputs.experiment)
+    rows = compare(gold, inputs.experiment, ["one_minus_aer"], None, first=True)
+    return [(row.task, row.model, row.mean) for row in rows]
+
+
 def _trained_per_s(run: ScoredRun) -> tuple[str, float] | None:
-    """The device that trained a run, and examples per second of it."""
+    """Return the device that trained a run, and training examples per second of that device."""
     training = run.scores.training
-    spent, rate = processor_seconds(training), training.get("examples_per_second")
-    return (spent[0], rate * training["wall_s"] / spent[1]) if spent and rate else None
+    spent = processor_seconds(training)
+    rate = training.get("examples_per_second")
+    if not spent or not rate:
+        return None
+
+    device, seconds = spent
+    # The recorded rate is per wall second.
+    return device, rate * training["wall_s"] / seconds
 
 
 def _decoded_per_s(run: ScoredRun) -> tuple[str, float] | None:
-    """The device that decoded a run's test split, and rows per second of it."""
-    spent, rows = processor_seconds(run.main_decoding), run.main_decoding.get("sentences")
-    return (spent[0], rows / spent[1]) if spent and rows else None
+    """Return the device that decoded the test split, and rows per second of that device."""
+    spent = processor_seconds(run.main_decoding)
+    rows = run.main_decoding.get("sentences")
+    if not spent or not rows:
+        return None
+
+    device, seconds = spent
+    return device, rows / seconds
 
 
 RATES = {"trained_per_s": _trained_per_s, "decoded_per_s": _decoded_per_s}
@@ -410,8 +528,9 @@ RATES = {"trained_per_s": _trained_per_s, "decoded_per_s": _decoded_per_s}
 def _rates(
     tasks: Sequence[TaskRuns], measure: Callable[[ScoredRun], tuple[str, float] | None]
 ) -> list[tuple[str, str, float | None]]:
-    """Return task, model and rate of each run; unknown where a model's seeds ran on different
-    devices.
+    """Return task, model and rate of each run.
+
+    Rates are unknown where a model's seeds ran on different devices.
     """
     records = []
     for task in tasks:
@@ -425,29 +544,33 @@ def _rates(
 
 
 def _differ(rates: Sequence[tuple[str, float] | None]) -> bool:
-    """Whether rates are of different devices."""
+    """Check whether some rates are of another device than the others."""
     return len({rate[0] for rate in rates if rate is not None}) > 1
 
 
 def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
-    """Means over seeds of what follows task and model, unknown where one of them is."""
+    """Return means over seeds, unknown where the value of one seed is.
+
+    Args:
+        records: task, model and the values of `columns`, for each run.
+    """
 
     def mean(seeds: pd.Series[float]) -> float:
         return float(seeds.mean(skipna=False))
 
-    frame = pd.DataFrame(records, columns=["task", "model", *columns]).astype(
-        dict.fromkeys(columns, float)
-    )
+    # A mean over some of the seeds would not compare with the means of other models.
+    frame = pd.DataFrame(records, columns=["task", "model", *columns])
+    frame = frame.astype(dict.fromkeys(columns, float))
     return frame.groupby(["task", "model"], as_index=False).agg(mean)
 
 
 # Outputs of all models, side by side with the reference.
 
 COUNT = 6  # rows of each task
-# lengths of the sentences that are shown: neither trifling nor too long to be compared by eye
+# words of the sentences that are shown: neither trifling nor too long to be compared by eye
 WORDS = range(6, 26)
-OTHERS = 2  # references of a caption that are shown besides the first
-SHOWN_WORDS = 100  # of a source that is summarized, at most
+MORE_REFERENCES = 2  # references of a caption that are shown besides the first
+SHOWN_WORDS = 100  # the most words that are shown of a source to be summarized
 EXAMPLES = ("task", "sentence", "model", "label", "text")
 EXAMPLES_SHOWN = (
     TASK,
@@ -477,78 +600,110 @@ EXAMPLES_NOTES = {
 
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
-    """Some rows of each task with the outputs of every model's first seed; a `UserError` if they
-    are of others.
+    """Build the table of some rows of each task, with the outputs of every model's first seed.
+
+    Raises:
+        UserError: the models' outputs are of different rows.
     """
-    lines: list[tuple[str, str, int, str, str, str, str]] = []
+    # Only sentences of translation have a preferred length.
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
+    rows: list[tuple[str, str, int, str, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
-        first, *others = models = [seeds[0] for seeds in by_model.values()]
-        for other in others:
-            if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
-                words, hint = (
-                    f"these are not the rows of {first.path}",
-                    "predict again on the same prepared data",
-                )
-                raise UserError(words, file=other.path, hint=hint)
-        origins = _origins_of(spec, first.path)
-        for place in _most_different([one.lines for one in models], lengths):
-            source, target, _ = first.lines[place]
-            written = [(one.model, one.label, one.lines[place][2]) for one in models]
-            # before the source is cut
-            outputs = [(*own, origins(own[-1], source)) for own in written]
-            if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
-                source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
-            texts = [("", "Source", source, ""), ("", "Reference", target, "")]
-            texts += [
-                ("", "Another reference", other, "")
-                for other in _other_references(spec, first.path, place)
-            ]
-            lines += [
-                (label_of(task, inputs.experiment), task, place + 1, *text)
-                for text in (*texts, *outputs)
-            ]
-    frame = pd.DataFrame(
-        lines, columns=["task_label", *EXAMPLES, summarization.ORIGINS], dtype=object
-    )
-    notes = (EXAMPLES_NOTES[str(spec.kind)],)
+        outputs = [seeds[0] for seeds in by_model.values()]
+        _check_same_rows(outputs)
+        label = label_of(task, inputs.experiment)
+        origins_of = _origins_of(spec, outputs[0].path)
+        for row_index in _most_different([of_model.lines for of_model in outputs], lengths):
+            texts = _input_texts(spec, outputs[0], row_index)
+            # A word's origin is looked up in the whole source, which may be shown in part.
+            source = outputs[0].lines[row_index][0]
+            for of_model in outputs:
+                predicted_text = of_model.lines[row_index][2]
+                origins = origins_of(predicted_text, source)
+                texts.append((of_model.model, of_model.label, predicted_text, origins))
+            rows += [(label, task, row_index + 1, *text) for text in texts]
+
+    columns = ["task_label", *EXAMPLES, summarization.ORIGINS]
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
     frame["shown"] = frame["text"].replace("", "(empty)")
     csv = (*EXAMPLES, summarization.ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES
-    return table_of(inputs.title(spec), frame, csv, {}, EXAMPLES_SHOWN, notes, group=2)
+
+    return table_of(
+        title=inputs.title(spec),
+        frame=frame,
+        csv=csv,
+        digits={},
+        shown=EXAMPLES_SHOWN,
+        notes=(EXAMPLES_NOTES[str(spec.kind)],),
+        group=2,
+    )
+
+
+def _check_same_rows(outputs: Sequence[Outputs]) -> None:
+    """Check that all models' outputs have the same sources and references."""
+    first = outputs[0]
+    for other in outputs[1:]:
+        if [line[:2] for line in other.lines] != [line[:2] for line in first.lines]:
+            raise UserError(
+                f"these are not the rows of {first.path}",
+                file=other.path,
+                hint="predict again on the same prepared data",
+            )
+
+
+def _input_texts(
+    spec: TableSpec, outputs: Outputs, row_index: int
+) -> list[tuple[str, str, str, str]]:
+    """Return source and references of a row, with the fields that an output of a model has."""
+    source, reference, _ = outputs.lines[row_index]
+    if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
+        source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
+
+    texts = [("", "Source", source, ""), ("", "Reference", reference, "")]
+    texts += [
+        ("", "Another reference", other_reference, "")
+        for other_reference in _other_references(spec, outputs.path, row_index)
+    ]
+    return texts
 
 
 def _origins_of(spec: TableSpec, predictions: Path) -> Callable[[str, str], str]:
-    """What says of an output, and its whole source, where each word comes from, with a space
-    between two; of nothing but summaries.
+    """Return the function of an output and its source that tells where each word comes from.
+
+    It joins the words' origins by spaces. Only summaries have origins; others get an empty text.
     """
     if spec.kind != SUMMARIZATION:
         return lambda text, source: ""
-    known = Prepared(RunFolder(predictions.parent.parent).data()).target
-    return lambda text, source: " ".join(summarization.origins(text, source, known))
+
+    vocabulary = Prepared(RunFolder(predictions.parent.parent).data()).target
+    return lambda text, source: " ".join(summarization.origins(text, source, vocabulary))
 
 
-def _other_references(spec: TableSpec, predictions: Path, place: int) -> list[str]:
-    """The next references of a row, where its kind of task has several that are as short as the
-    first.
-    """
+def _other_references(spec: TableSpec, predictions: Path, row_index: int) -> list[str]:
+    """Return the next references of a row, if its kind of task has several short ones."""
     if spec.kind != CAPTIONING:
         return []
+
     path = RunFolder(predictions.parent.parent).data() / REFERENCES.format(split="test")
-    found: list[str] = json.loads(read_lines(path)[place])
-    return found[1 : 1 + OTHERS]
+    references: list[str] = json.loads(read_lines(path)[row_index])
+    return references[1 : 1 + MORE_REFERENCES]
 
 
 def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range) -> list[int]:
-    """Of each of `COUNT` stretches the sentence with most different outputs, of one of `lengths` if
-    there is one.
+    """Return the row with the most different outputs in each of `COUNT` stretches of the split.
+
+    Args:
+        outputs: model -> row -> source, reference and output.
+        lengths: preferred numbers of source words; other rows are taken where there is none.
     """
 
-    def rank(number: int) -> tuple[bool, int]:
-        return len(outputs[0][number][0].split()) in lengths, len(
-            {lines[number][2] for lines in outputs}
-        )
+    def rank(row_index: int) -> tuple[bool, int]:
+        source = outputs[0][row_index][0]
+        distinct_outputs = {lines[row_index][2] for lines in outputs}
+        return len(source.split()) in lengths, len(distinct_outputs)
 
-    bounds = [place * len(outputs[0]) // COUNT for place in range(COUNT + 1)]
+    # A stretch may be empty in a split of fewer rows than `COUNT`.
+    bounds = [index * len(outputs[0]) // COUNT for index in range(COUNT + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 
 
@@ -562,4 +717,4 @@ BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
     "costs": data_and_cost.costs,
     "environment": data_and_cost.environment,
 }
-"""How each table is made of its files."""
+"""The function that builds each kind of table from its files."""

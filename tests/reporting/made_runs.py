@@ -75,34 +75,41 @@ class MadeExperiment:
 
 
 def lemmas(count: int) -> list[str]:
-    """Pronounceable made-up nouns, always the same."""
+    """Return pronounceable made-up nouns, always the same."""
     generator = np.random.default_rng(7)
     onset = ["B", "Schl", "F", "Kr", "M", "Z", "Str", "W", "T", "Pf"]
-    rest = ["and", "ose", "inn", "aum", "eile", "upf", "ächt", "olm", "erz", "ünd"]
-    pieces = [generator.choice(onset) + generator.choice(rest) for _ in range(2 * count)]
+    rhyme = ["and", "ose", "inn", "aum", "eile", "upf", "ächt", "olm", "erz", "ünd"]
+    pieces = [generator.choice(onset) + generator.choice(rhyme) for _ in range(2 * count)]
+
     return [f"{pieces[2 * i]}{pieces[2 * i + 1].lower()}{i}" for i in range(count)]
 
 
 def prediction_rows(skill: float, seed: int, count: int) -> list[tuple[str, str, str, str]]:
-    """Rows whose errors come by lemma, as errors in inflection do."""
-    hard = np.random.default_rng(11).beta(0.25, 0.25 * (1 - skill) / skill, size=count)
+    """Return rows whose errors come by lemma, as errors in inflection do."""
+    ease_of_lemmas = np.random.default_rng(11).beta(0.25, 0.25 * (1 - skill) / skill, size=count)
     generator = np.random.default_rng([seed, round(skill * 1e4)])
+
     rows = []
-    for lemma, ease in zip(lemmas(count), hard, strict=True):
+    for lemma, ease in zip(lemmas(count), ease_of_lemmas, strict=True):
         for features in FEATURES:
-            form = lemma + ("en" if "plural" in features else "")
-            right = generator.random() < ease
-            rows.append((lemma, features, form, form if right else f"{form}x"))
+            form = f"{lemma}en" if "plural" in features else lemma
+            predicted_form = form
+            if generator.random() >= ease:
+                predicted_form = f"{form}x"
+            rows.append((lemma, features, form, predicted_form))
+
     return rows
 
 
 def predictions_text(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Return the content of `predictions.tsv`."""
     lines = ["lemma\tfeatures\tform\tpredicted\tlog_prob"]
     lines += ["\t".join([*row, "-0.25"]) for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def training_record(seed: int, cpu_s: float) -> dict[str, Any]:
+    """Return the content of `training.json`."""
     return {
         "wall_s": cpu_s * 1.02,
         "cpu_s": cpu_s,
@@ -122,8 +129,10 @@ def training_record(seed: int, cpu_s: float) -> dict[str, Any]:
 
 
 def history_text(skill: float, seed: int, epochs: int = 12) -> str:
+    """Return the content of `history.csv`, with losses that fall and an accuracy that rises."""
     generator = np.random.default_rng(seed)
     lines = ["epoch,step,examples,learning_rate,train_loss,dev_loss,dev_accuracy,wall_s,cpu_s"]
+
     for epoch in range(1, epochs + 1):
         rise = 1 - math.exp(-0.7 * epoch)
         accuracy = skill * rise + generator.normal(0, 0.006)
@@ -134,23 +143,30 @@ def history_text(skill: float, seed: int, epochs: int = 12) -> str:
             f"{epoch},{epoch * 296},{epoch * 18912},0.002,{train:.5f},{dev:.5f},"
             f"{accuracy:.5f},{epoch * 12.5:.2f},{epoch * 12.1:.2f}"
         )
+
     return "\n".join(lines) + "\n"
 
 
 def attention_record(model: str, label: str, sharpness: float) -> dict[str, Any]:
-    """Alignments along the diagonal, the sharper the larger `sharpness`."""
-    words = [("Schlaraffenland", FEATURES[5], "Schlaraffenländern"), ("Fenn", FEATURES[2], "Fenns")]
-    words += [("Baumstumpf", FEATURES[1], "Baumstümpfe"), ("Zug", FEATURES[7], "Züge")]
+    """Return alignments along the diagonal, the sharper the larger `sharpness`."""
+    words = [
+        ("Schlaraffenland", FEATURES[5], "Schlaraffenländern"),
+        ("Fenn", FEATURES[2], "Fenns"),
+        ("Baumstumpf", FEATURES[1], "Baumstümpfe"),
+        ("Zug", FEATURES[7], "Züge"),
+    ]
     rows = []
     for lemma, features, form in words:
         source = [*features.split(","), *lemma, "</s>"]
         target = [*form, "</s>"]
+
         generator = np.random.default_rng(len(lemma))
-        place = 2 + np.linspace(0, len(lemma), len(target))
-        distance = np.abs(np.arange(len(source))[None] - place[:, None])
+        center = 2 + np.linspace(0, len(lemma), len(target))
+        distance = np.abs(np.arange(len(source))[None] - center[:, None])
         energy = -sharpness * distance + generator.normal(0, 1.0, distance.shape)
         weights = np.exp(energy) / np.exp(energy).sum(axis=1, keepdims=True)
         matrix = np.round(weights, 5).tolist()
+
         rows.append(
             {
                 "lemma": lemma,
@@ -162,10 +178,12 @@ def attention_record(model: str, label: str, sharpness: float) -> dict[str, Any]
                 "alignment": matrix,
             }
         )
+
     return {"model": model, "label": label, "rows": rows}
 
 
 def experiment_config(tasks: Sequence[str], models: Sequence[str], paper: bool) -> dict[str, Any]:
+    """Return an experiment on the paper's data, or on others that are compared with it."""
     rows = {"de-noun": "de-N", "de-verb": "de-V"}
     key = "paper" if paper else "paper_reference"
     return {
@@ -178,6 +196,7 @@ def experiment_config(tasks: Sequence[str], models: Sequence[str], paper: bool) 
 
 
 def run_config(task: str, model: str, seed: int) -> dict[str, Any]:
+    """Return the content of `run.yaml`."""
     return {
         "experiment": "made-up",
         "task": task,
@@ -192,28 +211,32 @@ def run_config(task: str, model: str, seed: int) -> dict[str, Any]:
 
 
 def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None:
-    """Everything that reporting reads of one run."""
+    """Write all files of one run that reporting reads."""
     skill = SKILL[task, model]
     cpu_s = 130 + 12 * list(LABELS).index(model) + seed
-    training, decoding = (
-        training_record(seed, cpu_s),
-        {"wall_s": 1.4, "cpu_s": 1.3, "gpu_s": 0.0, "sentences_per_second": 1310.0, "beam": 1}
-        | {"unseen": {"ß": 2}},
-    )
+    training = training_record(seed, cpu_s)
+    decoding = {
+        "wall_s": 1.4,
+        "cpu_s": 1.3,
+        "gpu_s": 0.0,
+        "sentences_per_second": 1310.0,
+        "beam": 1,
+        "unseen": {"ß": 2},
+    }
+    config = run_config(task, model, seed)
     rows = prediction_rows(skill, seed, count)
+
     write_text(folder / "beam1" / "predictions.tsv", predictions_text(rows))
     write_json(folder / "training.json", training)
     write_json(folder / "beam1" / "decoding.json", decoding)
     write_text(folder / "history.csv", history_text(skill, seed))
-    config = run_config(task, model, seed)
     write_text(folder / "run.yaml", yaml.safe_dump(config))
+
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
     counts = Counts(units, inflection.METRICS, "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
-    save(
-        record.make("inflection", counts, identity, training, {"1": decoding}),
-        folder / "scores.json",
-    )
+    scores = record.make("inflection", counts, identity, training, {"1": decoding})
+    save(scores, folder / "scores.json")
 
 
 def make_experiment(
@@ -224,16 +247,18 @@ def make_experiment(
     count: int = 40,
     paper: bool = True,
 ) -> MadeExperiment:
-    """Writes a whole experiment below `root`."""
+    """Write a whole experiment below `root`."""
     folder = root / "results" / "made-up"
     for task in tasks:
         for model in models:
             for seed in seeds:
                 make_run(folder / task / model / f"seed{seed}", task, model, seed, count)
+
     for model, sharpness in (("soft", 1.2), ("postr-joint", 2.5)):
         if model in models:
             content = attention_record(model, LABELS[model], sharpness)
             write_json(folder / tasks[0] / model / "seed1" / "attention.json", content)
+
     config = root / "experiment.yaml"
     write_text(config, yaml.safe_dump(experiment_config(tasks, models, paper), sort_keys=False))
     return MadeExperiment(folder, config, Path(__file__).parents[2] / "config/paper_results.yaml")

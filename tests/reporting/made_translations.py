@@ -30,63 +30,80 @@ LABELS = {
 SKILL = dict(zip(LABELS, (0.86, 0.85, 0.88, 0.885, 0.895, 0.9, 0.89), strict=True))
 """Share of words that a model gets right; it decides all else that is made up."""
 
-WORDS = [
-    *(("der mann", "the man"), ("eine frau", "a woman"), ("das kind", "the child")),
-    *(("zwei hunde", "two dogs"), ("die neuen innovationen", "the new innovations")),
-    *(("läuft durch den park", "walks through the park"), ("sieht sie an", "looks at them")),
-    *(("steht neben dem alten haus", "stands beside the old house"), ("schläft", "sleeps")),
-    *(("gilt auch für erneuerbare energien", "goes for renewables as well"), ("lacht", "laughs")),
+SUBJECTS = [
+    ("der mann", "the man"),
+    ("eine frau", "a woman"),
+    ("das kind", "the child"),
+    ("zwei hunde", "two dogs"),
+    ("die neuen innovationen", "the new innovations"),
 ]
-SUBJECTS, VERBS = WORDS[:5], WORDS[5:]
+VERBS = [
+    ("läuft durch den park", "walks through the park"),
+    ("sieht sie an", "looks at them"),
+    ("steht neben dem alten haus", "stands beside the old house"),
+    ("schläft", "sleeps"),
+    ("gilt auch für erneuerbare energien", "goes for renewables as well"),
+    ("lacht", "laughs"),
+]
 BEAMS = (4, 10)
 
 
 def sentences(count: int) -> list[tuple[str, str]]:
-    """Made-up pairs of 3 to some 40 words, always the same."""
+    """Return made-up pairs of 3 to some 40 words, always the same."""
     generator = np.random.default_rng(3)
     pairs = []
     for _ in range(count):
-        source, target = [], []
-        for clause in range(generator.integers(1, 6)):
+        source = []
+        target = []
+        for _ in range(generator.integers(1, 6)):
             subject = SUBJECTS[generator.integers(len(SUBJECTS))]
             verb = VERBS[generator.integers(len(VERBS))]
-            source.append(("und " if clause else "") + f"{subject[0]} {verb[0]}")
-            target.append(("and " if clause else "") + f"{subject[1]} {verb[1]}")
-        pairs.append((" ".join(source) + " .", " ".join(target) + " ."))
+            source.append(f"{subject[0]} {verb[0]}")
+            target.append(f"{subject[1]} {verb[1]}")
+
+        pairs.append((" und ".join(source) + " .", " and ".join(target) + " ."))
+
     return pairs
 
 
 def outputs(pairs: Sequence[tuple[str, str]], skill: float, seed: int) -> list[str]:
-    """References with some words replaced or lost, more of them towards the end of long ones."""
+    """Return references with some words replaced or lost, most at the end of long ones."""
     generator = np.random.default_rng([seed, round(skill * 1e4)])
-    words = sorted({word for _, target in pairs for word in target.split()})
-    made = []
+    vocabulary = sorted({word for _, target in pairs for word in target.split()})
+
+    predicted_texts = []
     for _, target in pairs:
-        own = []
-        for place, word in enumerate(target.split()):
-            if generator.random() < skill - 0.004 * place:
-                own.append(word)
+        words = []
+        for index, word in enumerate(target.split()):
+            if generator.random() < skill - 0.004 * index:
+                words.append(word)
             elif generator.random() < 0.7:
-                own.append(words[generator.integers(len(words))])
-        made.append(" ".join(own))
-    return made
+                words.append(vocabulary[generator.integers(len(vocabulary))])
+        predicted_texts.append(" ".join(words))
+
+    return predicted_texts
 
 
 def made_analysis(task: str, model: str, seed: int, split: str, pairs: Any) -> Analysis:
-    """Histograms and links that are the better the more skilled a model is."""
+    """Return histograms and links that are the better the more skilled a model is."""
     skill = SKILL[model]
     generator = np.random.default_rng([seed, round(skill * 1e4), len(split)])
     tokens = [len(target.split()) + 1 for _, target in pairs]
+
     count = np.exp(-np.arange(16) * 0.25 / (0.4 + 12 * (0.9 - skill)))
     count = np.round(count / count.sum() * sum(tokens)).astype(int)
     right = np.clip(skill - 0.03 * np.arange(16) * (1 + 8 * (0.9 - skill)), 0.05, 1)
     covered = np.clip(generator.normal(skill - 0.05, 0.12, len(pairs)), 0, 1)
     words = np.clip(generator.normal(skill, 0.25, 10 * len(pairs)), 0, 1)
     nll = [1.4 * (1.9 - skill) * n + generator.normal(0, 0.4) for n in tokens]
-    links = [
-        [(t if generator.random() < 5 * skill - 3.6 else 0, t) for t in range(len(target.split()))]
-        for _, target in pairs
-    ]
+
+    # Right links are along the diagonal, wrong ones lead to the first word.
+    links = []
+    for _, target in pairs:
+        words_of_target = range(len(target.split()))
+        is_right = [generator.random() < 5 * skill - 3.6 for _ in words_of_target]
+        links.append([(index * is_right[index], index) for index in words_of_target])
+
     return Analysis(
         task=task,
         model=model,
@@ -120,6 +137,7 @@ def made_analysis(task: str, model: str, seed: int, split: str, pairs: Any) -> A
 
 
 def config(tasks: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
+    """Return an experiment on the paper's data with word alignments."""
     return {
         "experiment": "made-up",
         "title": "made-up translations",
@@ -139,16 +157,19 @@ def config(tasks: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
 
 
 def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
-    """What scoring reads of a prepared task, and of its gold alignments."""
-    data, gold = folder / "data", folder / "gold"
+    """Write the files of a prepared task, and of its gold alignments, that scoring reads."""
+    data = folder / "data"
     write_text(data / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
     write_text(data / "test.target.txt", "".join(f"{target}\n" for _, target in pairs))
-    languages = {"source": "de", "target": "en"}
-    splits = {"train": {"rows": 1000}}
-    write_summary(
-        data,
-        {"task": "translation", "redistributable": True, "languages": languages, "splits": splits},
-    )
+    summary = {
+        "task": "translation",
+        "redistributable": True,
+        "languages": {"source": "de", "target": "en"},
+        "splits": {"train": {"rows": 1000}},
+    }
+    write_summary(data, summary)
+
+    gold = folder / "gold"
     links = [[[t, t] for t in range(len(target.split()))] for _, target in pairs]
     write_json(gold / "links.json", {"sure": links, "possible": links})
     write_summary(gold, {"task": "alignment"})
@@ -157,10 +178,15 @@ def make_data(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
 def make_run(
     folder: Path, task: str, model: str, seed: int, pairs: Sequence[tuple[str, str]]
 ) -> None:
-    """Everything that reporting reads of one run."""
+    """Write all files of one run that reporting reads."""
     run = folder / model / f"seed{seed}"
-    identity = {"experiment": "made-up", "task": task, "model": model, "seed": seed}
-    identity |= {"label": LABELS[model]}
+    identity = {
+        "experiment": "made-up",
+        "task": task,
+        "model": model,
+        "seed": seed,
+        "label": LABELS[model],
+    }
     sections = {
         "components": {"label": LABELS[model]},
         "network": {},
@@ -168,31 +194,36 @@ def make_run(
         "decoding": {"beam": BEAMS[0]},
     }
     write_text(run / "run.yaml", yaml.safe_dump(identity | sections))
+    write_text(run / "history.csv", history_text(SKILL[model], seed))
+
     cost = 600.0 * (1 + 0.05 * list(LABELS).index(model)) + seed
-    training, decodings, files = training_record(seed, cost), {}, []
+    training = training_record(seed, cost)
+    decodings = {}
+    files = []
     for beam in BEAMS:
-        made = outputs(pairs, SKILL[model] + 0.002 * (beam == BEAMS[-1]), seed)
-        rows = [
-            "\t".join([source, target, text, "-1.5", text])
-            for (source, target), text in zip(pairs, made, strict=True)
-        ]
-        files.append(run / f"beam{beam}" / "predictions.tsv")
-        head = "source\ttarget\tpredicted\tlog_prob\ttext\n"
-        write_text(files[-1], head + "".join(f"{row}\n" for row in rows))
+        texts = outputs(pairs, SKILL[model] + 0.002 * (beam == BEAMS[-1]), seed)
+        lines = ["source\ttarget\tpredicted\tlog_prob\ttext"]
+        for (source, target), text in zip(pairs, texts, strict=True):
+            lines.append("\t".join([source, target, text, "-1.5", text]))
+        file = run / f"beam{beam}" / "predictions.tsv"
+        write_text(file, "\n".join(lines) + "\n")
+        files.append(file)
         seconds = 0.02 * cost * beam
         decodings[str(beam)] = {"beam": beam, "wall_s": seconds, "cpu_s": seconds, "gpu_s": 0.0}
-    found = made_analysis(task, model, seed, "test", pairs)
-    save(found, run / "analysis.json")
-    counted = translation.count(
+
+    save(made_analysis(task, model, seed, "test", pairs), run / "analysis.json")
+    counts = translation.count(
         EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data")
     )
-    save(record.make("translation", counted, identity, training, decodings), run / "scores.json")
+    scores = record.make("translation", counts, identity, training, decodings)
+    save(scores, run / "scores.json")
+
     save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
-    counted = alignment.count(
+    counts = alignment.count(
         EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold")
     )
-    save(record.make("alignment", counted, identity, training, decodings), run / "gold_scores.json")
-    write_text(run / "history.csv", history_text(SKILL[model], seed))
+    gold_scores = record.make("alignment", counts, identity, training, decodings)
+    save(gold_scores, run / "gold_scores.json")
 
 
 def make_translations(
@@ -202,7 +233,7 @@ def make_translations(
     seeds: Sequence[int] = (1, 2),
     count: int = 40,
 ) -> MadeExperiment:
-    """Writes a whole experiment below `root`."""
+    """Write a whole experiment below `root`."""
     folder = root / "results" / "made-up"
     pairs = sentences(count)
     for task in tasks:
@@ -210,6 +241,7 @@ def make_translations(
         for model in models:
             for seed in seeds:
                 make_run(folder / task, task, model, seed, pairs)
+
     file = root / "experiment.yaml"
     write_text(file, yaml.safe_dump(config(tasks, models), sort_keys=False))
     return MadeExperiment(folder, file, Path(__file__).parents[2] / "config/paper_results.yaml")

@@ -1,4 +1,4 @@
-"""What a report shows: by the kinds of task of its experiment, and nothing that cannot be made."""
+"""A report shows what fits its experiment's kinds of task, and nothing that cannot be made."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ INFLECTION = {
 }
 TRANSLATION = {"table1", "table1_gains", "table1_more", "examples"}
 SUMMARIZATION = {
-    *("table_acvi_summaries", "table_acvi_summaries_gains"),
-    *("table_acvi_novelty", "summary_examples"),
+    "table_acvi_summaries",
+    "table_acvi_summaries_gains",
+    "table_acvi_novelty",
+    "summary_examples",
 }
 CAPTIONING = {"table_acvi_captions", "table_acvi_captions_gains", "caption_examples"}
 ANY = {"attentions", "overhead", "costs", "environment"}
 
 
 def experiment(**tasks: dict[str, Any]) -> Experiment:
-    own = {name: {"dataset": name} | task for name, task in tasks.items()}
-    models = ["soft", "prior-joint"]
-    return Experiment.model_validate({"experiment": "x", "models": models, "tasks": own})
+    """Return an experiment with two models and these tasks."""
+    return Experiment.model_validate(
+        {
+            "experiment": "x",
+            "models": ["soft", "prior-joint"],
+            "tasks": {name: {"dataset": name} | task for name, task in tasks.items()},
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,9 +84,9 @@ def test_every_table_can_be_built() -> None:
 
 def test_every_figure_has_a_kind_that_takes_its_files() -> None:
     for item in FIGURES.values():
-        options = [word for option in item.files for word in (f"--{option}", "x")]
-        words = ["--experiment", "x", *options, *item.options]
-        parser_of(item.draws).parse_args(words)
+        files = [word for option in item.files for word in (f"--{option}", "x")]
+        options = ["--experiment", "x", *files, *item.options]
+        parser_of(item.draws).parse_args(options)
 
 
 def test_a_figure_is_drawn_again_where_the_module_that_draws_it_changes() -> None:

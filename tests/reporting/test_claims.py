@@ -1,4 +1,4 @@
-"""README and the page of claims say what the stored runs say, by the rule of verdicts."""
+"""README and the page of claims agree with the stored runs, by the rule of verdicts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ CLAIMS = ROOT / "docs/claims.yaml"
 
 @pytest.fixture(scope="module")
 def script() -> Iterator[Any]:
+    """Import the script that writes the pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "workflow/scripts")
         import write_claims
@@ -36,14 +37,24 @@ def script() -> Iterator[Any]:
 
 
 def claim(*models: str, **more: Any) -> Claim:
-    words = {"claim": "a claim", "where": "Table 2", "why": ""}
-    runs = {"experiment": "made-up", "task": "de-noun", "metric": "accuracy", "table": "table2"}
-    return Claim(**{**words, **runs, "models": list(models), **more})
+    """Return a claim about the accuracy of some models; `more` are other fields."""
+    fields: dict[str, Any] = {
+        "claim": "a claim",
+        "where": "Table 2",
+        "why": "",
+        "experiment": "made-up",
+        "task": "de-noun",
+        "metric": "accuracy",
+        "table": "table2",
+        "models": list(models),
+    }
+    return Claim(**(fields | more))
 
 
-def judge(made: MadeExperiment, own: Claim) -> Outcome:
-    stored = Stored(load_experiment(made.config), made.folder, [own])
-    return outcome(own, stored, load_papers(made.paper))
+def judge(made: MadeExperiment, judged_claim: Claim) -> Outcome:
+    """Judge a claim by the runs of a made-up experiment."""
+    stored = Stored(load_experiment(made.config), made.folder, [judged_claim])
+    return outcome(judged_claim, stored, load_papers(made.paper))
 
 
 def test_the_pages_say_what_the_stored_runs_say(script: Any) -> None:
@@ -60,32 +71,30 @@ def test_a_stored_table_has_the_verdicts_of_its_stored_runs() -> None:
         papers = load_papers(ROOT / "config/paper_results.yaml")
         inputs = Inputs(experiment, papers, sorted(folder.glob("*/*/*/scores.json")))
         made = render.to_csv(tables.build("table2_gains", inputs))
+
     assert (stored / "tables/table2_gains.csv").read_text(encoding="utf-8") == made
 
 
 def test_claims_name_runs_that_are_archived_and_type_no_verdict() -> None:
     words = ("agrees", "contradicts", "cannot tell", "reproduced", "confirmed")
-    for source in load_sources(CLAIMS):
-        for one in source.claims:
-            assert (ROOT / "results/reference" / one.experiment / "runs.tar.xz").is_file(), (
-                one.claim
-            )
-            assert not any(word in f"{one.claim} {one.why}" for word in words), one.claim
+    claims = [claim for source in load_sources(CLAIMS) for claim in source.claims]
+    for claim in claims:
+        archive = ROOT / "results/reference" / claim.experiment / "runs.tar.xz"
+        assert archive.is_file(), claim.claim
+        assert not any(word in f"{claim.claim} {claim.why}" for word in words), claim.claim
 
 
 def test_a_claim_has_the_verdict_and_the_figures_of_the_tables(judged: MadeExperiment) -> None:
     experiment = load_experiment(judged.config)
-    rows = compare(
-        load_runs(judged.scores, experiment),
-        experiment,
-        ["accuracy"],
-        load_papers(judged.paper)["table2"],
-    )
+    tasks = load_runs(judged.scores, experiment)
+    rows = compare(tasks, experiment, ["accuracy"], load_papers(judged.paper)["table2"])
     row = next(row for row in rows if row.model == "mono-postr-joint")
-    found = judge(judged, claim("mono-postr-joint", "soft"))
-    assert (found.ours, found.paper) == (pytest.approx(row.gain), pytest.approx(row.paper_gain))
-    assert found.interval == Interval(pytest.approx(row.gain_low), pytest.approx(row.gain_high))
-    assert (found.verdict.words, found.setting) == (row.verdict, row.setting)
+
+    answer = judge(judged, claim("mono-postr-joint", "soft"))
+
+    assert (answer.ours, answer.paper) == (pytest.approx(row.gain), pytest.approx(row.paper_gain))
+    assert answer.interval == Interval(pytest.approx(row.gain_low), pytest.approx(row.gain_high))
+    assert (answer.verdict.words, answer.setting) == (row.verdict, row.setting)
 
 
 def test_a_model_is_the_best_only_if_it_beats_each(judged: MadeExperiment) -> None:
@@ -95,19 +104,18 @@ def test_a_model_is_the_best_only_if_it_beats_each(judged: MadeExperiment) -> No
 
 
 def test_alike_needs_the_whole_interval_within_the_margin(judged: MadeExperiment) -> None:
-    own = claim("postr-joint", "soft", alike=True)
-    found = judge(judged, own)
-    assert found.interval is not None
-    inside = found.interval.low >= -1.0 and found.interval.high <= 1.0
-    assert (found.verdict.direction == "agrees") is inside
+    answer = judge(judged, claim("postr-joint", "soft", alike=True))
+    assert answer.interval is not None
+    is_inside = answer.interval.low >= -1.0 and answer.interval.high <= 1.0
+    assert (answer.verdict.direction == "agrees") is is_inside
 
 
 def test_times_are_compared_as_a_ratio(judged: MadeExperiment) -> None:
-    found = judge(judged, claim("postr-joint", "soft", metric="training_time", table="overhead"))
-    assert found.unit == "ratio"
-    assert found.paper == pytest.approx(1.40)
-    assert found.interval is not None
-    assert found.interval.low <= found.ours <= found.interval.high
+    answer = judge(judged, claim("postr-joint", "soft", metric="training_time", table="overhead"))
+    assert answer.unit == "ratio"
+    assert answer.paper == pytest.approx(1.40)
+    assert answer.interval is not None
+    assert answer.interval.low <= answer.ours <= answer.interval.high
 
 
 def test_a_model_without_stored_runs_is_named(judged: MadeExperiment) -> None:
@@ -119,13 +127,15 @@ def test_the_line_counts_levels_as_gains_and_what_holms_correction_leaves() -> N
     def made(direction: Any, p_holm: float | None) -> Outcome:
         return Outcome(Verdict(direction, "", ""), None, 0.0, None, p_holm, p_holm, "", "gain", 1)
 
-    found = [
+    outcomes = [
         made("agrees", 0.01),
         made("agrees", 0.2),
         made("contradicts", 0.01),
         made("agrees with", None),
+        made("not judged", None),
     ]
-    line = counted([*found, made("not judged", None)], open_claims=2)
+    line = counted(outcomes, open_claims=2)
+
     assert "Of 7 claims 4 are judged: 2 agree, 1 contradict, of 1 we cannot tell." in line
     assert "1 agree and 1 contradict" in line
 

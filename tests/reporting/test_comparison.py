@@ -25,23 +25,26 @@ def rows_of(
     scores: Sequence[Path] | None = None,
     first: bool = False,
 ) -> list[Row]:
+    """Compare all runs with a table of a paper; without metrics, by accuracy."""
     experiment = runs.load_experiment(made.config)
-    figures = load_papers(made.paper)[table] if table else None
     tasks = runs.load_runs(scores or made.scores, experiment)
-    return compare(tasks, experiment, metrics or ["accuracy"], figures, first)
+    paper = load_papers(made.paper)[table] if table else None
+    return compare(tasks, experiment, metrics or ["accuracy"], paper, first)
 
 
 def find(rows: list[Row], task: str, model: str) -> Row:
+    """Return the first row of a model on a task."""
     return next(row for row in rows if (row.task, row.model) == (task, model))
 
 
 def values(made: MadeExperiment, task: str, model: str, metric: str) -> list[float]:
-    found = []
+    """Return a metric of both seeds, as it was scored."""
+    of_seeds = []
     for seed in (1, 2):
         path = made.run(task, model, seed) / "scores.json"
         content = json.loads(path.read_text(encoding="utf-8"))
-        found.append(content["metrics"][metric]["value"])
-    return found
+        of_seeds.append(content["metrics"][metric]["value"])
+    return of_seeds
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "paradigm_accuracy"])
@@ -58,11 +61,14 @@ def test_gain_is_the_difference_of_means_and_its_interval_is_narrower_than_unpai
     made: MadeExperiment,
 ) -> None:
     rows = rows_of(made)
-    soft, mono = find(rows, "de-noun", "soft"), find(rows, "de-noun", "mono-postr-joint")
+    soft = find(rows, "de-noun", "soft")
+    mono = find(rows, "de-noun", "mono-postr-joint")
+
     assert soft.gain is None
     assert mono.gain == pytest.approx(mono.mean - soft.mean)
     assert mono.paper_gain == pytest.approx(86.87 - 85.50)
     assert mono.gain_low is not None and mono.gain_high is not None
+
     paired = mono.gain_high - mono.gain_low
     unpaired = np.hypot(mono.high - mono.low, soft.high - soft.low)
     assert paired < unpaired
@@ -109,9 +115,9 @@ def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_mean_is_over_seeds_too(judged: MadeExperiment) -> None:
-    rows = find(rows_of(judged), "de-noun", "postr-joint")
-    spread = 4.30 * (rows.sd or 0.0) / np.sqrt(3)
-    assert rows.high - rows.low > 1.2 * spread
+    row = find(rows_of(judged), "de-noun", "postr-joint")
+    spread = 4.30 * (row.sd or 0.0) / np.sqrt(3)
+    assert row.high - row.low > 1.2 * spread
 
 
 def test_gains_on_other_data_are_judged_in_their_setting(tmp_path: Path) -> None:
@@ -124,13 +130,13 @@ def test_gains_on_other_data_are_judged_in_their_setting(tmp_path: Path) -> None
 def test_a_smaller_network_than_the_papers_is_said(judged: MadeExperiment) -> None:
     experiment = runs.load_experiment(judged.config)
     paper = load_papers(judged.paper)["table2"].model_copy(update={"size": {"decoder": 4096}})
-    assert (
-        setting_of(experiment, "de-noun", paper, "3 seeds") == "the paper's data, smaller, 3 seeds"
-    )
+    setting = setting_of(experiment, "de-noun", paper, "3 seeds")
+
+    assert setting == "the paper's data, smaller, 3 seeds"
+
     same = paper.model_copy(update={"size": {"decoder": experiment.network.decoder}})
-    assert (
-        setting_of(experiment, "de-noun", same, "3 seeds") == "the paper's data and size, 3 seeds"
-    )
+    setting = setting_of(experiment, "de-noun", same, "3 seeds")
+    assert setting == "the paper's data and size, 3 seeds"
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path: Path) -> None:
@@ -147,27 +153,35 @@ def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(
     path = translated.run("de-en", "postr-joint", 1) / "scores.json"
     scores = json.loads(path.read_text(encoding="utf-8"))
     row = find(rows, "de-en", "postr-joint")
+
     assert row.values[0] == pytest.approx(scores["metrics"]["bleu_b10"]["value"])
     assert row.paper == 29.7
     assert row.paper_gain == pytest.approx(29.7 - 28.5)
 
 
-@pytest.mark.parametrize("metric", ["ppl", "aer"])
+@pytest.mark.parametrize(
+    ("metric", "table", "paper_gain", "direction"),
+    [
+        ("ppl", "table1", 9.61 - 8.51, "agrees"),
+        # The paper's figures under AER grow with quality, so that they point the other way.
+        ("aer", "table3", 0.449 - 0.583, "contradicts"),
+    ],
+)
 def test_a_gain_in_what_is_better_when_lower_is_positive_where_it_falls(
-    judged_translation: MadeExperiment, metric: str
+    judged_translation: MadeExperiment, metric: str, table: str, paper_gain: float, direction: str
 ) -> None:
-    table = "table1" if metric == "ppl" else "table3"
-    scores = None if metric == "ppl" else judged_translation.gold_scores
+    scores = judged_translation.gold_scores if metric == "aer" else None
     rows = rows_of(judged_translation, metric, table=table, scores=scores)
-    soft, postr = find(rows, "de-en", "soft"), find(rows, "de-en", "postr-joint")
+    soft = find(rows, "de-en", "soft")
+    postr = find(rows, "de-en", "postr-joint")
+
     assert postr.mean < soft.mean
     assert postr.gain is not None
     assert postr.gain_low is not None and postr.gain_high is not None
     assert postr.gain == pytest.approx(soft.mean - postr.mean)
     assert 0 < postr.gain_low < postr.gain < postr.gain_high
-    assert postr.paper_gain == pytest.approx(9.61 - 8.51 if metric == "ppl" else 0.449 - 0.583)
-    # The paper's figures under AER grow with quality, so that they point the other way.
-    assert postr.direction == ("agrees" if metric == "ppl" else "contradicts")
+    assert postr.paper_gain == pytest.approx(paper_gain)
+    assert postr.direction == direction
 
 
 def test_what_the_papers_figures_of_alignment_must_mean_agrees(
@@ -184,6 +198,7 @@ def test_what_the_papers_figures_of_alignment_must_mean_agrees(
 def test_a_pattern_finds_every_beam_in_order_or_the_main_one(translated: MadeExperiment) -> None:
     rows = rows_of(translated, "ppl", "bleu_b*", table=None)
     assert list(dict.fromkeys(row.metric.name for row in rows)) == ["ppl", "bleu_b4", "bleu_b10"]
+
     rows = rows_of(translated, "bleu_b*", table=None, first=True)
     assert {row.metric.name for row in rows} == {"bleu_b4"}
 
@@ -191,9 +206,10 @@ def test_a_pattern_finds_every_beam_in_order_or_the_main_one(translated: MadeExp
 def test_each_task_is_compared_by_the_metrics_of_its_kind(
     made: MadeExperiment, translated: MadeExperiment
 ) -> None:
-    configs = [runs.load_experiment(one.config) for one in (made, translated)]
-    both = configs[0].tasks | configs[1].tasks
-    experiment: Experiment = configs[1].model_copy(update={"tasks": both})
+    forms = runs.load_experiment(made.config)
+    sentences = runs.load_experiment(translated.config)
+    both = {"tasks": forms.tasks | sentences.tasks}
+    experiment: Experiment = sentences.model_copy(update=both)
     tasks = runs.load_runs([*made.scores, *translated.scores], experiment)
     for metric, expected in (("accuracy", {"de-noun", "de-verb"}), ("bleu_b4", {"de-en"})):
         assert {row.task for row in compare(tasks, experiment, [metric], None)} == expected
@@ -216,4 +232,5 @@ def test_a_model_that_one_task_leaves_out_is_in_the_others(tmp_path: Path) -> No
     rows = rows_of(made, "ppl", table=None)
     models = ["soft", "prior-joint", "postr-joint"]
     expected = [("first", model) for model in models] + [("second", "soft")]
+
     assert [(row.task, row.model) for row in rows] == expected

@@ -1,4 +1,4 @@
-"""What the report says of the data."""
+"""The tables of the report about the data."""
 
 from __future__ import annotations
 
@@ -50,30 +50,40 @@ LINKS: dict[str, Any] = {
 
 
 def made(**tasks: dict[str, Any]) -> Experiment:
-    own = {name: {"dataset": name} | task for name, task in tasks.items()}
-    return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": own})
+    """Return an experiment with these tasks."""
+    return Experiment.model_validate(
+        {
+            "experiment": "x",
+            "models": ["soft"],
+            "tasks": {name: {"dataset": name} | task for name, task in tasks.items()},
+        }
+    )
 
 
 def body(table: Table) -> list[tuple[str, ...]]:
-    """The rows for people."""
+    """Return the rows for people."""
     return [row for _, row in table.rows]
 
 
 def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
     experiment = made(nouns={}, talks={"label": "TED", "note": "not for sale"})
-    found = datasets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
+    tables = datasets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
     titles = ["Morphological inflection", "Translation", "Stages of preparing", "Word alignments"]
-    assert [table.title for table in found] == titles
-    nouns, talks, stages, links = found
+
+    assert [table.title for table in tables] == titles
+
+    nouns, talks, stages, links = tables
     assert body(nouns)[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
     assert "nouns: one lemma stands twice" in nouns.notes
     assert body(talks)[2][:5] == ("TED", "talks", "test", "100", "de")
     assert body(talks)[2][-1] == "3"
     assert talks.notes[0] == "TED: not for sale"
+
     expected = ("TED", "tokenize", "train", "34,893", "34,341", "552")
     assert body(stages) == [(*expected, "too long: 500; empty: 52")]
     assert body(links) == [("TED", "links", "508", "9,613", "10,534", "14")]
-    for table in found:
+
+    for table in tables:
         assert len(table.align) == len(table.shown.columns)
 
 

@@ -33,20 +33,24 @@ from pam.reporting.runs import history_columns, load_experiment
 
 
 def draw(kind: str, *arguments: object) -> None:
+    """Draw and write a figure by its command."""
     parser = argparse.ArgumentParser()
     evaluate.figures.add_to(parser)
     assert evaluate.figures.run(parser.parse_args([kind, *map(str, arguments)])) == 0
 
 
 def arguments(kind: str, made: MadeExperiment) -> list[object]:
-    """The options of a figure of that kind."""
+    """Return the options of a figure of that kind."""
     if kind == "attention":
-        files = [made.run("de-noun", name) / "attention.json" for name in ("soft", "postr-joint")]
-        return ["--base", files[0], "--other", files[1]]
+        soft = made.run("de-noun", "soft") / "attention.json"
+        joint = made.run("de-noun", "postr-joint") / "attention.json"
+        return ["--base", soft, "--other", joint]
+
     if kind == "curves":
         return ["--experiment", made.config, "--histories", *made.histories]
     if kind in ("entropy_accuracy", "coverage"):
         return ["--experiment", made.config, "--analyses", *made.analyses]
+
     options = ["--experiment", made.config, "--scores", *made.scores]
     if kind == "bleu_by_length":
         return options
@@ -60,8 +64,8 @@ TRANSLATED = ("entropy_accuracy", "coverage", "bleu_by_length", "bleu_by_size")
 
 @contextmanager
 def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
-    """The figure before it is written."""
-    options = [str(one) for one in (*arguments(kind, made), *more)]
+    """Draw a figure without writing it."""
+    options = [str(option) for option in (*arguments(kind, made), *more)]
     with style.styled():
         figure = KINDS[kind](**vars(parser_of(kind).parse_args(options))).figure
         yield figure
@@ -69,7 +73,7 @@ def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
 
 
 def marks(panel: Axes, marker: str) -> list[tuple[float, float]]:
-    """Where a panel has single marks of this kind."""
+    """Return the positions of a panel's single marks of this kind."""
     lines = [line for line in panel.lines if line.get_marker() == marker]
     return [(line.get_xdata()[0], line.get_ydata()[0]) for line in lines]
 
@@ -97,15 +101,19 @@ def test_gains_are_drawn_without_the_baseline(made: MadeExperiment) -> None:
 def test_a_joined_model_costs_what_its_members_do(tmp_path: Path) -> None:
     names = ["soft", "postr-joint"]
     made = make_experiment(tmp_path, models=names, seeds=[1], tasks=["de-noun"])
-    with drawn("cost", made) as figure:
-        soft, postr = (marks(figure.axes[0], style.look(one).marker)[0][0] for one in names)
+
+    def seconds() -> list[float]:
+        with drawn("cost", made) as figure:
+            return [marks(figure.axes[0], style.look(name).marker)[0][0] for name in names]
+
+    soft, postr = seconds()
     (path,) = (path for path in made.scores if "postr-joint" in path.parts)
     content = json.loads(path.read_text(encoding="utf-8"))
     content["training"]["members"] = [f"results/made/{path.parts[-4]}/soft/seed1/model"]
     write_json(path, content)
-    with drawn("cost", made) as figure:
-        joined = [marks(figure.axes[0], style.look(one).marker)[0][0] for one in names]
-    assert joined == [soft, pytest.approx(soft + postr)]
+
+    assert seconds() == [soft, pytest.approx(soft + postr)]
+
     content["training"]["members"] = ["another"]
     write_json(path, content)
     with drawn("cost", made) as figure:
@@ -117,8 +125,8 @@ def on_gpu(made: MadeExperiment, model: str, seed: int, *, decoded_too: bool = T
     path = made.run("de-noun", model, seed) / "scores.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     content["training"]["gpu_s"] = 7.0
-    content["decoding"]["1"]["gpu_s"] = 7.0 if decoded_too else 0.0
-    content["cost"]["gpu_s"] = 14.0 if decoded_too else 7.0
+    content["decoding"]["1"]["gpu_s"] = 7.0 * decoded_too
+    content["cost"]["gpu_s"] = 7.0 + 7.0 * decoded_too
     write_json(path, content)
 
 
@@ -131,8 +139,9 @@ def test_costs_on_different_devices_are_in_different_panels_which_name_what_they
         (panel,) = figure.axes
         costs = {name: marks(panel, style.look(name).marker)[0][0] for name in names}
         assert panel.get_xlabel() == "CPU seconds of training and decoding"
-    # One of two seeds of a model is on a GPU; of another model both are trained there and decoded
-    # elsewhere.
+
+    # One of two seeds of a model is on a GPU. Both seeds of another model are trained on a GPU and
+    # decoded elsewhere.
     on_gpu(made, "postr-joint", 1)
     for seed in (1, 2):
         on_gpu(made, "mono-postr-joint", seed, decoded_too=False)
@@ -160,6 +169,7 @@ def test_a_metric_of_a_main_beam_is_found_by_its_pattern(translated: MadeExperim
             (pytest.approx(9.61 - 8.51), 1),
         ]
         assert all(x > 0 for x, _ in marks(panel, style.look("postr-joint").marker))
+
     with drawn("quality", translated, "--metric", "ppl") as figure:
         assert figure.axes[0].get_xlabel() == "Perplexity (lower is better)"
 
@@ -168,16 +178,18 @@ def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
     translated: MadeExperiment,
 ) -> None:
     paths = [translated.run("de-en", "soft", seed) / "analysis.json" for seed in (1, 2)]
-    found = [load(Analysis, path).entropy for path in paths]
-    count = np.sum([one.count for one in found], axis=0)
-    right = np.sum([one.correct for one in found], axis=0)
+    entropies = [load(Analysis, path).entropy for path in paths]
+    count = np.sum([entropy.count for entropy in entropies], axis=0)
+    right = np.sum([entropy.correct for entropy in entropies], axis=0)
+    frequent = count >= 50
+
+    assert 0 < frequent.sum() < len(count)
+
     with drawn("entropy_accuracy", translated) as figure:
         upper, lower = figure.axes
         line = upper.lines[0]
-        shown = count >= 50
-        assert 0 < shown.sum() < len(count)
-        np.testing.assert_allclose(line.get_xdata(), np.arange(0.125, 4, 0.25)[shown])
-        np.testing.assert_allclose(line.get_ydata(), 100 * right[shown] / count[shown])
+        np.testing.assert_allclose(line.get_xdata(), np.arange(0.125, 4, 0.25)[frequent])
+        np.testing.assert_allclose(line.get_ydata(), 100 * right[frequent] / count[frequent])
         for steps in lower.patches:
             assert steps.get_data().values.sum() == pytest.approx(100)
 
@@ -209,11 +221,15 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
     made.config.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     experiment = load_experiment(made.config)
     kinds = {"few": "translation", "all": "translation"}
+
     assert FIGURES["bleu_by_size"].shows(experiment, kinds) == ["few", "all"]
+
     summaries = []
     for name, rows in (("few", 100), ("all", 10_000)):
-        summaries.append(made.folder / name / "data" / "summary.json")
-        write_json(summaries[-1], {"splits": {"train": {"rows": rows}}})
+        summary = made.folder / name / "data" / "summary.json"
+        write_json(summary, {"splits": {"train": {"rows": rows}}})
+        summaries.append(summary)
+
     with style.styled():
         figure = KINDS["bleu_by_size"](made.config, made.scores, summaries).figure
         (panel,) = figure.axes
@@ -236,9 +252,9 @@ def test_files_of_another_experiment_are_refused(
 def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     rows = [line.split(",") for line in made.histories[0].read_text(encoding="utf-8").split()]
-    place = rows[0].index("dev_accuracy")
+    column = rows[0].index("dev_accuracy")
     for row in rows[1:]:
-        row[place] = ""
+        row[column] = ""
     made.histories[0].write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8")
     with drawn("curves", made) as figure:
         assert [axes.get_title(loc="left") for axes in figure.axes] == ["de-N", ""]
@@ -248,10 +264,10 @@ def test_trainings_without_accuracy_show_their_training_loss(tmp_path: Path) -> 
 
 def test_curves_show_the_mean_over_seeds_in_per_cent(made: MadeExperiment) -> None:
     paths = [made.run("de-noun", "soft", seed) / "history.csv" for seed in (1, 2)]
-    own = [history_columns(path)["dev_accuracy"] for path in paths]
+    first, second = (history_columns(path)["dev_accuracy"] for path in paths)
     with drawn("curves", made) as figure:
         thick = [line for line in figure.axes[0].lines if line.get_linewidth() > 1]
-        np.testing.assert_allclose(thick[0].get_ydata(), 50 * (own[0] + own[1]))
+        np.testing.assert_allclose(thick[0].get_ydata(), 50 * (first + second))
         assert len(figure.axes[0].lines) == 3 * (1 + 2)
 
 
@@ -264,14 +280,16 @@ def test_losses_by_symbol_and_by_action_are_on_axes_of_their_own(tmp_path: Path)
     run["components"]["targets"] = "actions"
     path.write_text(yaml.safe_dump(run), encoding="utf-8")
     with drawn("curves", made) as figure:
-        named = {
+        colors = {
             panel.get_ylabel(): [line.get_color() for line in panel.lines] for panel in figure.axes
         }
         figure.canvas.draw()
         for panel in figure.axes:
             assert panel.yaxis.label.get_window_extent().height <= panel.get_window_extent().height
+
     soft, hard = (style.look(model).color for model in ("soft", "hard-mono"))
-    assert named == {
+
+    assert colors == {
         "development accuracy\n(%)": [soft, hard],
         "development loss\n(nats a symbol)": [soft],
         "development loss\n(nats an action)": [hard],
@@ -283,17 +301,19 @@ def test_measured_trainings_show_symbols_bound_and_perplexity(tmp_path: Path) ->
     path = made.histories[0]
     rows = path.read_text(encoding="utf-8").split()
     rows = [f"{rows[0]},dev_token_accuracy,dev_objective", *(f"{row},0.5,-1.5" for row in rows[1:])]
+
     with (
         pytest.raises(UserError, match="eval_metrics: true"),
         drawn("curves", made, "--eval-metrics"),
     ):
         pass
+
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     losses = history_columns(path)["dev_loss"]
     with drawn("curves", made, "--eval-metrics") as figure:
-        found = [axes.lines[0].get_ydata() for axes in figure.axes[:3]]
-        assert [float(line[0]) for line in found[:2]] == [50.0, -1.5]
-        np.testing.assert_allclose(found[2], np.exp(losses))
+        accuracy, objective, perplexity = (axes.lines[0].get_ydata() for axes in figure.axes[:3])
+        assert (float(accuracy[0]), float(objective[0])) == (50.0, -1.5)
+        np.testing.assert_allclose(perplexity, np.exp(losses))
         assert {axes.get_xlabel() for axes in figure.axes[:3]} == {"epoch of 296 steps"}
 
 
@@ -336,16 +356,20 @@ def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str
 ) -> None:
-    shown = translated if kind in TRANSLATED else made
+    experiment = translated if kind in TRANSLATED else made
     for name in ("first", "second"):
-        draw(kind, *arguments(kind, shown), "--out", tmp_path / name / "figure.svg")
-    svg, again = ((tmp_path / name / "figure.svg").read_bytes() for name in ("first", "second"))
-    assert svg == again
+        draw(kind, *arguments(kind, experiment), "--out", tmp_path / name / "figure.svg")
+
+    svg = (tmp_path / "first" / "figure.svg").read_bytes()
+
+    assert svg == (tmp_path / "second" / "figure.svg").read_bytes()
     assert ElementTree.fromstring(svg).tag.endswith("svg")  # noqa: S314
     assert b"<dc:date>" not in svg
+
     png = (tmp_path / "first" / "figure.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     assert png == (tmp_path / "second" / "figure.png").read_bytes()
+
     data = pd.read_csv(tmp_path / "first" / "figure.csv")
     assert len(data) and "model" in data.columns
 
@@ -400,6 +424,7 @@ def test_a_damaged_history_is_named_with_its_line(
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     path = made.histories[0]
     assert callable(change)
+
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(UserError, match=words) as raised:
         draw("curves", *arguments("curves", made), "--out", tmp_path / "figure.svg")
@@ -407,7 +432,7 @@ def test_a_damaged_history_is_named_with_its_line(
 
 
 def sentence(words: int) -> dict[str, object]:
-    """A sentence of so many words on either side, aligned in order."""
+    """Return a sentence of so many words on either side, aligned in order."""
     source = [f"wort{number}" for number in range(words)] + ["</s>"]
     target = [f"word{number}" for number in range(words)] + ["</s>"]
     return {"source": source, "target": target, "alignment": np.eye(words + 1).tolist()}
@@ -420,21 +445,27 @@ class TestAttention:
     ) -> None:
         files = []
         for name in ("base", "other"):
-            files.append(tmp_path / f"{name}.json")
+            file = tmp_path / f"{name}.json"
             content = {"model": name, "label": name, "rows": [sentence(words)]}
-            files[-1].write_text(json.dumps(content), encoding="utf-8")
+            file.write_text(json.dumps(content), encoding="utf-8")
+            files.append(file)
+
         with style.styled():
             figure = attention(*files, rows=4).figure
             figure.canvas.draw()
         panels = figure.axes[:3]
         lefts = {round(panel.get_window_extent().x0) for panel in panels}
+
         assert len(lefts) == columns
+
         width = panels[0].get_window_extent().width / (words + 1)
         ticks = panels[0].get_xticklabels()
         assert max(tick.get_window_extent().width for tick in ticks) <= width
+
         plt.close(figure)
 
     def draw(self, tmp_path: Path, base: object, other: object) -> None:
+        """Draw the alignments of two contents of files."""
         for name, content in (("base", base), ("other", other)):
             (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
         paths = ["--base", tmp_path / "base.json", "--other", tmp_path / "other.json"]

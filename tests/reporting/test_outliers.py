@@ -1,4 +1,4 @@
-"""Values far from all others: which they are, and where panels have them."""
+"""Values far from all others are found, and drawn at the sides of a panel."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]
 
 @pytest.fixture
 def axes() -> Iterator[Axes]:
+    """A panel with a line from 84 to 88 on both axes."""
     figure, panel = plt.subplots()
     panel.plot([84, 88], [84, 88])
     yield panel
@@ -32,16 +33,19 @@ def test_of_a_few_models_none_is_far_out() -> None:
 
 
 def test_outliers_are_named_beyond_the_edges_and_leave_the_others_their_axis(axes: Axes) -> None:
-    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    low, high = axes.get_xlim()
+    bottom, top = axes.get_ylim()
     pin(axes, [Outlier("acvi", -15.04, 85.0), Outlier("soft", 99.0, 86.0)], across=True)
     pin(axes, [Outlier("acvi", 15.0, 85.0), Outlier("none", 49.75, 86.0)], across=False)
     marks = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
     (left, _), (right, _), (_, first), (_, second) = marks
+
     assert axes.get_xlim()[0] < left < low and high < right < axes.get_xlim()[1]
     assert axes.get_ylim()[0] < second < first < bottom and axes.get_ylim()[1] == top
     assert low <= min(axes.get_xticks()) and max(axes.get_xticks()) <= high
-    written = [text.get_text() for text in axes.texts]
-    assert written == ["← \N{MINUS SIGN}15.0", "→ 99.0", "↓ 15.0", "↓ 49.8"]
+
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["← \N{MINUS SIGN}15.0", "→ 99.0", "↓ 15.0", "↓ 49.8"]
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
@@ -55,6 +59,7 @@ def test_an_outliers_value_stays_on_its_side_of_the_line(columns: int) -> None:
         ends = [panel.texts[0].get_window_extent().x1 for panel in panels]
         edges = [panel.lines[-1].get_window_extent().x0 for panel in panels]
         plt.close(figure)
+
     assert all(end < edge for end, edge in zip(ends, edges, strict=True))
 
 

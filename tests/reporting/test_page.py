@@ -1,4 +1,4 @@
-"""The page of results: well formed, whole without a network, and right in what it says."""
+"""The page of results is well formed, needs no network and says what is true."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
 
+from pam.config import Experiment
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import METRICS
 from pam.io import UserError
@@ -35,26 +36,42 @@ ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 DEMONSTRATION = "A demonstration; nothing here is a benchmark."
 SHARED = "dev and test share lemmas: 2, for example Ross, Uhr; scores on them are too good"
+TASK_OF = {None: "*", "inflection": "de-noun", "translation": "de-en"}  # kind -> task's folder
 
 
 def options_of(name: str, made: MadeExperiment, kind: str | None) -> list[str]:
-    """The options of a figure of the catalogue."""
-    item, words = FIGURES[name], ["--experiment", str(made.config)]
-    tasks = {None: "*", "inflection": "de-noun", "translation": "de-en"}[kind]
+    """Return the options of a figure of the catalogue."""
+    item = FIGURES[name]
+    options = ["--experiment", str(made.config)]
     for option, pattern in item.files.items():
         file = pattern.replace("{run}", "*/seed*")
-        words += [f"--{option}", *map(str, sorted(made.folder.glob(f"{tasks}/{file}")))]
-    return [
-        *words,
-        *item.options,
-        *(["--paper", str(made.paper)] if "--paper-table" in item.options else []),
-    ]
+        options += [f"--{option}", *map(str, sorted(made.folder.glob(f"{TASK_OF[kind]}/{file}")))]
+
+    options += item.options
+    if "--paper-table" in item.options:
+        options += ["--paper", str(made.paper)]
+    return options
+
+
+def files_of(name: str, made: MadeExperiment) -> dict[str, list[Path]]:
+    """Return the files of a table of the catalogue, by the fields of `Inputs`."""
+    spec = TABLES[name]
+    files: dict[str, list[Path]] = {}
+    for option, pattern in spec.files.items():
+        file = pattern.format(run="*/seed*", beam="*", task="", seed="")
+        paths = sorted(made.folder.glob(f"{TASK_OF[spec.kind]}/{file}"))
+        if "beam" in pattern:
+            paths = [path for path in paths if path.parent.name in ("beam1", "beam4")]
+        files[option.replace("-", "_")] = paths
+
+    return files
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
-    """Nouns and, as a demonstration that is configured first, sentences, with all that the page is
-    made of.
+    """Nouns and sentences with all files that the page is made of.
+
+    The sentences are a demonstration, which is configured first.
     """
     root = tmp_path_factory.mktemp("page")
     nouns = make_experiment(
@@ -63,33 +80,28 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
     config = yaml.safe_load(nouns.config.read_text(encoding="utf-8"))
     talks = make_translations(root, models=["soft", "postr-joint"])
     sentences = yaml.safe_load(talks.config.read_text(encoding="utf-8"))
-    task = sentences["tasks"]["de-en"] | {"models": ["soft", "postr-joint"], "note": DEMONSTRATION}
-    task |= {"decoding": sentences["decoding"]}
-    config["tasks"] = {"de-en": task} | config["tasks"]
+    demonstration = sentences["tasks"]["de-en"] | {
+        "models": ["soft", "postr-joint"],
+        "note": DEMONSTRATION,
+        "decoding": sentences["decoding"],
+    }
+    config["tasks"] = {"de-en": demonstration} | config["tasks"]
     talks.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
     made = MadeExperiment(talks.folder, talks.config, talks.paper)
-    experiment, papers = load_experiment(made.config), load_papers(made.paper)
+    experiment = load_experiment(made.config)
+    papers = load_papers(made.paper)
     kinds = {"de-noun": "inflection", "de-en": "translation"}
     for name, spec in TABLES.items():
-        if not spec.shows(experiment, kinds):
-            continue
-        tasks = {None: "*", "inflection": "de-noun", "translation": "de-en"}[spec.kind]
-        files: dict[str, list[Path]] = {}
-        for option, pattern in spec.files.items():
-            found = made.folder.glob(
-                f"{tasks}/{pattern.format(run='*/seed*', beam='*', task='', seed='')}"
-            )
-            names = [
-                path
-                for path in sorted(found)
-                if path.parent.name in ("beam1", "beam4") or "beam" not in pattern
-            ]
-            files[option.replace("-", "_")] = names
-        render.write(build(name, Inputs(experiment, papers, **files)), made.folder / "tables", name)
+        if spec.shows(experiment, kinds):
+            table = build(name, Inputs(experiment, papers, **files_of(name, made)))
+            render.write(table, made.folder / "tables", name)
+
     for name, item in FIGURES.items():
         if item.shows(experiment, kinds):
             out = ["--out", str(made.folder / f"figures/{name}.svg")]
             figures.write(item.draws, [*options_of(name, made, item.kind), *out])
+
     base, other = (made.run("de-noun", name) / "attention.json" for name in ("soft", "postr-joint"))
     out = ["--out", str(made.folder / "figures/attention_de-noun_seed1.svg")]
     figures.write("attention", ["--base", str(base), "--other", str(other), *out])
@@ -98,8 +110,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 
 @pytest.fixture(scope="module")
 def page(results: MadeExperiment) -> str:
+    """The page of these results."""
     folder = results.folder
-    found = Files(
+    files = Files(
         experiment=load_experiment(results.config),
         folder=folder,
         tables=[name for name in TABLES if (folder / f"tables/{name}.json").is_file()],
@@ -111,26 +124,28 @@ def page(results: MadeExperiment) -> str:
         gold={"de-en": LINKS},
         texts=ROOT / "workflow/report",
     )
-    write(found, folder / "index.html")
+    write(files, folder / "index.html")
     (folder / "report.html").write_text("made by Snakemake", encoding="utf-8")
     return (folder / "index.html").read_text(encoding="utf-8")
 
 
 class Elements(HTMLParser):
-    """Elements with their attributes; a ValueError says which is not closed, or closed where
-    another one is open.
+    """The elements of a page with their attributes.
+
+    Raises:
+        ValueError: an element is not closed, or is closed where another one is open.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
         self.open: list[str] = []
         self.feed(text)
         if self.open:
             raise ValueError(f"not closed: {self.open}")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
         if tag not in VOID:
             self.open.append(tag)
 
@@ -139,15 +154,17 @@ class Elements(HTMLParser):
             raise ValueError(f"</{tag}> at {self.getpos()}")
 
     def all(self, attribute: str) -> Iterator[str]:
-        return (attributes[attribute] for _, attributes in self.found if attribute in attributes)
+        """Return the values of an attribute of all elements that have it."""
+        return (attributes[attribute] for _, attributes in self.elements if attribute in attributes)
 
 
 def text_of(part: str) -> str:
+    """Return the text of a part of the page, without tags."""
     return " ".join(re.sub(r"<[^>]+>", " ", part).split())
 
 
 def section(page: str, title: str) -> str:
-    """The part of the page below a heading of the second level."""
+    """Return the part of the page below a heading of the second level."""
     return page.partition(f"<h2>{title}</h2>")[2].partition("<h2>")[0]
 
 
@@ -166,6 +183,7 @@ def test_every_link_and_download_leads_somewhere_and_nothing_is_fetched(
             assert address[1:] in names
         elif not address.startswith("data:"):
             assert (results.folder / address).is_file(), address
+
     assert not re.search(r"url\(|@import|<(script|iframe|object)[^>]+(src|data)=", page)
     assert "default-src 'none'" in page
 
@@ -174,15 +192,17 @@ def test_every_table_and_figure_can_be_saved_from_the_page(
     page: str, results: MadeExperiment
 ) -> None:
     saved = {}
-    for _, attributes in Elements(page).found:
+    for _, attributes in Elements(page).elements:
         if attributes.get("href", "").startswith("data:") and "download" in attributes:
             saved[attributes["download"]] = base64.b64decode(
                 attributes["href"].partition("base64,")[2]
             )
+
     for folder, endings in (("tables", ("csv", "tex")), ("figures", ("csv",))):
         for path in (results.folder / folder).iterdir():
             if path.suffix[1:] in endings:
                 assert saved[path.name] == path.read_bytes()
+
     assert b"1200" in saved["data2.csv"] and b"tabular" in saved["data2.tex"]
 
 
@@ -190,10 +210,13 @@ def test_the_front_says_what_was_found_of_the_first_real_task_with_the_rule_once
     assert re.search(
         r'class="finding">On de-N, Mono-Postr-Joint is ahead with accuracy \d\d\.\d\d % ', page
     )
+
     front = text_of(section(page, "What was found"))
     for text in ("Mono-Postr-Joint", "86.87", "Paper&#39;s claim", "Gains, forms"):
         assert text in front.replace("&#x27;", "&#39;")
+
     assert "BLEU" not in front
+
     words = text_of(page).replace("&#x27;", "'").replace("&#39;", "'")
     assert re.sub(r"\s", "", words).count(re.sub(r"[\s`]", "", RULE)) == 1
 
@@ -215,32 +238,39 @@ def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
 
 
 def test_weights_of_attention_can_be_pointed_at(page: str, results: MadeExperiment) -> None:
-    own = page.partition('id="attention_de-noun_seed1"')[2].partition('<p class="downloads">')[0]
-    rows = json.loads(
-        (results.run("de-noun", "soft") / "attention.json").read_text(encoding="utf-8")
-    )["rows"]
+    block = page.partition('id="attention_de-noun_seed1"')[2].partition('<p class="downloads">')[0]
+    file = results.run("de-noun", "soft") / "attention.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     weight = rows[0]["alignment"][1][2]
-    said = f'title="{rows[0]["target"][1]} → {rows[0]["source"][2]}: {round(weight, 4):.3f}"'
-    assert said in own
-    assert own.count("<table>") == 3 * len(rows)
+    title = f'title="{rows[0]["target"][1]} → {rows[0]["source"][2]}: {round(weight, 4):.3f}"'
+
+    assert title in block
+    assert block.count("<table>") == 3 * len(rows)
 
 
 def test_forms_are_compared_by_letter_and_sentences_by_word() -> None:
     assert pieces("Zeiträumen", "Zeitraume", letters=True) == [
-        *[("same", "Zeitr"), ("missing", "ä"), ("added", "a"), ("same", "ume"), ("missing", "n")]
+        ("same", "Zeitr"),
+        ("missing", "ä"),
+        ("added", "a"),
+        ("same", "ume"),
+        ("missing", "n"),
     ]
     assert pieces("a red wall", "a wall .", letters=False) == [
-        *[("same", "a"), ("missing", "red"), ("same", "wall"), ("added", ".")]
+        ("same", "a"),
+        ("missing", "red"),
+        ("same", "wall"),
+        ("added", "."),
     ]
     assert pieces("a", "a", letters=False) == [("same", "a")]
 
 
 def test_outputs_are_beside_source_and_reference(page: str) -> None:
-    own = section(page, "Outputs side by side")
-    assert own.count('<article class="example">') == 6
-    assert "<ins>x</ins>" in own
+    outputs = section(page, "Outputs side by side")
+    assert outputs.count('<article class="example">') == 6
+    assert "<ins>x</ins>" in outputs
     names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
-    assert re.findall(r"<dt>([^<]+)</dt>", own)[:5] == names
+    assert re.findall(r"<dt>([^<]+)</dt>", outputs)[:5] == names
 
 
 def test_words_that_look_like_markup_are_shown_as_words() -> None:
@@ -250,8 +280,9 @@ def test_words_that_look_like_markup_are_shown_as_words() -> None:
         ("t", "1", "m", "<i>M</i>", ""),
     ]
     frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text"])
-    (found,) = examples(frame, {"t": "T"}, letters=False)
-    assert found["outputs"] == [("<i>M</i>", [("missing", "", "a")])]
+    (example,) = examples(frame, {"t": "T"}, letters=False)
+
+    assert example["outputs"] == [("<i>M</i>", [("missing", "", "a")])]
 
 
 def test_an_output_is_compared_with_the_nearest_of_several_references() -> None:
@@ -264,13 +295,13 @@ def test_an_output_is_compared_with_the_nearest_of_several_references() -> None:
     rows = [
         ("t", 1, "soft" if label == "Soft" else "", label, text) for label, text in texts.items()
     ]
-    (found,) = examples(
-        pd.DataFrame(rows, columns=["task", "sentence", "model", "label", "text"]),
-        {"t": "T"},
-        False,
-    )
-    assert found["given"] == [(label, text) for label, text in texts.items() if label != "Soft"]
-    (output,) = found["outputs"]
+    frame = pd.DataFrame(rows, columns=["task", "sentence", "model", "label", "text"])
+
+    (example,) = examples(frame, {"t": "T"}, letters=False)
+
+    assert example["given"] == [(label, text) for label, text in texts.items() if label != "Soft"]
+
+    (output,) = example["outputs"]
     assert output == (
         "Soft",
         [("same", "", "a cat"), ("missing", "", "runs"), ("added", "", "sleeps")],
@@ -280,12 +311,10 @@ def test_an_output_is_compared_with_the_nearest_of_several_references() -> None:
 def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has() -> None:
     compared = pieces("a red wall", "a yak near zebra wall", letters=False)
     assert marked(compared, ["source", "adopted", "novel", "novel", "source"]) == [
-        *[
-            ("same", "", "a"),
-            ("missing", "", "red"),
-            ("added", "adopted", "yak"),
-            ("added", "novel", "near zebra"),
-        ],
+        ("same", "", "a"),
+        ("missing", "", "red"),
+        ("added", "adopted", "yak"),
+        ("added", "novel", "near zebra"),
         ("same", "", "wall"),
     ]
     assert marked(compared, []) == [(kind, "", text) for kind, text in compared]
@@ -293,15 +322,15 @@ def test_words_are_marked_by_where_they_come_from_beside_what_the_reference_has(
 
 def test_rows_between_the_reference_and_the_models_take_no_marks_of_theirs() -> None:
     lines = [
-        *[("t", "1", "", "Source", "a b", ""), ("t", "1", "", "Reference", "a", "")],
-        *[
-            ("t", "1", "", "Another reference", "b", ""),
-            ("t", "1", "m", "M", "a c", "source novel"),
-        ],
+        ("t", "1", "", "Source", "a b", ""),
+        ("t", "1", "", "Reference", "a", ""),
+        ("t", "1", "", "Another reference", "b", ""),
+        ("t", "1", "m", "M", "a c", "source novel"),
     ]
     frame = pd.DataFrame(lines, columns=["task", "sentence", "model", "label", "text", "origins"])
-    (found,) = examples(frame, {"t": "T"}, letters=False)
-    assert found["outputs"] == [("M", [("same", "", "a"), ("added", "novel", "c")])]
+    (example,) = examples(frame, {"t": "T"}, letters=False)
+
+    assert example["outputs"] == [("M", [("same", "", "a"), ("added", "novel", "c")])]
 
 
 @pytest.fixture(scope="module")
@@ -313,57 +342,74 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> str:
     data = made.run("de-en", "soft").parents[1] / "data"
     Vocabulary(["the", "der", "."]).save(data / "target.vocab")
     for path in made.predictions:
-        path.write_text(
-            path.read_text(encoding="utf-8").replace("the ", "der mann "), encoding="utf-8"
-        )
-    experiment, papers, folder = load_experiment(made.config), load_papers(made.paper), made.folder
-    given: dict[str, dict[str, Any]] = {"summary_examples": {"predictions": made.predictions}}
-    given["costs"] = {"scores": sorted(folder.glob("*/*/seed*/scores.json"))}
-    for name, files in given.items():
-        render.write(build(name, Inputs(experiment, papers, **files)), folder / "tables", name)
-    out = ["--out", str(folder / "figures/curves.svg")]
+        text = path.read_text(encoding="utf-8").replace("the ", "der mann ")
+        path.write_text(text, encoding="utf-8")
+
+    experiment = load_experiment(made.config)
+    papers = load_papers(made.paper)
+    inputs = {
+        "summary_examples": Inputs(experiment, papers, predictions=made.predictions),
+        "costs": Inputs(experiment, papers, scores=made.scores),
+    }
+    for name, of_table in inputs.items():
+        render.write(build(name, of_table), made.folder / "tables", name)
+    out = ["--out", str(made.folder / "figures/curves.svg")]
     figures.write("curves", [*options_of("curves", made, "translation"), *out])
-    about, page = {"de-en": TALKS | {"task": "summarization"}}, folder / "index.html"
-    write(
-        Files(experiment, folder, list(given), ["curves"], about, {}, ROOT / "workflow/report"),
-        page,
+
+    files = Files(
+        experiment=experiment,
+        folder=made.folder,
+        tables=list(inputs),
+        figures=["curves"],
+        summaries={"de-en": TALKS | {"task": "summarization"}},
+        gold={},
+        texts=ROOT / "workflow/report",
     )
+    page = made.folder / "index.html"
+    write(files, page)
     return page.read_text(encoding="utf-8")
 
 
 def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(
     summaries: str, page: str
 ) -> None:
-    Elements(summaries)
-    own = section(summaries, "Outputs side by side")
-    assert "above a double line" in " ".join(own.split())
-    assert re.search(r'<mark class="novel" title="novel">[^<]+</mark>', own)
-    assert '<mark class="adopted" title="adopted">mann</mark>' in own
+    Elements(summaries)  # is well formed
+    outputs = section(summaries, "Outputs side by side")
+    assert "above a double line" in " ".join(outputs.split())
+    assert re.search(r'<mark class="novel" title="novel">[^<]+</mark>', outputs)
+    assert '<mark class="adopted" title="adopted">mann</mark>' in outputs
     assert "<mark" not in page
 
 
 @pytest.mark.parametrize("kind", ["novel", "adopted"])
 def test_marks_can_be_read_and_are_more_than_a_color(kind: str) -> None:
-    """4.5 to 1, which WCAG asks of text, for the two colors that text has there; and a line below,
-    of 3 to 1.
+    """Check the contrast of the two colors of text and of the line below.
+
+    WCAG asks 4.5 to 1 of text, and 3 to 1 of the line.
     """
     style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
     colors = dict(re.findall(r"--(\w+): (#\w+);", style))
     background, line = re.findall(
         rf"\.{kind} {{ background: (#\w+); border-bottom: 3px \w+ (\S+);", style
     )[0]
-    line = colors[line[len("var(--") : -1]] if line.startswith("var") else line
-
-    def luminance(color: str) -> float:
-        whole = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
-        parts = [int(whole[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-        linear = [
-            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-        ]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    if line.startswith("var"):
+        line = colors[line[len("var(--") : -1]]
 
     for color, least in ((colors["ink"], 4.5), (colors["bad"], 4.5), (line, 3)):
         assert (luminance(background) + 0.05) / (luminance(color) + 0.05) >= least
+
+
+def luminance(color: str) -> float:
+    """Return the relative luminance, by WCAG, of a color such as `#1a1a1a` or `#333`."""
+    digits = color[1:]
+    if len(digits) == 3:
+        digits = "".join(2 * digit for digit in digits)
+
+    linear = []
+    for start in (0, 2, 4):
+        part = int(digits[start : start + 2], 16) / 255
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
@@ -374,28 +420,34 @@ def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
         for source, weight in enumerate((sharp + target / 10, 0.5, 0.2))
     ]
     columns = ["row", "label", "target_place", "target", "source_place", "source", "weight"]
-    (found,) = maps(pd.DataFrame(lines, columns=columns))
-    assert (found["source"], found["target"]) == (["s0", "s1", "s2"], ["t0", "t1"])
-    labels = [label for label, _ in found["models"]]
+    (row,) = maps(pd.DataFrame(lines, columns=columns))
+
+    assert (row["source"], row["target"]) == (["s0", "s1", "s2"], ["t0", "t1"])
+
+    labels = [label for label, _ in row["models"]]
     assert labels == ["A", "B", "B − A"]
-    assert found["models"][0][1] == [[0.1, 0.2], [0.5, 0.5], [0.2, 0.2]]
-    assert found["models"][2][1][0] == [pytest.approx(0.2)] * 2
+    assert row["models"][0][1] == [[0.1, 0.2], [0.5, 0.5], [0.2, 0.2]]
+    assert row["models"][2][1][0] == [pytest.approx(0.2)] * 2
 
 
-# The sentence, and what bears on figures.
+# The finding, and cautions on figures.
 
 
 def compared(means: dict[str, float], gains: dict[str, tuple[float, float, float, str]]) -> str:
+    """Return the finding on some means and gains over `soft`, with ends and direction."""
     rows = [
         {"model": model, "mean": mean, "low": mean - 1, "high": mean + 1, "n": "2"}
         for model, mean in means.items()
     ]
+    gain_rows = [(model, *gain, "soft", "3") for model, gain in gains.items()]
     columns = ["model", "gain", "low", "high", "direction", "baseline", "seeds"]
-    gained = pd.DataFrame(
-        [(model, *own, "soft", "3") for model, own in gains.items()], columns=columns
+    return finding(
+        label="nouns",
+        metric=METRICS["accuracy"],
+        rows=pd.DataFrame(rows),
+        gains=pd.DataFrame(gain_rows, columns=columns),
+        names={model: model.capitalize() for model in means},
     )
-    names = {model: model.capitalize() for model in means}
-    return finding("nouns", METRICS["accuracy"], pd.DataFrame(rows), gained, names)
 
 
 def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
@@ -410,19 +462,20 @@ def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
 
 
 def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
-    found = compared({"soft": 80.0, "joint": 80.1}, {"joint": (0.1, -0.5, 0.7, "not judged")})
-    assert found.endswith(
+    text = compared({"soft": 80.0, "joint": 80.1}, {"joint": (0.1, -0.5, 0.7, "not judged")})
+    assert text.endswith(
         "+0.10 points [-0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
     )
 
 
 def test_where_the_baseline_is_best_nobody_is_ahead() -> None:
-    found = compared({"soft": 80.0, "hard": 77.0}, {"hard": (-3.0, -4.0, -2.0, "not judged")})
-    assert found.startswith("On nouns, no model is ahead of Soft with accuracy 80.00 %")
-    assert "none are better, 1 worse and none undecided" in found
+    text = compared({"soft": 80.0, "hard": 77.0}, {"hard": (-3.0, -4.0, -2.0, "not judged")})
+    assert text.startswith("On nouns, no model is ahead of Soft with accuracy 80.00 %")
+    assert "none are better, 1 worse and none undecided" in text
 
 
 def histories(*runs: tuple[str, list[float]]) -> pd.DataFrame:
+    """Return the learning curves of runs: a label, and the accuracy after each epoch."""
     lines = [
         ("nouns", label, "1", str(epoch), str(10 * epoch), str(accuracy))
         for label, accuracies in runs
@@ -455,25 +508,25 @@ def test_trainings_that_ended_too_early_or_differ_in_length_are_named(
 
 def test_what_the_data_warn_of_and_figures_of_other_data_bear_on_a_task() -> None:
     experiment = load_experiment_of({"nouns": {"dataset": "nouns", "paper_reference": "de-N"}})
-    found = cautions(experiment, {"nouns": {"warnings": [SHARED]}}, histories(("Soft", [0.8])))
-    assert found["nouns"] == [SHARED, "the paper's figures are of other data than ours"]
+    by_task = cautions(experiment, {"nouns": {"warnings": [SHARED]}}, histories(("Soft", [0.8])))
+    assert by_task["nouns"] == [SHARED, "the paper's figures are of other data than ours"]
 
 
 @pytest.mark.parametrize(
-    ("metric", "means", "told"),
+    ("metric", "means", "expected"),
     [
         ("bleu_b4", ["0.0", "0.0"], ["BLEU, beam 4: 0 for all models"]),
         ("accuracy", ["100.0", "100.0"], ["Accuracy: 100 % for all models"]),
         ("wer_b4", ["100.0", "100.0"], ["Word error rate, beam 4: 100 % for all models"]),
         ("rouge_coco", ["1.0", "1.0"], ["ROUGE-L: 1 for all models"]),
         ("bleu_b4", ["0.0", "0.1"], []),
-        # What judges no output may be nothing for all.
+        # A metric that judges no output may be 0 for all.
         ("novel_words", ["0.0", "0.0"], []),
         ("length_ratio_b4", ["0.0", "0.0"], []),
     ],
 )
 def test_a_score_that_is_the_lowest_or_highest_for_all_models_is_a_caution(
-    metric: str, means: list[str], told: list[str]
+    metric: str, means: list[str], expected: list[str]
 ) -> None:
     experiment = load_experiment_of({"nouns": {"dataset": "nouns"}}).model_copy(
         update={"models": ["soft", "hard"]}
@@ -481,12 +534,13 @@ def test_a_score_that_is_the_lowest_or_highest_for_all_models_is_a_caution(
     rows = [
         ("nouns", model, metric, mean) for model, mean in zip(("soft", "hard"), means, strict=True)
     ]
-    # What is no model of the experiment, as a control, does not count.
-    table = pd.DataFrame(
-        [*rows, ("nouns", "lead", metric, "50.0")], columns=["task", "model", "metric", "mean"]
-    )
-    found = cautions(experiment, {"nouns": {}}, histories(("Soft", [0.8])), [table])["nouns"]
-    assert [words.partition(", which")[0] for words in found] == told
+    # A control, which is no model of the experiment, does not count.
+    rows.append(("nouns", "lead", metric, "50.0"))
+    table = pd.DataFrame(rows, columns=["task", "model", "metric", "mean"])
+
+    texts = cautions(experiment, {"nouns": {}}, histories(("Soft", [0.8])), [table])["nouns"]
+
+    assert [text.partition(", which")[0] for text in texts] == expected
 
 
 REASON = "BLEU is not defined for these references, none of which has four words"
@@ -497,40 +551,48 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
     for path in made.scores:
         scores = json.loads(path.read_text(encoding="utf-8"))
         scores["metrics"] = {
-            key: one for key, one in scores["metrics"].items() if "bleu" not in key
+            name: metric for name, metric in scores["metrics"].items() if "bleu" not in name
         }
         scores["details"]["left_out"] = [REASON]
         path.write_text(json.dumps(scores), encoding="utf-8")
+
     experiment = load_experiment(made.config)
     inputs = Inputs(experiment, load_papers(made.paper), scores=made.scores)
     tables = ["table1", "table1_gains", "table_acvi_mt", "attentions", "costs", "environment"]
     for name in tables:
         render.write(build(name, inputs), made.folder / "tables", name)
-    assert f"Left out: {REASON}." in (made.folder / "tables/table_acvi_mt.md").read_text(
-        encoding="utf-8"
-    )
-    names = ["bleu", "bleu_gains", "bleu_by_length", "bleu_cost", "curves"]
-    for name in names:
+    text = (made.folder / "tables/table_acvi_mt.md").read_text(encoding="utf-8")
+
+    assert f"Left out: {REASON}." in text
+
+    drawn = ["bleu", "bleu_gains", "bleu_by_length", "bleu_cost", "curves"]
+    for name in drawn:
         out = ["--out", str(made.folder / f"figures/{name}.svg")]
         figures.write(FIGURES[name].draws, [*options_of(name, made, "translation"), *out])
     files = Files(
-        experiment, made.folder, tables, names, {"de-en": TALKS}, {}, ROOT / "workflow/report"
+        experiment=experiment,
+        folder=made.folder,
+        tables=tables,
+        figures=drawn,
+        summaries={"de-en": TALKS},
+        gold={},
+        texts=ROOT / "workflow/report",
     )
-    found = Page(files).content()
-    assert found["finding"].startswith("On ") and "perplexity" in found["finding"]
+    content = Page(files).content()
+
+    assert content["finding"].startswith("On ") and "perplexity" in content["finding"]
     # The metric that is there is compared; a figure of one that is not has no row.
-    assert [one.name for one in found["front"]] == ["table1", "bleu_gains"]
+    assert [block.name for block in content["front"]] == ["table1", "bleu_gains"]
     with pytest.raises(UserError, match="unknown metric `bluu_b"):
         compare(inputs.tasks, experiment, ["bluu_b*"], None)
 
 
 def load_experiment_of(tasks: dict[str, Any]) -> Any:
-    from pam.config import Experiment
-
+    """Return an experiment with one model and these tasks."""
     return Experiment.model_validate({"experiment": "x", "models": ["soft"], "tasks": tasks})
 
 
-# As a browser shows it.
+# The page in a browser.
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -577,27 +639,26 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
         for width in (390, 1280, 1920)
     ]
     (tmp_path / "frames.html").write_text(FRAMES + "".join(frames), encoding="utf-8")
-    browser = [
+
+    command = [
         str(CHROMIUM),
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
         f"--user-data-dir={tmp_path}/profile",
-    ]
-    command = [
-        *browser,
         "--virtual-time-budget=20000",
         "--dump-dom",
         (tmp_path / "frames.html").as_uri(),
     ]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    found = re.search(r'data-told="([^"]*)"', shown)
-    assert found is not None, shown[:500]
-    told = {
-        one.pop("width"): one
-        for one in json.loads(found[1].replace("&quot;", '"').replace("&gt;", ">"))
-    }
-    assert sorted(told) == [390, 1280, 1920]
-    for one in told.values():
-        assert re.search(r" → .+: 0\.\d+$", one.pop("said"))
-        assert one == {"errors": [], "beyond": 0, "hidden": 0, "fetched": 0, "saved": True}
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    match = re.search(r'data-told="([^"]*)"', dom)
+
+    assert match is not None, dom[:500]
+
+    reports = json.loads(match[1].replace("&quot;", '"').replace("&gt;", ">"))
+    by_width = {report.pop("width"): report for report in reports}
+    assert sorted(by_width) == [390, 1280, 1920]
+
+    for report in by_width.values():
+        assert re.search(r" → .+: 0\.\d+$", report.pop("said"))
+        assert report == {"errors": [], "beyond": 0, "hidden": 0, "fetched": 0, "saved": True}

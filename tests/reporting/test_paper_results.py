@@ -16,8 +16,13 @@ from tests.variants import variant_names
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "config" / "paper_results.yaml"
 SEVEN = (
-    *("soft", "sparse", "variational", "prior-joint", "postr-joint"),
-    *("mono-postr-joint", "prox-postr-joint"),
+    "soft",
+    "sparse",
+    "variational",
+    "prior-joint",
+    "postr-joint",
+    "mono-postr-joint",
+    "prox-postr-joint",
 )
 MODELS = ("soft", "hard-mono", "prior-joint", "postr-joint", "mono-postr-joint", "prox-postr-joint")
 
@@ -80,6 +85,7 @@ def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() ->
         for model, figure in models.items()
         if figure is not None
     }
+
     assert legible == {("IWSLT14 EN-DE", "soft"): 24.2, ("IWSLT15 VI-EN", "sparse"): 24.2}
 
 
@@ -93,10 +99,19 @@ def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
 
 def test_the_figures_of_luong_et_al_stand_in_the_order_of_their_gains() -> None:
     table = load_papers(RESULTS)["table_ablation"]
-    parts = ("luong-base", "luong-reverse", "luong-dropout", "luong-location", "luong-feeding")
-    parts = (*parts, "luong-local-p", "luong-unknown")
+    parts = (
+        "luong-base",
+        "luong-reverse",
+        "luong-dropout",
+        "luong-location",
+        "luong-feeding",
+        "luong-local-p",
+        "luong-unknown",
+    )
     bleu = [table.value("bleu_b10", "WMT14 EN-DE", part) for part in parts]
+
     assert bleu == [11.3, 12.6, 14.0, 16.8, 18.1, 19.0, 20.9]
+
     aligned = ("soft-location", "local-m", "local-p", "ensemble")
     errors = [table.value("aer", "WMT14 EN-DE", model) for model in aligned]
     assert errors == [0.39, 0.34, 0.36, 0.34]
@@ -114,8 +129,8 @@ def test_every_table_with_a_paper_finds_its_figures() -> None:
     figures = load_papers(RESULTS)
     for spec in TABLES.values():
         if spec.metrics and spec.paper is not None:
-            known = figures[spec.paper].metrics
-            assert any(fnmatchcase(name, one) for name in known for one in spec.metrics)
+            reported = figures[spec.paper].metrics
+            assert any(fnmatchcase(name, pattern) for name in reported for pattern in spec.metrics)
 
 
 def test_what_the_paper_lacks_is_unknown() -> None:
@@ -131,6 +146,7 @@ def test_a_figure_that_is_no_number_is_named_with_its_line(tmp_path: Path) -> No
         "table2:\n  source: x\n  metrics:\n    accuracy:\n      de-N:\n        soft: 85:5x\n",
         encoding="utf-8",
     )
+
     with pytest.raises(UserError) as raised:
         load_papers(path)
     assert (raised.value.file, raised.value.line) == (str(path), 6)

@@ -1,4 +1,4 @@
-"""What an experiment measured can be stored, shown again, and restored instead of trained again."""
+"""An experiment's results can be stored, shown again, and restored instead of trained again."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from pam.reporting import reference, runs
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 STORED = sorted(path for path in (ROOT / "results/reference").iterdir() if path.is_dir())
-LARGEST = 5_000_000
-"""Bytes of a file that is tracked."""
+LARGEST = 5_000_000  # the most bytes of a file that is tracked
 
 FORM = {"experiment.yaml", "record.json", "scores.csv", "tables", "figures"}
-SOFT, JOINT = ("de-en", "soft", 1), ("de-en", "postr-joint", 1)
+SOFT = ("de-en", "soft", 1)
+JOINT = ("de-en", "postr-joint", 1)
 
 Store = Callable[..., Path]
 
 
 def script(name: str) -> ModuleType:
+    """Import a script of the workflow."""
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -47,6 +48,7 @@ def script(name: str) -> ModuleType:
 
 @pytest.fixture
 def finished(tmp_path: Path) -> MadeExperiment:
+    """An experiment that has run: two models, one seed, tables, figures and weights."""
     made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=6)
     shutil.copyfile(made.config, made.folder / "experiment.yaml")
     for file in ("tables/table1.csv", "tables/table1.html", "figures/bleu.svg"):
@@ -57,12 +59,13 @@ def finished(tmp_path: Path) -> MadeExperiment:
         write_text(path.parent / "model/weights.safetensors", "large")
         # the workflow's own copy
         write_json(path.parent / "state/finished/training.json", {"cpu_s": 1.0})
+
     return made
 
 
 @pytest.fixture
 def store(finished: MadeExperiment, tmp_path: Path) -> Store:
-    """Stores the experiment, and says where."""
+    """A function that stores the experiment and returns the folder."""
 
     def stored(command: str = "a command", commit: str = "a commit") -> Path:
         reference.store(finished.folder, tmp_path / "stored", command, commit)
@@ -72,64 +75,66 @@ def store(finished: MadeExperiment, tmp_path: Path) -> Store:
 
 
 def plan_of(made: MadeExperiment) -> Plan:
+    """Load the plan of an experiment."""
     return load_plan(files=[made.config])
 
 
 def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
-    """The folder of a run of the same experiment whose data alone is prepared."""
+    """Make the folder of the same experiment on a later day, with its data alone prepared."""
     results = tmp_path / "later"
     shutil.copytree(made.folder / "de-en/data", results / "de-en/data")
     return results
 
 
 def registry_of(text: str, links: str) -> dict[str, object]:
-    """A registry of sentence pairs and of word alignments, whose files are nowhere."""
+    """Return a registry of sentence pairs and of word alignments, whose files are nowhere."""
     files = {
         name: {"urls": [f"https://example.org/{name}"]} for name in ("a.de", "a.en", "a.links")
     }
     sides = {"de": "a.de", "en": "a.en"}
-    entry = {"title": "Made up", "licence": "none", "files": files}
-    language = {"source": "de", "target": "en"}
+    entry = {
+        "title": "Made up",
+        "licence": "none",
+        "files": files,
+        "format": {"source": "de", "target": "en"},
+    }
     return {
         text: entry
-        | {
-            "task": "translation",
-            "splits": dict.fromkeys(("train", "dev", "test"), sides),
-            "format": language,
-        },
-        links: entry
-        | {
-            "task": "alignment",
-            "splits": {"gold": sides | {"links": "a.links"}},
-            "format": language,
-        },
+        | {"task": "translation", "splits": dict.fromkeys(("train", "dev", "test"), sides)},
+        links: entry | {"task": "alignment", "splits": {"gold": sides | {"links": "a.links"}}},
     }
 
 
 def archived(stored: Path) -> list[str]:
+    """Return the names of the stored files of runs."""
     with tarfile.open(stored / "runs.tar.xz") as archive:
         return archive.getnames()
 
 
 def write_tar(path: Path, *members: tarfile.TarInfo) -> None:
+    """Write an archive of members that are filled with zeros."""
     with tarfile.open(path, "w:xz") as archive:
         for member in members:
             archive.addfile(member, io.BytesIO(bytes(member.size)))
 
 
 def member(name: str, size: int = 1, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    """Return a member of an archive; a link leads to a file outside."""
     made = tarfile.TarInfo(name)
-    made.size, made.type, made.linkname = size, kind, "/etc/passwd"
+    made.size = size
+    made.type = kind
+    made.linkname = "/etc/passwd"
     return made
 
 
-# What is stored.
+# Storing.
 
 
 def test_each_run_is_stored_with_all_that_it_measured_and_no_weights(store: Store) -> None:
     stored = store()
     assert {path.name for path in stored.iterdir()} == FORM | {"runs.tar.xz"}
     assert {path.name for path in (stored / "tables").iterdir()} == {"table1.csv"}
+
     names = archived(stored)
     assert {name for name in names if "soft" in name} == {
         f"de-en/soft/seed1/{file}"
@@ -145,10 +150,10 @@ def test_word_links_are_stored_of_hand_aligned_sentences_alone(
 ) -> None:
     with reference.unpacked(store()) as folder:
         run = folder / reference.run_path(SOFT)
-        tests, gold = (
-            load(Analysis, run / f"{name}.json").sentences for name in ("analysis", "gold_analysis")
-        )
-    assert (tests.links, tests.links_prior) == (None, None) and tests.nll
+        test_split = load(Analysis, run / "analysis.json").sentences
+        gold = load(Analysis, run / "gold_analysis.json").sentences
+
+    assert (test_split.links, test_split.links_prior) == (None, None) and test_split.nll
     assert gold.links
 
 
@@ -161,21 +166,23 @@ def test_the_same_content_gives_the_same_bytes(finished: MadeExperiment, store: 
 
 
 @pytest.mark.parametrize(
-    "told", [{"redistributable": False}, {}], ids=["forbidden", "prepared by earlier code"]
+    "permission", [{"redistributable": False}, {}], ids=["forbidden", "prepared by earlier code"]
 )
 def test_text_that_may_not_be_passed_on_is_not_stored(
-    finished: MadeExperiment, store: Store, told: dict[str, bool]
+    finished: MadeExperiment, store: Store, permission: dict[str, bool]
 ) -> None:
     summary = finished.folder / "de-en/data/summary.json"
-    known = {key: value for key, value in read_json(summary).items() if key != "redistributable"}
-    write_json(summary, known | told)
+    content = read_json(summary)
+    del content["redistributable"]
+    write_json(summary, content | permission)
     for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
         write_text(finished.folder / file, "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
+
     stored = store()
-    names = {path.name for path in stored.rglob("*.*")} | {
-        Path(name).name for name in archived(stored)
-    }
+    names = {path.name for path in stored.rglob("*.*")}
+    names |= {Path(name).name for name in archived(stored)}
+
     assert {"scores.json", "analysis.json", "bleu.svg"} < names
     assert not names & {"predictions.tsv", "attention.json"}
     assert not names & {"examples.csv", "attention_de-en_seed1.svg"}
@@ -202,8 +209,9 @@ def test_a_run_is_attributed_to_the_command_that_made_it(
     store("one", "1")
     changed = finished.run("de-en", "soft") / "scores.json"
     write_json(changed, read_json(changed) | {"cost": {"cpu_s": 7.0, "wall_s": 7.0, "gpu_s": 0}})
-    made_by = read_json(store("two", "2") / "record.json")["commands"]
-    assert [(one["commit"], one["runs"]) for one in made_by] == [
+    commands = read_json(store("two", "2") / "record.json")["commands"]
+
+    assert [(command["commit"], command["runs"]) for command in commands] == [
         ("1", ["de-en/postr-joint/seed1"]),
         ("2", ["de-en/soft/seed1"]),
     ]
@@ -215,37 +223,45 @@ def test_a_command_that_went_on_is_one(finished: MadeExperiment, store: Store) -
     scores.unlink()
     store("one", "1")
     scores.write_bytes(content)
-    (made_by,) = read_json(store("one", "1") / "record.json")["commands"]
-    assert made_by["runs"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
+    (command,) = read_json(store("one", "1") / "record.json")["commands"]
+
+    assert command["runs"] == ["de-en/soft/seed1", "de-en/postr-joint/seed1"]
 
 
-# What is restored.
+# Restoring.
 
 
 def test_runs_are_restored_to_the_byte_and_later_than_their_data(
     finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
-    results, stored = later_run(finished, tmp_path), store()
-    found = reference.restore(stored, results, plan_of(finished))
-    assert found.restored == [SOFT, JOINT]
+    results = later_run(finished, tmp_path)
+    stored = store()
+    outcome = reference.restore(stored, results, plan_of(finished))
+
+    assert outcome.restored == [SOFT, JOINT]
+
     files = [path for path in (results / "de-en").glob("*/seed1/**/*") if path.is_file()]
     records = [path for path in files if path.name == "restored.json"]
-    assert len(records) == len(found.restored)
+    assert len(records) == len(outcome.restored)
+
     files = [path for path in files if path not in records]
     assert sorted(path.relative_to(results).as_posix() for path in files) == archived(stored)
+
     data = (results / "de-en/data/summary.json").stat().st_mtime_ns
     for path in files:
         if path.name != "analysis.json":  # which lacks its links
             assert path.read_bytes() == (finished.folder / path.relative_to(results)).read_bytes()
         assert path.stat().st_mtime_ns > data
-    assert reference.restore(stored, results, plan_of(finished)).present == found.restored
+
+    assert reference.restore(stored, results, plan_of(finished)).present == outcome.restored
 
 
 @pytest.mark.parametrize("text", ["", "a", "[1]", "tasks: 1", "tasks: {de-en: }"])
 def test_a_stored_experiment_that_is_none_is_an_error(
     text: str, finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
-    results, stored = later_run(finished, tmp_path), store()
+    results = later_run(finished, tmp_path)
+    stored = store()
     write_text(stored / "experiment.yaml", text)
     with pytest.raises(UserError) as caught:
         reference.restore(stored, results, plan_of(finished))
@@ -255,24 +271,30 @@ def test_a_stored_experiment_that_is_none_is_an_error(
 def test_restored_scores_can_be_compared_again(
     finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
-    results, stored = later_run(finished, tmp_path), store()
+    results = later_run(finished, tmp_path)
+    stored = store()
     reference.restore(stored, results, plan_of(finished))
+
     experiment = runs.load_experiment(stored / "experiment.yaml")
     (task,) = runs.load_runs(sorted(results.glob("*/*/*/scores.json")), experiment)
     (before,) = runs.load_runs(finished.scores, experiment)
-    assert [one.scores for one in task.runs] == [one.scores for one in before.runs]
+
+    assert [run.scores for run in task.runs] == [run.scores for run in before.runs]
 
 
 def test_a_run_of_another_training_config_or_of_none_is_not_restored(
     finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
     shutil.rmtree(finished.run("de-en", "soft"))
-    stored, results = store(), later_run(finished, tmp_path)
+    stored = store()
+    results = later_run(finished, tmp_path)
     changed = finished.config.read_text(encoding="utf-8") + "training: {epochs: 3}\n"
     write_text(finished.config, changed)
-    found = reference.restore(stored, results, plan_of(finished))
-    assert (found.missing, found.differing) == ([SOFT], [JOINT])
-    assert not found.restored and not (results / "de-en/postr-joint").exists()
+
+    outcome = reference.restore(stored, results, plan_of(finished))
+
+    assert (outcome.missing, outcome.differing) == ([SOFT], [JOINT])
+    assert not outcome.restored and not (results / "de-en/postr-joint").exists()
 
 
 def test_a_run_of_an_earlier_form_of_the_configuration_is_not_restored(
@@ -280,8 +302,8 @@ def test_a_run_of_an_earlier_form_of_the_configuration_is_not_restored(
 ) -> None:
     config = finished.run("de-en", "soft") / "run.yaml"
     write_text(config, config.read_text(encoding="utf-8") + "of_old: 1\n")
-    found = reference.restore(store(), later_run(finished, tmp_path), plan_of(finished))
-    assert (found.restored, found.differing) == ([JOINT], [SOFT])
+    outcome = reference.restore(store(), later_run(finished, tmp_path), plan_of(finished))
+    assert (outcome.restored, outcome.differing) == ([JOINT], [SOFT])
 
 
 def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
@@ -290,30 +312,41 @@ def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    stored, results = str(tmp_path / "stored"), str(finished.folder)
+    stored = str(tmp_path / "stored")
+    results = str(finished.folder)
     words = ["store", results, stored, "--command", "make", "--commit", "1"]
     monkeypatch.setattr(sys, "argv", words)
+
     assert script("store_reference").main() == 0
-    changed = finished.run("de-en", "soft")
-    shutil.rmtree(changed)
+
+    # The same experiment, and one with another length of training, both with one run less.
+    shutil.rmtree(finished.run("de-en", "soft"))
     config = read_yaml(finished.config)
     config["registries"] = [str(tmp_path / "registry.yaml")]
     write_json(tmp_path / "registry.yaml", registry_of("de-en", "some-gold"))
     write_json(tmp_path / "same.yaml", config)
     config["tasks"]["de-en"]["training"] = {"epochs": 3}
     write_json(tmp_path / "other.yaml", config)
+
     words = ["restore", stored, results, "--configfile"]
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "other.yaml")])
+
     assert script("restore_reference").main() == 0
-    said = "0 runs restored, 1 already there\n0 not stored, to be trained\n"
-    said += "1 configured otherwise, to be trained\n  de-en/soft/seed1\n"
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == (
+        "0 runs restored, 1 already there\n0 not stored, to be trained\n"
+        "1 configured otherwise, to be trained\n  de-en/soft/seed1\n"
+    )
+
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "same.yaml")])
     assert script("restore_reference").main() == 0
-    said = capsys.readouterr().out
-    assert "1 runs restored, 1 already there" in said
-    assert "Alignments on de-en: left out, as it needs 1 restored run to be trained again" in said
-    assert "ask Snakemake for its file by name" in said
+
+    printed = capsys.readouterr().out
+    assert "1 runs restored, 1 already there" in printed
+    assert (
+        "Alignments on de-en: left out, as it needs 1 restored run to be trained again" in printed
+    )
+    assert "ask Snakemake for its file by name" in printed
+
     shutil.rmtree(finished.folder / "de-en/data")
     assert script("restore_reference").main() == 2
     assert "is not prepared" in capsys.readouterr().err
@@ -329,19 +362,23 @@ def test_nothing_is_restored_before_the_data_is_prepared(
 def test_runs_of_another_experiment_are_restored_if_data_and_configuration_are_the_same(
     finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
-    stored, results = store(), later_run(finished, tmp_path)
+    stored = store()
+    results = later_run(finished, tmp_path)
     config = read_yaml(finished.config) | {"experiment": "another"}
     task = config["tasks"]["de-en"]
     config["tasks"] = {"de-en": task | {"format": {"train_pairs": 3}}}
     write_json(tmp_path / "other.yaml", config)
     plan = load_plan(files=[tmp_path / "other.yaml"])
+
     assert reference.restore(stored, results, plan).differing == [SOFT, JOINT]
+
     write_json(tmp_path / "same.yaml", config | {"tasks": {"de-en": task}})
     plan = load_plan(files=[tmp_path / "same.yaml"])
     assert reference.restore(stored, results, plan).restored == [SOFT, JOINT]
+
     # They are the other experiment's from now on, whose tables take no run of a third.
-    (found,) = runs.load_runs(sorted(results.glob("*/*/*/scores.json")), plan.experiment)
-    assert len(found.runs) == 2
+    (restored_task,) = runs.load_runs(sorted(results.glob("*/*/*/scores.json")), plan.experiment)
+    assert len(restored_task.runs) == 2
     assert load_run(results / "de-en/soft/seed1/run.yaml").experiment == "another"
 
 
@@ -383,9 +420,11 @@ def test_an_archive_is_not_trusted(
     bad: tarfile.TarInfo,
     message: str,
 ) -> None:
-    stored, results = store(), later_run(finished, tmp_path)
+    stored = store()
+    results = later_run(finished, tmp_path)
     write_tar(stored / "runs.tar.xz", member("de-en/soft/seed1/scores.json"), bad)
     monkeypatch.setattr(reference, "UNPACKED", 1999)
+
     with pytest.raises(UserError, match=message):
         reference.restore(stored, results, plan_of(finished))
     assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
@@ -394,15 +433,17 @@ def test_an_archive_is_not_trusted(
 def test_an_archive_that_is_cut_short_is_refused(
     finished: MadeExperiment, store: Store, tmp_path: Path
 ) -> None:
-    stored, results = store(), later_run(finished, tmp_path)
+    stored = store()
+    results = later_run(finished, tmp_path)
     archive = stored / "runs.tar.xz"
     archive.write_bytes(archive.read_bytes()[:-100])
+
     with pytest.raises(UserError, match="damaged or cut short"):
         reference.restore(stored, results, plan_of(finished))
     assert [path.name for path in (results / "de-en").iterdir()] == ["data"]
 
 
-# What is in results/reference/.
+# The folders in results/reference/.
 
 
 @pytest.mark.parametrize("folder", STORED, ids=lambda folder: folder.name)
@@ -413,10 +454,13 @@ def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: 
             json.loads(path.read_text(encoding="utf-8"))
         elif path.suffix == ".csv":
             assert len(pd.read_csv(path)) > 0, path
+
     if folder.name == "bench":
         assert {path.suffix for path in folder.iterdir()} == {".json"}
         return
+
     assert {path.name for path in folder.iterdir()} - {"runs.tar.xz"} == FORM
+
     for part, endings in reference.SHOWN.items():
         names = [path.stem for path in (folder / part).iterdir()]
         assert {path.suffix for path in (folder / part).iterdir()} == set(endings)
@@ -427,20 +471,25 @@ def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: 
     "folder", [path for path in STORED if path.name != "bench"], ids=lambda folder: folder.name
 )
 def test_a_stored_record_counts_the_runs_of_the_scores(folder: Path) -> None:
-    record, experiment = read_json(folder / "record.json"), read_yaml(folder / "experiment.yaml")
+    record = read_json(folder / "record.json")
+    experiment = read_yaml(folder / "experiment.yaml")
     scores = pd.read_csv(folder / "scores.csv")
     names = [f"{row.task}/{row.model}/seed{row.seed}" for row in scores.itertuples()]
+
     assert set(record) == {"runs", "cost", "machines", "commands"}
-    assert record["runs"] == len(names) == sum(one["runs"] for one in record["machines"])
-    assert sorted(run for one in record["commands"] for run in one["runs"]) == sorted(names)
-    assert all(set(one) == {"date", "command", "commit", "runs"} for one in record["commands"])
+    assert record["runs"] == len(names) == sum(machine["runs"] for machine in record["machines"])
+
+    commands = record["commands"]
+    assert sorted(run for command in commands for run in command["runs"]) == sorted(names)
+    assert all(set(command) == {"date", "command", "commit", "runs"} for command in commands)
+
     # A variant is written as its name with what it changes.
-    models = {
-        name
-        for item in experiment["models"]
-        for name in ([item] if isinstance(item, str) else item)
-    }
+    models: set[str] = set()
+    for item in experiment["models"]:
+        models |= {item} if isinstance(item, str) else set(item)
+
     assert set(scores["model"]) <= models
     assert set(scores["task"]) <= set(experiment["tasks"])
+
     if (folder / "runs.tar.xz").exists():
         assert {str(Path(*Path(name).parts[:3])) for name in archived(folder)} == set(names)

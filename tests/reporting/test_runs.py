@@ -1,4 +1,4 @@
-"""Which runs may stand in one table, and what is said of those that may not."""
+"""Runs that may stand in one table are grouped, and others are refused with a reason."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from pam.reporting import runs
 
 @pytest.fixture
 def small(tmp_path: Path) -> MadeExperiment:
+    """One task, two models, one seed, four lemmas."""
     return make_experiment(
         tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=4
     )
 
 
 def runs_of(made: MadeExperiment) -> list[runs.TaskRuns]:
+    """Load all runs of an experiment."""
     return runs.load_runs(made.scores, runs.load_experiment(made.config))
 
 
 def change(path: Path, **changes: Any) -> None:
+    """Change fields of a JSON file."""
     content = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(content | changes), encoding="utf-8")
 
@@ -35,7 +38,7 @@ def change(path: Path, **changes: Any) -> None:
 def test_runs_are_grouped_by_task_and_model(made: MadeExperiment) -> None:
     tasks = runs_of(made)
     assert [task.label for task in tasks] == ["de-N", "de-V"]
-    assert [[run.seed for run in own] for own in tasks[0].models.values()] == [[1, 2]] * 3
+    assert [[run.seed for run in seeds] for seeds in tasks[0].models.values()] == [[1, 2]] * 3
 
 
 def test_runs_scored_on_other_forms_are_refused_with_file_and_line(small: MadeExperiment) -> None:
@@ -43,16 +46,16 @@ def test_runs_scored_on_other_forms_are_refused_with_file_and_line(small: MadeEx
     rows = inflection.read(path.parent / "beam1" / "predictions.tsv")
     scores = load(Scores, path)
     units = inflection.count_lemmas(rows[:8] + rows[9:])
-    save(
-        scores.model_copy(
-            update={"references": units.references, "units": {**scores.units}}
-            | {"units": dict(zip(units.names, units.counts.astype(int).tolist(), strict=True))}
-        ),
-        path,
-    )
+    changes = {
+        "references": units.references,
+        "units": dict(zip(units.names, units.counts.astype(int).tolist(), strict=True)),
+    }
+    save(scores.model_copy(update=changes), path)
+
     with pytest.raises(UserError, match="another test set") as raised:
         runs_of(small)
     assert raised.value.file == str(path)
+
     line = path.read_text(encoding="utf-8").split("\n")[(raised.value.line or 0) - 1]
     assert line.strip().startswith(json.dumps(units.names[1], ensure_ascii=False))
 

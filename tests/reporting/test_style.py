@@ -42,7 +42,7 @@ def test_a_legend_of_many_models_takes_nothing_from_the_panels() -> None:
 def test_a_legend_of_long_names_stays_within_the_figure() -> None:
     with style.styled():
         figure, _ = style.panels(1, 1, height=3.0)
-        style.legend_models(figure, {f"m{place}": 30 * f"{place}" for place in range(10, 19)})
+        style.legend_models(figure, {f"m{number}": 30 * f"{number}" for number in range(10, 19)})
         figure.canvas.draw()
         (legend,) = figure.legends
         box = legend.get_window_extent()
@@ -51,6 +51,7 @@ def test_a_legend_of_long_names_stays_within_the_figure() -> None:
 
 
 def _is_heading(artist: Artist) -> bool:
+    """Check that an artist is the heading of the test below."""
     return isinstance(artist, Text) and artist.get_text().startswith("Phrases of")
 
 
@@ -62,8 +63,8 @@ def test_a_long_heading_stays_above_its_panel(columns: int) -> None:
             panel.set_ylabel("BLEU, beam 4")
             style.head(panel, "Phrases of dates, numbers and names, de-en (demonstration)")
         figure.canvas.draw()
-        heads = [panel.findobj(_is_heading) for panel in axes]
-        ends = [head.get_window_extent().x1 for found in heads for head in found]
+        headings = [heading for panel in axes for heading in panel.findobj(_is_heading)]
+        ends = [heading.get_window_extent().x1 for heading in headings]
         starts = [panel.get_window_extent().x0 for panel in axes[1:]]
         starts.append(figure.bbox.x1)
         plt.close(figure)

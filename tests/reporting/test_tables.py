@@ -1,4 +1,4 @@
-"""Tables as files: exact columns, the paper's figures, escaping in every format."""
+"""Tables are written with exact columns, the paper's figures and escapes in every format."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,6 +24,7 @@ from pam.commands import evaluate
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
+from pam.evaluation.metrics import METRICS
 from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
@@ -40,13 +42,15 @@ COLUMNS = (
 def make(
     made: MadeExperiment, name: str, out: Path, **files: Sequence[Path]
 ) -> list[dict[str, str]]:
-    """Makes a table by its command, of scores or the files given; returns the CSV's rows."""
+    """Make a table by its command, of `files` or the scores, and return the CSV's rows."""
     parser = argparse.ArgumentParser()
     evaluate.tables.add_to(parser)
     arguments = ["--table", name, "--experiment", str(made.config), "--paper", str(made.paper)]
     for option, paths in (files or {"scores": made.scores}).items():
         arguments += [f"--{option}", *map(str, paths)]
+
     assert evaluate.tables.run(parser.parse_args([*arguments, "--out", str(out)])) == 0
+
     with (out / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
         return list(csv.DictReader(handle))
 
@@ -58,9 +62,11 @@ def test_csv_has_exactly_the_promised_columns_and_a_row_per_task_and_model(
     rows = make(made, name, tmp_path)
     header = (tmp_path / f"{name}.csv").read_text(encoding="utf-8").split("\n")[0]
     assert header == COLUMNS
+
     models = ["soft", "postr-joint", "mono-postr-joint"]
     metrics = 2 if name == "table2_paradigms" else 1
     expected = [(task, model) for task in ("de-noun", "de-verb") for model in models * metrics]
+
     assert [(row["task"], row["model"]) for row in rows] == expected
 
 
@@ -68,11 +74,12 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     made: MadeExperiment, tmp_path: Path
 ) -> None:
     rows = make(made, "table2", tmp_path)
-    soft, mono = rows[0], rows[2]
+    soft, _, mono = rows[:3]
     assert (soft["paper"], soft["p_vs_soft"], soft["n"]) == ("85.5", "", "2")
     assert 50 < float(soft["low"]) < float(soft["mean"]) < float(soft["high"]) < 100
     assert float(soft["difference"]) == pytest.approx(float(soft["mean"]) - 85.5)
     assert 0 < float(mono["p_vs_soft"]) <= 1
+
     paradigms = make(made, "table2_paradigms", tmp_path)
     assert (paradigms[0]["paper"], paradigms[0]["difference"]) == ("", "")
     assert paradigms[0]["direction"] == "not judged"
@@ -100,7 +107,8 @@ def test_people_read_the_papers_figure_the_verdict_and_the_rule(
         assert rows[2]["size"] in text
         assert rows[2]["setting"] in html.unescape(text)
         assert "Shankar" in text
-    # over several lines
+
+    # In Markdown the rule takes several lines.
     assert RULE in " ".join((tmp_path / "table2.md").read_text(encoding="utf-8").split())
 
 
@@ -116,11 +124,11 @@ def test_figures_for_other_data_are_marked(tmp_path: Path) -> None:
 def test_columns_for_the_paper_are_shown_where_it_has_a_figure(
     made: MadeExperiment, tmp_path: Path
 ) -> None:
-    for name, shown in (("table2", True), ("table2_paradigms", False)):
+    for name, has_paper in (("table2", True), ("table2_paradigms", False)):
         make(made, name, tmp_path)
         head = (tmp_path / f"{name}.md").read_text(encoding="utf-8").split("\n")[2]
         for heading in ("| Paper |", "| Gain, paper |"):
-            assert (heading in head) is shown
+            assert (heading in head) is has_paper
 
 
 def test_gains_name_what_decided_each_verdict(made: MadeExperiment, tmp_path: Path) -> None:
@@ -137,6 +145,7 @@ def test_costs_have_a_row_per_run_and_a_sum(made: MadeExperiment, tmp_path: Path
     assert float(rows[0]["cpu_s"]) == pytest.approx(131 + 1.3)
     assert (rows[0]["device"], rows[0]["best_epoch"], rows[0]["epochs"]) == ("cpu", "9", "12")
     assert float(rows[0]["peak_memory_mb"]) == 540
+
     last = (tmp_path / "costs.md").read_text(encoding="utf-8").split("| All")[1]
     assert f"{sum(float(row['cpu_s']) for row in rows):,.0f}" in last
 
@@ -169,6 +178,7 @@ def test_a_row_that_the_paper_lacks_is_named(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     text = made.config.read_text(encoding="utf-8").replace("paper: de-N", "paper: de-X")
     made.config.write_text(text, encoding="utf-8")
+
     with pytest.raises(UserError, match="de-X") as raised:
         make(made, "table2", tmp_path / "out")
     assert "de-N, de-V" in (raised.value.hint or "")
@@ -180,14 +190,18 @@ def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
 ) -> None:
     rows = make(translated, "table1", tmp_path)
     assert (tmp_path / "table1.csv").read_text(encoding="utf-8").split("\n")[0] == COLUMNS
+
     models = ["soft", "prior-joint", "postr-joint"]
     metrics = ["ppl", "bleu_b4", "bleu_b10"]
     expected = [(metric, model) for metric in metrics for model in models]
+
     assert [(row["metric"], row["model"]) for row in rows] == expected
     assert [row["paper"] for row in rows[:6]] == ["9.61", "8.47", "8.51", "", "", ""]
     assert rows[3]["direction"] == "not judged"
+
     page = (tmp_path / "table1.html").read_text(encoding="utf-8")
     assert page.count('<tr class="group">') == 2
+
     for text in ("lower is better", "positive where the model is better", "smooth:none"):
         assert text in page
 
@@ -217,26 +231,23 @@ def test_a_single_seed_shows_no_interval_of_a_gain(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=10)
     row = make(made, "table2_gains", tmp_path)[0]
     assert row["gain"] != ""
-    assert (row["low"], row["high"], row["p"], row["p_holm"], row["direction"]) == (
-        "",
-        "",
-        "",
-        "",
-        "not judged",
-    )
+    assert [row[name] for name in ("low", "high", "p", "p_holm")] == [""] * 4
+    assert row["direction"] == "not judged"
 
 
 def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
     judged_translation: MadeExperiment, tmp_path: Path
 ) -> None:
     rows = make(judged_translation, "table3", tmp_path, scores=judged_translation.gold_scores)
-    found = {(row["metric"], row["model"]): row for row in rows}
+    by_metric = {(row["metric"], row["model"]): row for row in rows}
     for metric in ("aer", "one_minus_aer"):
-        assert found[metric, "postr-joint"]["paper"] == "0.583"
-    same = [float(found[metric, "soft"]["mean"]) for metric in ("aer", "one_minus_aer")]
-    assert sum(same) == pytest.approx(1)
-    assert found["one_minus_aer", "postr-joint"]["direction"] == "agrees"
-    assert found["aer", "postr-joint"]["direction"] == "contradicts"
+        assert by_metric[metric, "postr-joint"]["paper"] == "0.583"
+    complements = [float(by_metric[metric, "soft"]["mean"]) for metric in ("aer", "one_minus_aer")]
+
+    assert sum(complements) == pytest.approx(1)
+    assert by_metric["one_minus_aer", "postr-joint"]["direction"] == "agrees"
+    assert by_metric["aer", "postr-joint"]["direction"] == "contradicts"
+
     note = (tmp_path / "table3.md").read_text(encoding="utf-8")
     assert "calls its column AER" in note
 
@@ -246,21 +257,26 @@ def test_p_by_sacrebleu_stands_with_ours_one_a_seed(
 ) -> None:
     files = []
     for seed in (1, 2):
-        baseline, system = (
-            translated.run("de-en", model, seed) for model in ("soft", "postr-joint")
-        )
-        files.append(tmp_path / f"seed{seed}.json")
+        baseline = translated.run("de-en", "soft", seed)
+        system = translated.run("de-en", "postr-joint", seed)
+        file = tmp_path / f"seed{seed}.json"
         parser = argparse.ArgumentParser()
         evaluate.significance.add_to(parser)
-        words = ["--baseline", baseline, "--systems", system, "--out", files[-1]]
+        words = ["--baseline", baseline, "--systems", system, "--out", file]
         assert evaluate.significance.run(parser.parse_args(list(map(str, words)))) == 0
+        files.append(file)
+
     rows = make(translated, "table1_more", tmp_path, scores=translated.scores, significance=files)
-    found = {(row["metric"], row["model"]): row["p_sacrebleu"] for row in rows}
-    assert len(found["sacrebleu_b4", "postr-joint"].split("; ")) == 2
-    assert len(found["chrf_b4", "postr-joint"].split("; ")) == 2
+    p_of = {(row["metric"], row["model"]): row["p_sacrebleu"] for row in rows}
+
+    assert len(p_of["sacrebleu_b4", "postr-joint"].split("; ")) == 2
+    assert len(p_of["chrf_b4", "postr-joint"].split("; ")) == 2
+
     for untested in (("sacrebleu_b10", "postr-joint"), ("sacrebleu_b4", "soft")):
-        assert found[untested] == ""
+        assert p_of[untested] == ""
+
     page = (tmp_path / "table1_more.html").read_text(encoding="utf-8")
+
     assert "tok:13a" in page
 
 
@@ -270,9 +286,11 @@ def test_examples_show_every_model_beside_source_and_reference(
     rows = make(translated, "examples", tmp_path, predictions=translated.predictions)
     systems = ["Source", "Reference", "Soft", "Prior-Joint", "Postr-Joint"]
     assert [row["label"] for row in rows] == systems * (len(rows) // 5)
+
     numbers = [int(row["sentence"]) for row in rows[::5]]
     assert len(numbers) == 6
     assert numbers == sorted(numbers)
+
     lines = translated.predictions[0].read_text(encoding="utf-8").split("\n")
     for number, source, reference in zip(numbers, rows[::5], rows[1::5], strict=True):
         assert lines[number].split("\t")[:2] == [source["text"], reference["text"]]
@@ -285,6 +303,7 @@ def test_captions_stand_beside_several_references(tmp_path: Path) -> None:
     data.mkdir(exist_ok=True)
     (data / "test.target.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     rows = make(made, "caption_examples", tmp_path, predictions=made.predictions)
+
     assert [row["label"] for row in rows[2:6]] == [
         "Another reference",
         "Another reference",
@@ -303,7 +322,9 @@ def test_examples_of_summaries_say_where_each_word_of_an_output_comes_from(tmp_p
         head, *lines = path.read_text(encoding="utf-8").splitlines()
         changed = ["\t".join(["the cat .", "a cat", "the cat purrs .", "0", ""]) for _ in lines]
         path.write_text("\n".join([head, *changed]) + "\n", encoding="utf-8")
+
     rows = make(made, "summary_examples", tmp_path, predictions=made.predictions)
+
     assert {row["origins"] for row in rows if not row["model"]} == {""}
     assert {row["origins"] for row in rows if row["model"]} == {"source adopted novel source"}
     assert "{task}/data/target.vocab" in TABLES["summary_examples"].also_reads
@@ -314,6 +335,7 @@ def test_outputs_of_other_sentences_are_refused(tmp_path: Path) -> None:
     path = made.run("de-en", "postr-joint") / "beam4" / "predictions.tsv"
     lines = path.read_text(encoding="utf-8").split("\n")
     path.write_text("\n".join([lines[0], *lines[2:]]), encoding="utf-8")
+
     with pytest.raises(UserError, match="not the rows") as raised:
         make(made, "examples", tmp_path, predictions=made.predictions)
     assert raised.value.file == str(path)
@@ -323,12 +345,13 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
     rows = make(translated, "overhead", tmp_path)
     phases = ["training", "decoding, beam 4", "decoding, beam 10"]
     assert list(dict.fromkeys(row["phase"] for row in rows)) == phases
-    found = {(row["phase"], row["model"]): row for row in rows}
+
+    by_phase = {(row["phase"], row["model"]): row for row in rows}
     for phase in phases:
-        assert float(found[phase, "soft"]["ratio"]) == 1
-        assert float(found[phase, "postr-joint"]["ratio"]) == pytest.approx(1.2, abs=0.01)
-        assert found[phase, "postr-joint"]["paper"] == "1.4"
-        assert found[phase, "prior-joint"]["paper"] == ""
+        assert float(by_phase[phase, "soft"]["ratio"]) == 1
+        assert float(by_phase[phase, "postr-joint"]["ratio"]) == pytest.approx(1.2, abs=0.01)
+        assert by_phase[phase, "postr-joint"]["paper"] == "1.4"
+        assert by_phase[phase, "prior-joint"]["paper"] == ""
 
 
 def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
@@ -340,21 +363,23 @@ def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(
         "analyses": translated.analyses,
     }
     rows = {row["model"]: row for row in make(translated, "attentions", tmp_path, **files)}
+
     assert set(rows["soft"]["metric"].split()) == {"bleu_b4"}
-    first = {(row["model"], row["metric"]): row for row in make(translated, "table1", tmp_path)}
+
+    table1 = {(row["model"], row["metric"]): row for row in make(translated, "table1", tmp_path)}
     for model, row in rows.items():
-        bleu, perplexity = first[model, "bleu_b4"], first[model, "ppl"]
-        assert float(row["mean"]) == pytest.approx(float(bleu["mean"]), abs=1e-3)
-        assert float(row["ppl"]) == pytest.approx(float(perplexity["mean"]), abs=1e-3)
+        bleu = table1[model, "bleu_b4"]["mean"]
+        perplexity = table1[model, "ppl"]["mean"]
+        analysis = load(Analysis, translated.run("de-en", model) / "analysis.json")
+        assert float(row["mean"]) == pytest.approx(float(bleu), abs=1e-3)
+        assert float(row["ppl"]) == pytest.approx(float(perplexity), abs=1e-3)
         assert float(row["low"]) < float(row["mean"]) < float(row["high"])
-        one = load(
-            Analysis,
-            next(p for p in translated.analyses if model in p.parts and "seed1" in p.parts),
-        )
-        assert float(row["entropy"]) == pytest.approx(one.entropy.mean, abs=0.05)
+        assert float(row["entropy"]) == pytest.approx(analysis.entropy.mean, abs=0.05)
         assert 0 < float(row["one_minus_aer"]) < 100
+
     # A task without alignments and analyses, and what was not measured, leave cells empty.
     bare = make(translated, "attentions", tmp_path)
+
     assert {row["one_minus_aer"] + row["entropy"] + row["ppl"] for row in bare} == {""}
 
 
@@ -362,12 +387,18 @@ def test_speed_in_the_attentions_is_of_the_processor_that_did_the_work(tmp_path:
     made = make_translations(tmp_path, models=["soft"], seeds=[1], count=6)
     path = made.run("de-en", "soft") / "scores.json"
     content = json.loads(path.read_text(encoding="utf-8"))
-    content["training"] |= {"examples_per_second": 10.0, "wall_s": 8.0, "cpu_s": 4.0, "gpu_s": 0.0}
-    content["training"] |= {"parameters": 1234}
+    content["training"] |= {
+        "examples_per_second": 10.0,
+        "wall_s": 8.0,
+        "cpu_s": 4.0,
+        "gpu_s": 0.0,
+        "parameters": 1234,
+    }
     for decoding in content["decoding"].values():
         decoding |= {"sentences": 6, "cpu_s": 2.0, "gpu_s": 0.5}
     write_json(path, content)
     (row,) = make(made, "attentions", tmp_path)
+
     assert (row["trained_per_s"], row["decoded_per_s"]) == ("20.0", "12.0")
     assert float(row["parameters"]) == 1234
 
@@ -378,8 +409,9 @@ def test_times_on_different_processors_have_no_ratio(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8").replace('"gpu_s": 0.0', '"gpu_s": 3.5')
     path.write_text(text, encoding="utf-8")
     rows = make(made, "overhead", tmp_path)
-    found = {row["model"]: row for row in rows if row["phase"] == "training"}
-    assert (found["postr-joint"]["processor"], found["postr-joint"]["ratio"]) == ("GPU", "")
+    training = {row["model"]: row for row in rows if row["phase"] == "training"}
+
+    assert (training["postr-joint"]["processor"], training["postr-joint"]["ratio"]) == ("GPU", "")
 
 
 def test_tables_of_own_data_speak_of_no_paper(tmp_path: Path) -> None:
@@ -405,23 +437,28 @@ def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path:
             "examples_per_second": 10.0,
             "wall_s": 8.0,
             "cpu_s": 4.0,
-            "gpu_s": 8.0 if on_gpu else 0.0,
+            "gpu_s": 8.0 * on_gpu,
         }
         for decoding in content["decoding"].values():
-            decoding |= {"cpu_s": 2.0, "gpu_s": 3.0 if on_gpu else 0.0}
-        content["cost"] = {"wall_s": 11.0, "cpu_s": 6.0, "gpu_s": 11.0 if on_gpu else 0.0}
+            decoding |= {"cpu_s": 2.0, "gpu_s": 3.0 * on_gpu}
+        content["cost"] = {"wall_s": 11.0, "cpu_s": 6.0, "gpu_s": 11.0 * on_gpu}
         write_json(path, content)
+
     cost = {
         row["model"]: (row["cpu_s"], row["gpu_s"])
         for row in make(made, "table1", tmp_path)
         if row["metric"] == "ppl"
     }
+
     assert cost["postr-joint"] == ("6.0", "11.0")
     assert cost["soft"][1] == "0.0"
-    shown = render.read(tmp_path, "table1")
-    assert {row["GPU s"] for _, row in shown.shown.iterrows() if row["Model"] == "Soft"} == {""}
+
+    texts = render.read(tmp_path, "table1").shown
+    assert set(texts["GPU s"][texts["Model"] == "Soft"]) == {""}
+
     rates = {row["model"]: row["trained_per_s"] for row in make(made, "attentions", tmp_path)}
     assert rates["postr-joint"] == ""
+
     times = [row for row in make(made, "overhead", tmp_path) if row["phase"] == "training"]
     assert [(row["model"], row["processor"], row["n"]) for row in times] == [
         ("soft", "CPU", "2"),
@@ -434,14 +471,14 @@ def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path:
 def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_beside_it(
     judged: MadeExperiment, tmp_path: Path
 ) -> None:
-    for name, shown in (("table2", True), ("table2_gains", True), ("table2_paradigms", False)):
+    for name, has_paper in (("table2", True), ("table2_gains", True), ("table2_paradigms", False)):
         make(judged, name, tmp_path)
-        table = render.read(tmp_path, name)
-        assert ("Paper's claim" in table.shown.columns) is shown
-        assert set(table.shown["Than Soft"]) <= {"", "better", "worse", "undecided"}
-        if shown:
-            told = zip(table.shown["Than Soft"], table.shown["Paper's claim"], strict=True)
-            assert not {("better", "cannot tell"), ("worse", "cannot tell")}.intersection(told)
+        texts = render.read(tmp_path, name).shown
+        assert ("Paper's claim" in texts.columns) is has_paper
+        assert set(texts["Than Soft"]) <= {"", "better", "worse", "undecided"}
+        if has_paper:
+            pairs = zip(texts["Than Soft"], texts["Paper's claim"], strict=True)
+            assert not {("better", "cannot tell"), ("worse", "cannot tell")}.intersection(pairs)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +524,7 @@ def test_forms_are_examples_too_with_lemma_and_features_as_the_source(
 
 
 def frame(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> pd.DataFrame:
+    """Return a frame of objects."""
     return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
 
@@ -512,10 +550,10 @@ def test_markdown_is_escaped_and_aligned() -> None:
 
 def test_notes_of_markdown_fit_a_line_and_none_begins_as_an_item_of_a_list() -> None:
     note = " ".join(["a" * 118, "- AER", "b" * 113, "# 1"] * 2)
-    shown = render.to_markdown(replace(TABLE, notes=(note,))).split("\n\n")[-1]
-    assert shown.split() == note.split()
-    assert not re.search("^[-+#>] ", shown, re.MULTILINE)
-    assert max(map(len, shown.splitlines())) <= render.WIDTH
+    text = render.to_markdown(replace(TABLE, notes=(note,))).split("\n\n")[-1]
+    assert text.split() == note.split()
+    assert not re.search("^[-+#>] ", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= render.WIDTH
 
 
 def test_latex_is_escaped() -> None:
@@ -525,6 +563,7 @@ def test_latex_is_escaped() -> None:
     assert r"a|b $<$b$>$ & $-$1.5 \\" in text
     assert r"{[}c] & 1.0 $\pm$ 0.5 \\" in text
     assert r"* \{note\}" in text
+
     for rule in ("toprule", "midrule", "bottomrule"):
         assert f"\\{rule}" in text
 
@@ -538,15 +577,15 @@ def test_html_is_well_formed_and_escaped() -> None:
 
 def test_a_column_is_empty_where_it_needs_what_is_unknown() -> None:
     rows = frame(("seconds", "n"), [(1234.4, 2), (None, 3)])
-    shown = [render.Column("Time", "{seconds:,.0f} s"), render.Column("Seeds", "{n}")]
-    table = render.table_of("T", rows, ("n", "seconds"), {"seconds": 0}, shown)
+    columns = [render.Column("Time", "{seconds:,.0f} s"), render.Column("Seeds", "{n}")]
+    table = render.table_of("T", rows, ("n", "seconds"), {"seconds": 0}, columns)
     assert [row for _, row in table.rows] == [("1,234 s", "2"), ("", "3")]
     assert render.to_csv(table) == "n,seconds\n2,1234.0\n3,\n"
 
 
 def test_long_texts_may_take_several_lines_in_every_format() -> None:
-    shown = frame(("Model", "Text"), [("a", "word " * 40)])
-    table = Table("T", frame((), []), shown, "lp")
+    texts = frame(("Model", "Text"), [("a", "word " * 40)])
+    table = Table("T", frame((), []), texts, "lp")
     assert "{lp{10cm}}" in render.to_latex(table, "t")
     assert '<td class="text wide">' in render.page("T", [table])
     assert "| ----- | -----" in render.to_markdown(table)
@@ -561,11 +600,9 @@ def test_lines_are_drawn_between_groups_of_several_first_cells() -> None:
 
 
 def test_every_comparison_uses_metrics_that_exist() -> None:
-    from pam.evaluation.metrics import METRICS
-
-    known = [*METRICS, *(f"{name}_b4" for name in METRICS)]
+    names = [*METRICS, *(f"{name}_b4" for name in METRICS)]
     for spec in TABLES.values():
-        assert all(any(fnmatchcase(name, one) for name in known) for one in spec.metrics)
+        assert all(any(fnmatchcase(name, pattern) for name in names) for pattern in spec.metrics)
 
 
 @pytest.mark.parametrize(
@@ -584,11 +621,13 @@ def test_numbers_as_people_read_them(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidates", "shown"),
+    ("candidates", "text"),
     [([0.0, 0.8], "0.8 (largest)"), ([0.0, 0.8, 1.2], "0.8"), ([], "0.8"), (None, "0.8")],
 )
 def test_a_penalty_beyond_which_none_was_tried_is_told(
-    candidates: list[float] | None, shown: str
+    candidates: list[float] | None, text: str
 ) -> None:
-    recorded = {} if candidates is None else {"length_penalties": candidates}
-    assert chosen({"length_penalty": 0.8} | recorded) == shown
+    recorded: dict[str, Any] = {"length_penalty": 0.8}
+    if candidates is not None:
+        recorded["length_penalties"] = candidates
+    assert chosen(recorded) == text

@@ -25,11 +25,11 @@ def test_a_level_is_the_same_only_within_the_margin(low: float, high: float, wor
 
 
 def test_a_wider_interval_is_no_better_verdict_of_a_level() -> None:
-    words = [
+    directions = [
         judge_level(85.5, Interval(85.5 - half, 85.5 + half), 5, 1.0).direction
         for half in (0.5, 2.0, 20.0)
     ]
-    assert words == ["equivalent", "agrees with", "agrees with"]
+    assert directions == ["equivalent", "agrees with", "agrees with"]
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
@@ -84,21 +84,16 @@ def test_without_evidence_no_gain_is_judged(
 def test_without_evidence_no_level_is_judged(
     paper: float | None, same_data: bool, seeds: int, reason: str
 ) -> None:
-    assert judge_level(paper, Interval(0.5, 1.5), seeds, 1.0, same_data) == (
-        "not judged",
-        "",
-        reason,
-    )
+    verdict = judge_level(paper, Interval(0.5, 1.5), seeds, 1.0, same_data)
+    assert verdict == ("not judged", "", reason)
 
 
 def test_each_metric_has_a_margin() -> None:
-    assert (
-        margin_of("accuracy", 85.5)
-        == margin_of("bleu_b10", 28.5)
-        == margin_of("rouge1", 39.5)
-        == 1.0
-    )
-    assert margin_of("one_minus_aer", 0.449) == margin_of("cider", 0.421) == 0.02
+    assert margin_of("accuracy", 85.5) == 1.0
+    assert margin_of("bleu_b10", 28.5) == 1.0
+    assert margin_of("rouge1", 39.5) == 1.0
+    assert margin_of("one_minus_aer", 0.449) == 0.02
+    assert margin_of("cider", 0.421) == 0.02
     assert margin_of("ppl", 10.0) == pytest.approx(0.5)
 
 
@@ -106,6 +101,7 @@ def test_the_printed_rule_states_the_figures_in_use() -> None:
     assert f"{100 * LEVEL:g} %" in RULE
     assert f"{RESAMPLES:,} draws" in RULE
     assert f"fewer than {LEAST_SEEDS} seeds" in RULE
+
     for word in (
         "agrees",
         "contradicts",

@@ -1,7 +1,7 @@
-"""Every kind of figure, drawn and written as SVG and PNG, its data as CSV.
+"""Draw each kind of figure and write it as SVG and PNG, its data as CSV.
 
-To add a kind: a function that returns a `Drawing`, its arguments being its `OPTIONS`, and a line in
-`KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`.
+To add a kind: write a function that returns a `Drawing` and whose arguments are in `OPTIONS`, and a
+line in `KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`.
 """
 
 from __future__ import annotations
@@ -61,11 +61,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a kind's options; a `UserError` that names the closest if there is no such
-    kind.
+    """Return the parser of a kind's options.
+
+    Raises:
+        UserError: there is no such kind; the error names the closest.
     """
     if kind not in KINDS:
         raise unknown("kind of figure", kind, list(KINDS))
+
     parser = argparse.ArgumentParser(program, description=inspect.getdoc(KINDS[kind]))
     for name in inspect.signature(KINDS[kind]).parameters:
         parser.add_argument(f"--{name.replace('_', '-')}", **OPTIONS[name])
@@ -73,10 +76,13 @@ def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
 
 
 def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
-    """Draws a figure in the common style, by options as on the command line, and writes it where
-    `--out` says.
+    """Draw a figure in the common style and write it where `--out` says.
 
-    A UserError says that there is no such kind, or of which files it cannot be drawn.
+    Args:
+        words: options as on the command line.
+
+    Raises:
+        UserError: there is no such kind, or it cannot be drawn of these files.
     """
     parser = parser_of(kind, program)
     parser.add_argument(
@@ -84,10 +90,12 @@ def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
     )
     options = vars(parser.parse_args(words))
     out = options.pop("out")
+
     with style.styled():
         try:
             drawing = KINDS[kind](**options)
         except LeftOutError as error:
             # The page shows why, where it would have shown the metric.
             drawing = style.in_words(f"Left out: {error.message}.")
+
         style.save(drawing, out)

@@ -1,4 +1,4 @@
-"""What models attend to: heat maps of alignments, the entropy of attention and its coverage."""
+"""Draw attention: heat maps of alignments, the entropy of attention and its coverage."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -25,9 +26,12 @@ from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
 Floats = NDArray[np.float64]
-_LABEL, _SIGNS = 7.5, {"</s>": "⏎"}
-# inches of a source symbol's row, a letter written upwards, and a scale
-_ROW, _LETTER, _BAR = (0.165, 0.066, 0.9)
+_LABEL_SIZE = 7.5  # points
+_SIGNS = {"</s>": "⏎"}
+# heights in inches
+_ROW = 0.165  # of a source symbol's row
+_LETTER = 0.066  # of a letter that is written upwards
+_BAR = 0.9  # of a scale
 
 
 class Row(Strict, extra="ignore"):
@@ -49,7 +53,7 @@ class Alignments(Strict, extra="ignore"):
 
 
 def attention(base: Path, other: Path, rows: int) -> style.Drawing:
-    """Three panels per row of the test split: base, other, other minus base.
+    """Draw three panels per row of the test split: base, other, other minus base.
 
     Source symbols run down and target symbols to the right. The panels are side by side
     where every target is short enough for that, else below each other.
@@ -57,85 +61,112 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     Raises:
         UserError: a file that holds no alignments, or files about different rows.
     """
-    ours, theirs = _read(base), _read(other)
-    for number, (first, second) in enumerate(zip_longest(ours.rows, theirs.rows), start=1):
-        if (
-            not first
-            or not second
-            or (first.source, first.target) != (second.source, second.target)
-        ):
-            words = f"row {number} is not the same as in the other model's file"
-            raise UserError(
-                words, file=other, hint="make both files from the same rows of the same data"
-            )
-    pairs = list(zip(ours.rows, theirs.rows, strict=True))[:rows]
+    base_content = _read(base)
+    other_content = _read(other)
+    pairs = _same_rows(base_content, other_content, other)[:rows]
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
-    rows_of, columns = (1, 3) if across else (3, 1)
+
+    columns = 3 if across else 1
+    grid_rows = 3 // columns  # of each row of the test split
     heights = [
         0.55 + _ROW * len(row.source) + _LETTER * _upright(row)
         for row, _ in pairs
-        for _ in range(rows_of)
+        for _ in range(grid_rows)
     ]
     figure, axes = style.panels(
-        len(heights), columns, _BAR * rows_of + sum(heights), height_ratios=heights
+        len(heights), columns, _BAR * grid_rows + sum(heights), height_ratios=heights
     )
     grid = np.array(axes).reshape(-1, columns)
-    titles = ours.label, theirs.label, f"{theirs.label} − {ours.label}"
-    for number, (own, (first, second)) in enumerate(
-        zip(grid.reshape(len(pairs), 3), pairs, strict=True)
+
+    labels = (base_content.label, other_content.label)
+
+    titles = (*labels, f"{labels[1]} − {labels[0]}")
+    panels_of_rows = grid.reshape(len(pairs), 3)
+    for index, (panels, (base_row, other_row)) in enumerate(
+        zip(panels_of_rows, pairs, strict=True)
     ):
-        _draw_row(list(own), first, second, across)
-        if number == 0 or not across:
-            above = (0, 22 if pairs[0][0].lemma else 6)
-            for panel, title in zip(own, titles, strict=True):
-                panel.annotate(
-                    title,
-                    (0.5, 1),
-                    above,
-                    "axes fraction",
-                    "offset points",
-                    ha="center",
-                    weight="bold",
-                )
-    between = "\n" if across else "; "
-    difference = f"red: {theirs.label} has more{between}blue: {ours.label} has more"
+        _draw_row(list(panels), base_row, other_row, across)
+        # Columns of panels are headed once.
+        if index == 0 or not across:
+            offset = 22 if pairs[0][0].lemma else 6
+            for panel, title in zip(panels, titles, strict=True):
+                _head(panel, title, offset)
+
+    # Below a single column the three scales lie below each other.
+    columns_of_scales = [grid[:, index if across else 0] for index in range(3)]
+    separator = "\n" if across else "; "
+    difference = f"red: {labels[1]} has more{separator}blue: {labels[0]} has more"
+    _draw_scales(figure, columns_of_scales, difference)
+    return style.Drawing(figure, _weights(pairs, (base_content, other_content)))
+
+
+def _same_rows(base: Alignments, other: Alignments, path: Path) -> list[tuple[Row, Row]]:
+    """Return the pairs of rows of two models; a `UserError` if they are not the same rows."""
+    for number, (first, second) in enumerate(zip_longest(base.rows, other.rows), start=1):
+        is_same = (
+            first and second and (first.source, first.target) == (second.source, second.target)
+        )
+        if not is_same:
+            raise UserError(
+                f"row {number} is not the same as in the other model's file",
+                file=path,
+                hint="make both files from the same rows of the same data",
+            )
+
+    return list(zip(base.rows, other.rows, strict=True))
+
+
+def _head(panel: Axes, title: str, offset: int) -> None:
+    """Write a panel's heading, `offset` points above it."""
+    panel.annotate(
+        title,
+        xy=(0.5, 1),
+        xytext=(0, offset),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        weight="bold",
+    )
+
+
+def _draw_scales(figure: Figure, columns: Sequence[Any], difference: str) -> None:
+    """Draw the scales of base, other and difference, each below a column of panels."""
     scales = [("Blues", 0, "attention"), ("Reds", 0, "attention"), ("RdBu_r", -1, difference)]
     # Each scale below a column is put between the panels and the scale before it.
-    for column, (palette, low, words) in reversed(list(enumerate(scales))):
-        above_it = grid[:, column if across else 0]
+    for panels, (palette, low, words) in reversed(list(zip(columns, scales, strict=True))):
         mapped = ScalarMappable(Normalize(low, 1), palette)
-        bar = figure.colorbar(mapped, ax=above_it, location="bottom", aspect=30, pad=0.01)
+        bar = figure.colorbar(mapped, ax=panels, location="bottom", aspect=30, pad=0.01)
         bar.set_label(words, fontsize=8)
         bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=_LABEL)
-    return style.Drawing(figure, _weights(pairs, (ours, theirs)))
+        bar.ax.tick_params(labelsize=_LABEL_SIZE)
 
 
 def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> pd.DataFrame:
-    """A row for each source symbol of each target symbol of each row and model."""
-    found: list[tuple[Any, ...]] = []
+    """Return a row for each source symbol of each target symbol of each row and model."""
+    columns = ["row", "model", "label"]
+    columns += ["target_place", "target", "source_place", "source", "weight"]
+    records: list[tuple[Any, ...]] = []
     for number, of_models in enumerate(rows, start=1):
         for model, row in zip(models, of_models, strict=True):
             for target, weights in enumerate(row.alignment):
                 for source, weight in enumerate(weights):
-                    symbols = target, row.target[target], source, row.source[source]
-                    found.append(
-                        (number, model.model, model.label, *symbols, round(float(weight), 4))
+                    record = (
+                        number,
+                        model.model,
+                        model.label,
+                        target,
+                        row.target[target],
+                        source,
+                        row.source[source],
+                        round(float(weight), 4),
                     )
-    columns = [
-        "row",
-        "model",
-        "label",
-        "target_place",
-        "target",
-        "source_place",
-        "source",
-        "weight",
-    ]
-    return pd.DataFrame(found, columns=columns, dtype=object)
+                    records.append(record)
+
+    return pd.DataFrame(records, columns=columns, dtype=object)
 
 
 def _read(path: Path) -> Alignments:
+    """Read `attention.json`; a `UserError` if an alignment does not fit its symbols."""
     content = load(Alignments, path)
     for row in content.rows:
         if [len(line) for line in row.alignment] != [len(row.source)] * len(row.target):
@@ -145,32 +176,43 @@ def _read(path: Path) -> Alignments:
 
 
 def _upright(row: Row) -> int:
-    """Letters of the longest target symbol where some are words, which find room only when they are
-    written upwards.
+    """Return the letters of the longest target symbol, if it has to be written upwards.
+
+    Symbols of one or two letters find room as they are; then it is 0.
     """
-    longest = max(len(_SIGNS.get(one, one)) for one in row.target)
+    longest = max(len(_SIGNS.get(symbol, symbol)) for symbol in row.target)
     return longest if longest > 2 else 0
 
 
 def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> None:
-    first, second = np.array(base.alignment).T, np.array(other.alignment).T
-    looks = (first, "Blues", 0), (second, "Reds", 0), (second - first, "RdBu_r", -1)
+    """Draw the three maps of a row of the test split."""
+    first = np.array(base.alignment).T
+    second = np.array(other.alignment).T
+    looks = [(first, "Blues", 0), (second, "Reds", 0), (second - first, "RdBu_r", -1)]
+
     for panel, (matrix, palette, low) in zip(panels, looks, strict=True):
         _draw_map(panel, base, matrix, palette, low)
         panel.tick_params(labelleft=panel is panels[0] or not across)
+
     if base.lemma and base.form:
         panels[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
 
 
 def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -> None:
-    """One heat map (source x target) with the symbols of its row."""
+    """Draw one heat map (source x target) with the symbols of its row."""
     panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-    symbols = [_SIGNS.get(one, one) for one in row.target]
-    panel.set_xticks(range(len(symbols)), symbols, rotation=90 if _upright(row) else 0)
+
+    targets = [_SIGNS.get(symbol, symbol) for symbol in row.target]
+    # Words find room only if they are written upwards.
+    panel.set_xticks(range(len(targets)), targets, rotation=90 if _upright(row) else 0)
     # This axis has room to explain the short sign on the other one.
-    named = [f"{one} {_SIGNS[one]}" if one in _SIGNS else one for one in row.source]
-    panel.set_yticks(range(len(row.source)), named)
-    panel.tick_params(length=0, labelsize=_LABEL)
+    sources = [
+        f"{symbol} {_SIGNS[symbol]}" if symbol in _SIGNS else symbol for symbol in row.source
+    ]
+    panel.set_yticks(range(len(row.source)), sources)
+    panel.tick_params(length=0, labelsize=_LABEL_SIZE)
+
+    # The grid's lines are between the symbols.
     panel.set_xticks(np.arange(len(row.target) - 1) + 0.5, minor=True)
     panel.set_yticks(np.arange(len(row.source) - 1) + 0.5, minor=True)
     panel.tick_params(which="minor", length=0)
@@ -180,70 +222,82 @@ def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -
 
 
 def of_outputs(content: dict[str, Any]) -> style.Drawing:
-    """Alignments of one model's own outputs, a panel each; `content` is like that of
-    `attention.json`.
+    """Draw alignments of one model's own outputs, a panel each.
+
+    Args:
+        content: like that of `attention.json`.
     """
-    shown = parse(Alignments, content, "alignments")
-    heights = [0.45 + _ROW * len(row.source) + _LETTER * _upright(row) for row in shown.rows]
+    alignments = parse(Alignments, content, "alignments")
+    rows = alignments.rows
+    heights = [0.45 + _ROW * len(row.source) + _LETTER * _upright(row) for row in rows]
     figure, panels = style.panels(len(heights), 1, 0.4 + sum(heights), height_ratios=heights)
-    for panel, row in zip(panels, shown.rows, strict=True):
+
+    for panel, row in zip(panels, rows, strict=True):
         _draw_map(panel, row, np.array(row.alignment).T, "Blues", 0)
-    panels[0].set_title(f"{shown.label}: attention, source down, output to the right", fontsize=9)
-    return style.Drawing(figure, _weights([(row,) for row in shown.rows], [shown]))
+
+    title = f"{alignments.label}: attention, source down, output to the right"
+    panels[0].set_title(title, fontsize=9)
+    return style.Drawing(figure, _weights([(row,) for row in rows], [alignments]))
 
 
-# How uncertain attention is, and how much of a sentence it covers, under teacher forcing.
+# Uncertainty of attention, and its coverage of a sentence, under teacher forcing.
 
-FEWEST_SYMBOLS = 50  # below that a bin's accuracy is noise and is left out
+FEWEST_SYMBOLS = 50  # a bin with fewer is left out, as its accuracy is noise
 
 
 def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
-    """Accuracy as attention grows uncertain, and how often it is (Shankar & Sarawagi, Figure 3).
+    """Draw accuracy by the uncertainty of attention (Shankar & Sarawagi, Figure 3).
 
     Two panels per task: accuracy above, the histogram of entropies below; seeds together.
     """
 
-    def bins(own: list[Analysis]) -> pd.DataFrame:
-        counts = {
-            name: np.sum([getattr(one.entropy, name) for one in own], axis=0)
-            for name in ("count", "correct")
-        }
-        return _bins(own[0].entropy.edges, symbols=counts["count"], right=counts["correct"])
+    def bins(seeds: list[Analysis]) -> pd.DataFrame:
+        entropies = [analysis.entropy for analysis in seeds]
+        return _bins(
+            entropies[0].edges,
+            symbols=np.sum([entropy.count for entropy in entropies], axis=0),
+            right=np.sum([entropy.correct for entropy in entropies], axis=0),
+        )
 
     return _analyzed(
-        experiment, analyses, _entropy_panels, bins, ("right symbols (%)", "share of symbols (%)")
+        experiment=experiment,
+        analyses=analyses,
+        draw=_entropy_panels,
+        bins=bins,
+        left=("right symbols (%)", "share of symbols (%)"),
     )
 
 
 def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
-    """How much of a source sentence attention covers (Shankar & Sarawagi, Figure 4).
+    """Draw the share of a source sentence that attention covers (Shankar & Sarawagi, Figure 4).
 
     Two panels per task: distribution over sentences above, over source words below.
     """
 
-    def bins(own: list[Analysis]) -> pd.DataFrame:
-        names = ("sentences", "words")
-        counts = {
-            name: np.sum([getattr(one.coverage, name) for one in own], axis=0) for name in names
-        }
-        return _bins(own[0].coverage.edges, **counts)
+    def bins(seeds: list[Analysis]) -> pd.DataFrame:
+        coverages = [analysis.coverage for analysis in seeds]
+        return _bins(
+            coverages[0].edges,
+            sentences=np.sum([coverage.sentences for coverage in coverages], axis=0),
+            words=np.sum([coverage.words for coverage in coverages], axis=0),
+        )
 
     return _analyzed(
-        experiment,
-        analyses,
-        _coverage_panels,
-        bins,
-        ("sentences (%)", "source words (%)"),
+        experiment=experiment,
+        analyses=analyses,
+        draw=_coverage_panels,
+        bins=bins,
+        left=("sentences (%)", "source words (%)"),
         marker=None,
     )
 
 
 def _bins(edges: Sequence[float], **counts: Any) -> pd.DataFrame:
-    """A histogram's bins from `low` to `high` with what was counted in each."""
+    """Return a histogram's bins from `low` to `high` with the counts in each."""
     return pd.DataFrame({"low": edges[:-1], "high": edges[1:]} | counts)
 
 
-Models = dict[str, list[Analysis]]  # model to the analyses of its seeds
+Models = dict[str, list[Analysis]]  # model -> the analyses of its seeds
 
 
 def _analyzed(
@@ -254,42 +308,58 @@ def _analyzed(
     left: tuple[str, str],
     **legend: Any,
 ) -> style.Drawing:
-    known = load_experiment(experiment)
-    tasks = load_analyses(analyses, known)
-    figure = style.draw_tasks(
-        [(label_of(task, known), tasks[task]) for task in tasks], draw, 4.4, left
-    )
+    """Draw two panels of histograms per task.
+
+    Args:
+        draw: takes a task's models and the two panels.
+        bins: returns the data of a model.
+        left: texts at the left of the two panels.
+        legend: options of the legend's lines.
+    """
+    config = load_experiment(experiment)
+    tasks = load_analyses(analyses, config)
+    labeled = [(label_of(task, config), models) for task, models in tasks.items()]
+    figure = style.draw_tasks(labeled, draw, 4.4, left)
     style.legend_models(figure, labels(tasks), **legend)
-    named = {
-        (task, model): bins(own) for task, models in tasks.items() for model, own in models.items()
+
+    by_model = {
+        (task, model): bins(seeds)
+        for task, models in tasks.items()
+        for model, seeds in models.items()
     }
-    return style.Drawing(
-        figure, pd.concat(named, names=["task", "model"]).reset_index(["task", "model"])
-    )
+    data = pd.concat(by_model, names=["task", "model"]).reset_index(["task", "model"])
+    return style.Drawing(figure, data)
 
 
 def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    """Draw accuracy by entropy above, the histogram of entropies below."""
     lower.sharex(upper)
-    last = 0
-    for model, own in models.items():
-        edges = np.array(own[0].entropy.edges)
-        count = np.sum([one.entropy.count for one in own], axis=0)
-        correct = np.sum([one.entropy.correct for one in own], axis=0)
-        shown = count >= FEWEST_SYMBOLS
+    last_bin = 0
+    for model, seeds in models.items():
+        entropies = [analysis.entropy for analysis in seeds]
+        edges = np.array(entropies[0].edges)
+        count = np.sum([entropy.count for entropy in entropies], axis=0)
+        correct = np.sum([entropy.correct for entropy in entropies], axis=0)
         middles = (edges[:-1] + edges[1:]) / 2
-        style.curve(upper, model, middles[shown], 100 * correct[shown] / count[shown])
+
+        # The histogram shows all bins, the accuracy those with enough symbols.
+        enough = count >= FEWEST_SYMBOLS
+        style.curve(upper, model, middles[enough], 100 * correct[enough] / count[enough])
         style.steps(lower, model, edges, 100 * count / count.sum())
-        last = max(last, *np.flatnonzero(shown).tolist(), 0)
+        last_bin = max(last_bin, *np.flatnonzero(enough).tolist(), 0)
+
     upper.tick_params(labelbottom=False)
-    lower.set_xlim(0, edges[last + 1])
+    lower.set_xlim(0, edges[last_bin + 1])
     lower.set_xlabel("entropy of attention (nats)")
 
 
 def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
+    """Draw histograms of coverage, over sentences above, over source words below."""
     upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
     lower.set_xlabel("attention that a source word got in all, at most 1")
+
     for panel, key in ((upper, "sentences"), (lower, "words")):
-        for model, own in models.items():
-            count = np.sum([getattr(one.coverage, key) for one in own], axis=0)
-            style.steps(panel, model, own[0].coverage.edges, 100 * count / count.sum())
+        for model, seeds in models.items():
+            count = np.sum([getattr(analysis.coverage, key) for analysis in seeds], axis=0)
+            style.steps(panel, model, seeds[0].coverage.edges, 100 * count / count.sum())
         panel.set_xlim(0, 1)

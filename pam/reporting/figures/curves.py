@@ -1,4 +1,4 @@
-"""A line per model: learning curves, BLEU by sentence length and by training pairs."""
+"""Draw a line per model: learning curves, BLEU by sentence length and by training pairs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
-from pam.evaluation.translation import by_length
+from pam.evaluation.translation import LengthBin, by_length
 from pam.io import UserError, read_json
 from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare, frame_of
 from pam.reporting.runs import History, TaskRuns
 
-# What was measured on the development split after each epoch.
+# Measurements on the development split after each epoch.
 
 
 class Kind(NamedTuple):
+    """A kind of measurement."""
+
     column: str  # of the history
-    words: str
-    unit: str  # with the place of what is counted, such as a symbol
-    read: Callable[[Floats], Floats] = np.asarray
+    words: str  # its name on the axis
+    unit: str  # `{}` stands for what is counted, such as a symbol
+    read: Callable[[Floats], Floats] = np.asarray  # turns the column into what is drawn
 
 
 def _in_per_cent(values: Floats) -> Floats:
+    """Turn shares into per cent."""
     return 100 * values
 
 
@@ -37,119 +40,174 @@ LEFT = (  # the first one that all histories of a task have
     Kind("train_loss", "training loss", "nats {}"),
 )
 RIGHT = Kind("dev_loss", "development loss", "nats {}")
-EVAL_METRICS = (  # what Figures 1 to 3 of Orlova et al. show, on the development split
+EVAL_METRICS = (  # shown by Figures 1 to 3 of Orlova et al., on the development split
     Kind("dev_token_accuracy", "next symbol right", "%", _in_per_cent),
     Kind("dev_objective", "objective", "nats {}"),
     Kind("dev_loss", "perplexity", "{}", np.exp),
 )
 POSITIONS = Kind("dev_positions", "positions summed over", "{}")
 
-
-# what models write: what losses are divided by
-COUNTED = {"symbols": "a symbol", "actions": "an action"}
-Panel = tuple[Kind, dict[str, list[History]]]  # what it shows, of which models
+COUNTED = {"symbols": "a symbol", "actions": "an action"}  # the unit of losses, by what is written
+Panel = tuple[Kind, dict[str, list[History]]]  # what a panel shows, and of which models
 
 
 def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> style.Drawing:
-    """A row of panels per task: accuracy or training loss, then development loss; or
-    `EVAL_METRICS`.
+    """Draw a row of panels per task: accuracy or training loss, then development loss.
 
-    What is counted by symbol and what by action has a panel of its own.
+    With `eval_metrics`, the panels show `EVAL_METRICS`. Losses by symbol and losses by action have
+    panels of their own.
     """
-    known = runs.load_experiment(experiment)
-    tasks = runs.load_histories(histories, known)
-    every = [one for of_task in tasks.values() for seeds in of_task.values() for one in seeds]
-    summed = all(POSITIONS.column in one.columns for one in every)
-    measured = (*EVAL_METRICS, POSITIONS) if summed else EVAL_METRICS
-    shown: dict[str, list[Panel]] = {}
-    for task, of_task in tasks.items():
-        own = [one for seeds in of_task.values() for one in seeds]
-        left = next(kind for kind in LEFT if all(kind.column in one.columns for one in own))
-        shown[task] = _by_unit(of_task, measured if eval_metrics else (left, RIGHT))
-    columns = max(map(len, shown.values()))
+    config = runs.load_experiment(experiment)
+    tasks = runs.load_histories(histories, config)
+    all_histories = [history for models in tasks.values() for history in _all_of(models)]
+    panels_of = {
+        task: _by_unit(models, _kinds(models, all_histories, eval_metrics))
+        for task, models in tasks.items()
+    }
+    columns = max(map(len, panels_of.values()))
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
-    for index, (task, panels) in enumerate(shown.items()):
-        own = [one for seeds in tasks[task].values() for one in seeds]
-        # An epoch is named by its steps of training where they are the same for all.
-        steps = {int(one.columns["step"][0]) for one in own}
-        epoch = f"epoch of {steps.pop():,} steps" if len(steps) == 1 else "epoch"
+
+    for index, (task, panels) in enumerate(panels_of.items()):
         row = axes[columns * index :][:columns]
+        # An epoch is named by its steps of training where they are the same for all.
+        epoch = "epoch"
+        steps = {int(history.columns["step"][0]) for history in _all_of(tasks[task])}
+        if len(steps) == 1:
+            epoch = f"epoch of {steps.pop():,} steps"
+
         for panel, (kind, models) in zip(row, panels, strict=False):
             _panel(panel, models, kind)
             panel.set_xlabel(epoch)
+        # Other tasks may have more panels.
         for panel in row[len(panels) :]:
             panel.set_visible(False)
-        style.head(row[0], runs.label_of(task, known), across=columns)
-    several = len({one.seed for task in tasks.values() for own in task.values() for one in own}) > 1
-    title = "mean over seeds; thin lines: each seed" if several else None
-    names = runs.labels(tasks)
-    listed = {model: names[model] for model in [*known.model_names, *names] if model in names}
+        style.head(row[0], runs.label_of(task, config), across=columns)
+
+    title = None
+    if len({history.seed for history in all_histories}) > 1:
+        title = "mean over seeds; thin lines: each seed"
+
+    labels = runs.labels(tasks)
+    ordered = dict.fromkeys([*config.model_names, *labels])
+    listed = {model: labels[model] for model in ordered if model in labels}
     style.legend_models(figure, listed, title=title, marker=None)
-    return style.Drawing(figure, _measured(every))
+    return style.Drawing(figure, _measured(all_histories))
+
+
+def _all_of(models: dict[str, list[History]]) -> list[History]:
+    """Return the histories of all seeds of all models."""
+    return [history for seeds in models.values() for history in seeds]
+
+
+def _kinds(
+    models: dict[str, list[History]], all_histories: Sequence[History], eval_metrics: bool
+) -> Sequence[Kind]:
+    """Return the kinds of measurements that a task's panels show."""
+    if eval_metrics:
+        if all(POSITIONS.column in history.columns for history in all_histories):
+            return (*EVAL_METRICS, POSITIONS)
+        return EVAL_METRICS
+
+    histories = _all_of(models)
+    left = next(
+        kind for kind in LEFT if all(kind.column in history.columns for history in histories)
+    )
+    return (left, RIGHT)
 
 
 def _measured(histories: Sequence[History]) -> pd.DataFrame:
-    """A row for each epoch of each run, with all that was measured."""
+    """Return a row for each epoch of each run, with all that was measured."""
     names = ("task", "model", "label", "seed", "targets")
-    frames = [
-        pd.DataFrame({name: getattr(one, name) for name in names} | one.columns)
-        for one in histories
-    ]
+    frames = []
+    for history in histories:
+        of_run = {name: getattr(history, name) for name in names}
+        frames.append(pd.DataFrame(of_run | history.columns))
+
     return pd.concat(frames).astype({"epoch": int, "step": int})
 
 
 def _by_unit(models: dict[str, list[History]], kinds: Sequence[Kind]) -> list[Panel]:
-    """A panel for each kind, or one for symbols and one for actions where its unit is of them and a
-    task has both.
+    """Return a panel for each kind of measurement.
+
+    A kind that is counted by symbol or by action has a panel for each unit that the models have.
     """
-    found: list[Panel] = []
     units = list(dict.fromkeys(seeds[0].targets for seeds in models.values()))
+    panels: list[Panel] = []
     for kind in kinds:
-        for unit in units if "{}" in kind.unit else [None]:
-            own = {
-                name: seeds for name, seeds in models.items() if unit in (None, seeds[0].targets)
+        if "{}" not in kind.unit:
+            panels.append((kind, dict(models)))
+            continue
+        for unit in units:
+            counted_so = {
+                model: seeds for model, seeds in models.items() if seeds[0].targets == unit
             }
-            found.append((kind._replace(unit=kind.unit.format(COUNTED.get(unit or "", ""))), own))
-    return found
+            named = kind._replace(unit=kind.unit.format(COUNTED.get(unit, "")))
+            panels.append((named, counted_so))
+
+    return panels
 
 
 def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
+    """Draw one measurement of all models by epoch.
+
+    Raises:
+        UserError: a training has not measured it.
+    """
     means = []
-    for model, own in models.items():
-        look, curves = style.look(model), []
-        for one in own:
-            if kind.column not in one.columns:
-                words = f"the training of {one.model} on {one.task} has not measured {kind.column}"
+    for model, seeds in models.items():
+        look = style.look(model)
+        curves = []
+        for history in seeds:
+            if kind.column not in history.columns:
+                words = (
+                    f"the training of {history.model} on {history.task} has not measured"
+                    f" {kind.column}"
+                )
                 raise UserError(words, hint="set `training: {eval_metrics: true}` and train again")
-            curves.append(kind.read(one.columns[kind.column]))
-            if len(own) > 1:
-                axes.plot(one.columns["epoch"], curves[-1], color=look.color, lw=0.6, alpha=0.35)
-        # Of the epochs that every seed has reached.
+
+            curve = kind.read(history.columns[kind.column])
+            curves.append(curve)
+            if len(seeds) > 1:
+                axes.plot(history.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
+
+        # The mean is over the epochs that every seed has reached.
         count = min(map(len, curves))
-        means.append(np.mean([curve[:count] for curve in curves], axis=0))
-        # A single epoch makes no line.
-        mark = look.marker if count == 1 else None
-        line = {"color": look.color, "ls": look.dashes, "marker": mark, "lw": 1.8, "zorder": 3}
-        axes.plot(own[0].columns["epoch"][:count], means[-1], **line)
+        mean = np.mean([curve[:count] for curve in curves], axis=0)
+        means.append(mean)
+        axes.plot(
+            seeds[0].columns["epoch"][:count],
+            mean,
+            color=look.color,
+            ls=look.dashes,
+            marker=look.marker if count == 1 else None,  # a single epoch makes no line
+            lw=1.8,
+            zorder=3,
+        )
+
     axes.set_ylabel(f"{kind.words}\n({kind.unit})")
     if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
     # The first epochs leave the panel, so that it shows the part in which models differ.
     start = min(2, min(map(len, means)) - 1)
-    seen = np.concatenate([mean[start:] for mean in means])
-    low, high = float(seen.min()), float(seen.max())
+    visible = np.concatenate([mean[start:] for mean in means])
+    low = float(visible.min())
+    high = float(visible.max())
     margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
 
 
 # BLEU by sentence length and by training pairs.
 
-FEWEST_SENTENCES = 10  # below that the BLEU of a bin of lengths is noise and is left out
+FEWEST_SENTENCES = 10  # a bin of lengths with fewer is left out, as its BLEU is noise
 
 
 def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
-    """BLEU by sentence length (Luong et al. 2015, Figure 6): a panel per task, a line per model."""
+    """Draw BLEU by sentence length (Luong et al. 2015, Figure 6).
+
+    One panel per task, one line per model.
+    """
     tasks = runs.load_runs(scores, runs.load_experiment(experiment))
     runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
@@ -157,27 +215,27 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
 
     def draw(task: TaskRuns, axes: Axes) -> None:
         beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
-        shown = [
-            one
-            for one in by_length(task.runs[0].scores.counts(), beam)
-            if one.sentences >= FEWEST_SENTENCES
-        ]
-        lows = [one.low for one in shown]
-        for model, own in task.models.items():
+        all_bins = by_length(task.runs[0].scores.counts(), beam)
+        bins = [length_bin for length_bin in all_bins if length_bin.sentences >= FEWEST_SENTENCES]
+        # All models are shown at the lengths that have enough sentences.
+        lows = [length_bin.low for length_bin in bins]
+        for model, seeds in task.models.items():
             by_seed = [
-                [one.value for one in by_length(run.scores.counts(), beam) if one.low in lows]
-                for run in own
+                [
+                    length_bin.value
+                    for length_bin in by_length(run.scores.counts(), beam)
+                    if length_bin.low in lows
+                ]
+                for run in seeds
             ]
             means = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
-            style.curve(axes, model, range(len(shown)), means)
-            for one, mean in zip(shown, means, strict=True):
-                data.append((task.name, model, one.low, one.high, one.sentences, float(mean)))
-        lengths = [
-            f"{one.low}+" if one.high is None else f"{max(one.low, 1)}–{one.high - 1}"
-            for one in shown
-        ]
-        counts = [f"{one.sentences:,}" for one in shown]
-        axes.set_xticks(range(len(shown)), map("\n".join, zip(lengths, counts, strict=True)))
+            style.curve(axes, model, range(len(bins)), means)
+            for length_bin, mean in zip(bins, means, strict=True):
+                bounds = (length_bin.low, length_bin.high)
+                data.append((task.name, model, *bounds, length_bin.sentences, float(mean)))
+
+        ticks = [f"{_words_of(length_bin)}\n{length_bin.sentences:,}" for length_bin in bins]
+        axes.set_xticks(range(len(bins)), ticks)
         axes.set_xlabel("words of the source, and sentences")
 
     figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
@@ -186,8 +244,15 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
     return style.Drawing(figure, pd.DataFrame(data, columns=columns, dtype=object))
 
 
+def _words_of(length_bin: LengthBin) -> str:
+    """Return the range of a bin of lengths, such as `10–19`, or `60+`."""
+    if length_bin.high is None:
+        return f"{length_bin.low}+"
+    return f"{max(length_bin.low, 1)}–{length_bin.high - 1}"
+
+
 def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path]) -> style.Drawing:
-    """BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
+    """Draw BLEU by the amount of training data (Koehn & Knowles 2017, Figure 1).
 
     One panel per data set, one line per model, one point per task; pairs on a log scale.
 
@@ -197,8 +262,8 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
     Raises:
         UserError: scores without BLEU, or a task without a summary of its data.
     """
-    known = runs.load_experiment(experiment)
-    tasks = runs.load_runs(scores, known)
+    config = runs.load_experiment(experiment)
+    tasks = runs.load_runs(scores, config)
     sizes = {
         path.parent.parent.name: int(read_json(path)["splits"]["train"]["rows"]) for path in data
     }
@@ -207,28 +272,40 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
             raise UserError(
                 f"no summary of the data of {task.name}", hint="name it with --data too"
             )
-    rows = compare(tasks, known, ["bleu_b*"], None, first=True)
-    groups: dict[str, list[TaskRuns]] = {}
+    rows = compare(tasks, config, ["bleu_b*"], None, first=True)
+
+    # A panel is of the tasks that differ in the amount of training data alone.
+    families: dict[str, list[TaskRuns]] = {}
     for task in tasks:
-        groups.setdefault(task.config.family(), []).append(task)
-    named = []
-    for group in groups.values():
-        names = {one.name for one in group}
-        largest = max(group, key=lambda task: sizes[task.name])
-        named.append((largest.label, [(sizes[row.task], row) for row in rows if row.task in names]))
+        families.setdefault(task.config.family(), []).append(task)
+    labeled = []
+    for family in families.values():
+        names = {task.name for task in family}
+        # The data set is named after its task with the most training pairs.
+        largest = max(family, key=lambda task: sizes[task.name])
+        sized_rows = [(sizes[row.task], row) for row in rows if row.task in names]
+        labeled.append((largest.label, sized_rows))
 
-    def draw(sized: list[tuple[int, Row]], axes: Axes) -> None:
-        for model in dict.fromkeys(row.model for _, row in sized):
-            pairs, own = zip(
-                *sorted((size, row) for size, row in sized if row.model == model), strict=True
-            )
-            style.curve(axes, model, pairs, [row.mean for row in own])
-            lows, highs = [row.low for row in own], [row.high for row in own]
-            axes.vlines(pairs, lows, highs, color=style.look(model).color, lw=1.2)
-        axes.set_xscale("log")
-        axes.set_xlabel("training pairs")
-
-    figure = style.draw_tasks(named, draw, 3.0, ("BLEU, 95 %",))
+    figure = style.draw_tasks(labeled, _draw_sizes, 3.0, ("BLEU, 95 %",))
     style.legend_models(figure, {row.model: row.label for row in rows})
+
     drawn = frame_of(rows)[["task", "model", "metric", "mean", "low", "high"]]
     return style.Drawing(figure, drawn.assign(pairs=[sizes[row.task] for row in rows]))
+
+
+def _draw_sizes(sized_rows: list[tuple[int, Row]], axes: Axes) -> None:
+    """Draw the rows of a data set, each with its number of training pairs."""
+    for model in dict.fromkeys(row.model for _, row in sized_rows):
+        points = sorted((size, row) for size, row in sized_rows if row.model == model)
+        pairs = [size for size, _ in points]
+        style.curve(axes, model, pairs, [row.mean for _, row in points])
+        axes.vlines(
+            pairs,
+            [row.low for _, row in points],
+            [row.high for _, row in points],
+            color=style.look(model).color,
+            lw=1.2,
+        )
+
+    axes.set_xscale("log")
+    axes.set_xlabel("training pairs")

@@ -1,7 +1,7 @@
-"""One mark per model: quality, gains over the baseline, quality against cost.
+"""Draw one mark per model: quality, gains over the baseline, quality against cost.
 
-A model that fails would squeeze all others into a corner of its panel. What is far out is drawn
-beyond a dotted line at the edge instead, with its value.
+A model that fails would squeeze all others into a corner of its panel. A value far out is drawn
+beyond a dotted line at the edge instead, with its number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -25,55 +26,58 @@ from pam.reporting.comparison import Inputs, Row, compare, frame_of
 from pam.reporting.runs import DEVICES, load_experiment, load_runs
 
 NAMES = ("task", "model", "metric")  # columns of the data
-AXIS_LETTERS = 84  # of words below an axis, in the width of a figure
+AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure
 
 
 def compared(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> list[Row]:
-    """The rows to draw, compared as in the tables; of a pattern such as `bleu_b*` each task's first
-    metric.
+    """Return the rows to draw, compared as in the tables.
+
+    If `metric` is a pattern such as `bleu_b*`, each task shows its first metric that matches.
     """
     papers = load_papers(paper) if paper_table else {}
     if paper_table and paper_table not in papers:
         raise unknown("table", paper_table, sorted(papers), file=paper)
-    known = load_experiment(experiment)
-    tasks = Inputs(known, papers, scores).tasks if papers else load_runs(scores, known)
-    return compare(tasks, known, [metric], papers.get(paper_table or ""), first=True)
+
+    config = load_experiment(experiment)
+    if not papers:
+        return compare(load_runs(scores, config), config, [metric], None, first=True)
+    tasks = Inputs(config, papers, scores).tasks
+    return compare(tasks, config, [metric], papers.get(paper_table or ""), first=True)
 
 
 def quality(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """A metric by model with 95 % intervals, seeds and the paper's mark."""
+    """Draw a metric by model with 95 % intervals, seeds and the paper's mark."""
     rows = compared(experiment, scores, metric, paper, paper_table)
+    marks = [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows]
+
     seeds = sorted({row.seeds for row in rows})
-    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    figure = _line_per_model(
-        [(row, Mark(row.mean, row.low, row.high, row.paper, row.values)) for row in rows],
-        _worded,
-        f"mean of {count} seeds," if seeds[-1] > 1 else "one seed,",
-    )
+    if seeds == [1]:
+        ours = "one seed,"
+    elif len(seeds) == 1:
+        ours = f"mean of {seeds[0]} seeds,"
+    else:
+        ours = f"mean of {seeds[0]} to {seeds[-1]} seeds,"
+
+    figure = _line_per_model(marks, _worded, ours)
     return style.Drawing(figure, frame_of(rows)[[*NAMES, "mean", "low", "high", "n", "paper"]])
 
 
 def gains(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """Gains over the baseline with paired 95 % intervals, better to the right, and the paper's."""
+    """Draw gains over the baseline with paired 95 % intervals, and the paper's gains.
+
+    Better is to the right.
+    """
     rows = compared(experiment, scores, metric, paper, paper_table)
+    # The baseline has no gain over itself.
     baseline = next((row.label for row in rows if row.gain is None), "the baseline")
-    # A single seed has no interval of its gain: a point alone.
     marks = [
-        (
-            row,
-            Mark(
-                row.gain,
-                row.gain if row.gain_low is None else row.gain_low,
-                row.gain if row.gain_high is None else row.gain_high,
-                row.paper_gain,
-            ),
-        )
+        (row, _mark_of_gain(row.gain, row.gain_low, row.gain_high, row.paper_gain))
         for row in rows
         if row.gain is not None
     ]
@@ -81,32 +85,45 @@ def gains(
         raise UserError("no gains to draw", hint="score the baseline and at least one other model")
 
     def axis(metric: Metric) -> str:
-        unit = "points" if metric.unit == "%" else metric.unit
-        return f"{metric.label}: gain over {baseline}{f' ({unit})' if unit else ''}"
+        words = f"{metric.label}: gain over {baseline}"
+        if metric.unit == "%":
+            return f"{words} (points)"
+        if metric.unit:
+            return f"{words} ({metric.unit})"
+        return words
 
-    drawn = frame_of([row for row, _ in marks])
+    figure = _line_per_model(marks, axis, "ours, paired", zero=True)
     columns = [*NAMES, "gain", "gain_low", "gain_high", "p", "n", "paper_gain"]
-    return style.Drawing(_line_per_model(marks, axis, "ours, paired", zero=True), drawn[columns])
+    return style.Drawing(figure, frame_of([row for row, _ in marks])[columns])
+
+
+def _mark_of_gain(gain: float, low: float | None, high: float | None, paper: float | None) -> Mark:
+    """Return the mark of a gain; that of a single seed has no interval, and is a point alone."""
+    if low is None or high is None:
+        return Mark(gain, low=gain, high=gain, paper=paper)
+    return Mark(gain, low, high, paper)
 
 
 class CostPanel(NamedTuple):
-    """What a task's models cost on one device: each row with its seconds, and the models that have
-    none there.
-    """
+    """The costs of a task's models on one device."""
 
     device: str
-    costs: list[tuple[Row, float]]
-    without: list[Row]
+    costs: list[tuple[Row, float]]  # each row with its seconds
+    without: list[Row]  # models whose cost on this device is unknown
+
+    @property
+    def first(self) -> Row:
+        """A row of the task."""
+        return self.costs[0][0]
 
 
 def cost(
     experiment: Path, scores: Sequence[Path], metric: str, paper: Path, paper_table: str | None
 ) -> style.Drawing:
-    """A metric against seconds of training and decoding, a panel for each device that models ran
-    on.
+    """Draw a metric against seconds of training and decoding.
 
-    An ensemble costs what its members do, besides its own decoding. Below a panel stand the models
-    that it leaves out.
+    Each device that models ran on has a panel. An ensemble costs what its members do, besides its
+    own decoding. Below a panel stand the models that it leaves out.
 
     Raises:
         UserError: no run's cost is known.
@@ -119,92 +136,97 @@ def cost(
     ]
     if not panels:
         raise UserError("no cost is known", hint="score the runs again with --training")
-    by_task: dict[str, list[str]] = {}
-    for panel in panels:
-        by_task.setdefault(panel.costs[0][0].task, []).append(panel.device)
-    across = style.ACROSS if all(devices == ["CPU"] for devices in by_task.values()) else 2
-    letters = AXIS_LETTERS // min(across, len(panels))
 
-    def draw(panel: CostPanel, axes: Axes) -> None:
-        far = far_out([row.mean for row, _ in panel.costs])
-        for index, (row, seconds) in enumerate(panel.costs):
-            if index not in far:
-                color = style.look(row.model).color
-                axes.plot([seconds] * 2, (row.low, row.high), color=color, lw=1.4)
-                style.draw_ours(axes, row.model, seconds, row.mean)
-        outliers = [
-            Outlier(row.model, row.mean, seconds)
-            for row, seconds in (panel.costs[index] for index in far)
-        ]
-        pin(axes, outliers, across=False)
-        axes.margins(x=0.1)
-        axes.set_ylabel(_worded(panel.costs[0][0].metric))
-        words = [f"{panel.device} seconds of training and decoding"]
-        if panel.without:
-            names = ", ".join(row.label for row in panel.without)
-            words.append(
-                fill(
-                    f"Not measured on a {panel.device} alone: {names}",
-                    letters,
-                    break_on_hyphens=False,
-                )
-            )
-        axes.set_xlabel("\n".join(words))
+    devices_of: dict[str, list[str]] = {}
+    for panel in panels:
+        devices_of.setdefault(panel.first.task, []).append(panel.device)
+    # The two devices of a task stand side by side.
+    across = 2
+    if all(devices == ["CPU"] for devices in devices_of.values()):
+        across = style.ACROSS
+    letters = AXIS_LETTERS // min(across, len(panels))
 
     labeled = []
     for panel in panels:
-        row = panel.costs[0][0]
-        is_divided = by_task[row.task] != ["CPU"]
-        labeled.append(
-            (f"{row.task_label}, on a {panel.device}" if is_divided else row.task_label, panel)
-        )
+        heading = panel.first.task_label
+        if devices_of[panel.first.task] != ["CPU"]:
+            heading += f", on a {panel.device}"
+        labeled.append((heading, panel))
+
+    def draw(panel: CostPanel, axes: Axes) -> None:
+        _draw_costs(panel, axes, letters)
+
     figure = style.draw_tasks(labeled, draw, 3.1, most=across)
-    shown = {row.model: row.label for panel in panels for row, _ in panel.costs}
-    style.legend_models(figure, shown, ls="none", ms=7)
+    labels = {row.model: row.label for panel in panels for row, _ in panel.costs}
+    style.legend_models(figure, labels, ls="none", ms=7)
     return style.Drawing(figure, _cost_data(rows, panels))
 
 
+def _draw_costs(panel: CostPanel, axes: Axes, letters: int) -> None:
+    """Draw the models of a task at their seconds; the axis' text has lines of `letters`."""
+    far = far_out([row.mean for row, _ in panel.costs])
+    outliers = []
+    for index, (row, seconds) in enumerate(panel.costs):
+        if index in far:
+            outliers.append(Outlier(row.model, row.mean, seconds))
+            continue
+        axes.plot([seconds] * 2, (row.low, row.high), color=style.look(row.model).color, lw=1.4)
+        style.draw_ours(axes, row.model, seconds, row.mean)
+    pin(axes, outliers, across=False)
+
+    axes.margins(x=0.1)
+    axes.set_ylabel(_worded(panel.first.metric))
+    words = f"{panel.device} seconds of training and decoding"
+    if panel.without:
+        names = ", ".join(row.label for row in panel.without)
+        left_out = f"Not measured on a {panel.device} alone: {names}"
+        words += "\n" + fill(left_out, letters, break_on_hyphens=False)
+    axes.set_xlabel(words)
+
+
 def _cost_panels(task: str, rows: Sequence[Row]) -> list[CostPanel]:
-    """Return the panels of a task, one for each device on which a model was both trained and
-    decoded.
-    """
+    """Return the panels of a task, one for each device that both trained and decoded a model."""
     panels = []
-    own = [row for row in rows if row.task == task]
     for device in DEVICES:
-        seconds = [(row, _seconds(row, rows, device)) for row in own]
+        seconds = [(row, _seconds(row, rows, device)) for row in rows if row.task == task]
         costs = [(row, spent) for row, spent in seconds if spent is not None]
+        without = [row for row, spent in seconds if spent is None]
         if costs:
-            panels.append(
-                CostPanel(device, costs, [row for row, spent in seconds if spent is None])
-            )
+            panels.append(CostPanel(device, costs, without))
     return panels
 
 
 def _cost_data(rows: Sequence[Row], panels: Sequence[CostPanel]) -> pd.DataFrame:
-    """Return the rows of the tasks that are drawn, with a column of seconds for each device, empty
-    where not drawn.
+    """Return the rows of the tasks that are drawn, with a column of seconds for each device.
+
+    Seconds that are not drawn are empty.
     """
     devices = [device for device in DEVICES if any(panel.device == device for panel in panels)]
     spent = {
-        (panel.device, row.task, row.model): own for panel in panels for row, own in panel.costs
+        (panel.device, row.task, row.model): seconds
+        for panel in panels
+        for row, seconds in panel.costs
     }
-    tasks = {panel.costs[0][0].task for panel in panels}
-    shown = [row for row in rows if row.task in tasks]
-    frame = frame_of(shown)[[*NAMES, "mean", "low", "high"]]
+
+    tasks = {panel.first.task for panel in panels}
+    drawn = [row for row in rows if row.task in tasks]
+    frame = frame_of(drawn)[[*NAMES, "mean", "low", "high"]]
     for device in devices:
         frame[f"{device.lower()}_seconds"] = [
-            spent.get((device, row.task, row.model)) for row in shown
+            spent.get((device, row.task, row.model)) for row in drawn
         ]
     return frame
 
 
 def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
-    """A row's cost on a device with its ensemble's members; None where one is unknown."""
+    """Return a row's cost on a device with its ensemble's members; None where one is unknown."""
     of_task = {other.model: other for other in rows if other.task == row.task}
     members = [
         _seconds(of_task[member], rows, device) for member in row.members if member in of_task
     ]
     parts = [row.seconds.get(device), *members]
+
+    # A member that was not compared leaves the cost unknown.
     if None in parts or len(members) < len(row.members):
         return None
     return sum(part or 0.0 for part in parts)
@@ -214,6 +236,8 @@ def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
 
 
 class Mark(NamedTuple):
+    """A model's value on its line."""
+
     value: float  # ours, with its interval
     low: float
     high: float
@@ -222,88 +246,112 @@ class Mark(NamedTuple):
 
 
 def _line_per_model(
-    marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], words: str, zero: bool = False
+    marks: Sequence[tuple[Row, Mark]], axis: Callable[[Metric], str], ours: str, zero: bool = False
 ) -> Figure:
-    """One panel per task, one line per model, the first on top; `words` say in the legend what our
-    marks are.
+    """Draw one panel per task, one line per model, the first on top.
+
+    Args:
+        axis: returns the text of an axis.
+        ours: words in the legend for our marks.
+        zero: whether to draw a line at 0.
     """
     tasks = _by_task(marks)
     names = [[row.label for row, _ in task] for task in tasks]
 
-    def draw(place: int, panel: Axes) -> None:
-        task = tasks[place]
+    def draw(index: int, panel: Axes) -> None:
+        task = tasks[index]
         # Where all panels have the same models, those at the left edge name them.
-        named = names.count(names[0]) < len(names) or place % style.ACROSS == 0
-        panel.set_yticks(range(len(task)), names[place])
+        named = names.count(names[0]) < len(names) or index % style.ACROSS == 0
+        panel.set_yticks(range(len(task)), names[index])
         panel.set_ylim(len(task) - 0.4, -0.6)
         panel.tick_params(axis="y", length=0, labelleft=named)
         panel.grid(axis="y", visible=False)
         if zero:
             panel.axvline(0, color=style.INK, lw=1)
+
         far = far_out([mark.value for _, mark in task])
         for line, (row, mark) in enumerate(task):
-            if mark.paper is not None:
-                panel.plot(mark.paper, line, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
-            if line in far:
-                continue
-            color = style.look(row.model).color
-            panel.plot([mark.low, mark.high], [line] * 2, color=color, lw=2.2)
-            if len(mark.seeds) > 1:
-                below = [line + 0.22] * len(mark.seeds)
-                panel.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
-            style.draw_ours(panel, row.model, mark.value, line)
-        pin(
-            panel,
-            [Outlier(task[line][0].model, task[line][1].value, line) for line in far],
-            across=True,
-        )
+            _draw_mark(panel, line, row.model, mark, is_far_out=line in far)
+        outliers = [Outlier(task[line][0].model, task[line][1].value, line) for line in far]
+        pin(panel, outliers, across=True)
         panel.set_xlabel(axis(task[0][0].metric))
 
-    labeled = [(task[0][0].task_label, place) for place, task in enumerate(tasks)]
+    labeled = [(task[0][0].task_label, index) for index, task in enumerate(tasks)]
     figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
-    handles = _handles(marks, words)
+
+    handles = _handles(marks, ours)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
-def _handles(marks: Sequence[tuple[Row, Mark]], words: str) -> list[Line2D]:
-    """The legend's entries."""
+def _draw_mark(panel: Axes, line: int, model: str, mark: Mark, is_far_out: bool) -> None:
+    """Draw the paper's value and, unless it is far out, ours with its interval and seeds."""
+    if mark.paper is not None:
+        panel.plot(mark.paper, line, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
+    if is_far_out:
+        return
+
+    color = style.look(model).color
+    panel.plot([mark.low, mark.high], [line] * 2, color=color, lw=2.2)
+    if len(mark.seeds) > 1:
+        below = [line + 0.22] * len(mark.seeds)
+        panel.plot(mark.seeds, below, "o", color=color, ms=2.8, mew=0, alpha=0.8)
+    style.draw_ours(panel, model, mark.value, line)
+
+
+def _handles(marks: Sequence[tuple[Row, Mark]], ours: str) -> list[Line2D]:
+    """Return the legend's entries."""
     units = " or ".join(dict.fromkeys(row.metric.over for row, _ in marks))
     if any(row.seeds > 1 for row, _ in marks):
         units = f"{units} and seeds"
-    ours: dict[str, Any] = {
-        "label": f"{words} 95 % interval over {units}",
-        "marker": "o",
-        "mec": "white",
-    }
-    entries = [ours | {"mew": 0.7, "ms": 7, "lw": 2.2}]
+
+    entries: list[dict[str, Any]] = [
+        {
+            "label": f"{ours} 95 % interval over {units}",
+            "marker": "o",
+            "mec": "white",
+            "mew": 0.7,
+            "ms": 7,
+            "lw": 2.2,
+        }
+    ]
     if any(len(mark.seeds) > 1 for _, mark in marks):
         entries.append({"label": "each seed", "ls": "none", "marker": "o", "ms": 3})
     if any(mark.paper is not None for _, mark in marks):
-        label = "paper" if all(row.same_data for row, _ in marks) else "paper (its own data)"
+        label = "paper"
+        if not all(row.same_data for row, _ in marks):
+            label = "paper (its own data)"
         entries.append(
             {"label": label, "color": style.PAPER, "ls": "none", "marker": "|", "ms": 13, "mew": 2}
         )
+
     return [Line2D([], [], **({"color": style.INK} | entry)) for entry in entries]
 
 
 def _worded(metric: Metric) -> str:
-    """A metric on an axis, with its unit and which way is better where it is not up."""
-    notes = ", ".join(
-        filter(None, [metric.unit, "lower is better" if metric.lower_is_better else ""])
-    )
-    return f"{metric.label} ({notes})" if notes else metric.label
+    """Return a metric's text on an axis, with its unit, and a note if lower is better."""
+    notes = []
+    if metric.unit:
+        notes.append(metric.unit)
+    if metric.lower_is_better:
+        notes.append("lower is better")
+
+    if not notes:
+        return metric.label
+    return f"{metric.label} ({', '.join(notes)})"
 
 
-def _by_task(rows: Sequence[tuple[Row, style.Drawn]]) -> list[list[tuple[Row, style.Drawn]]]:
-    """Rows of each task, tasks in their order, each with what is drawn of it."""
-    tasks = dict.fromkeys(row.task for row, _ in rows)
-    return [[one for one in rows if one[0].task == task] for task in tasks]
+def _by_task(marks: Sequence[tuple[Row, Mark]]) -> list[list[tuple[Row, Mark]]]:
+    """Return the marks of each task."""
+    tasks: dict[str, list[tuple[Row, Mark]]] = {}
+    for row, mark in marks:
+        tasks.setdefault(row.task, []).append((row, mark))
+    return list(tasks.values())
 
 
 # Values far out.
 
-ENOUGH = 8  # models of which some may be called far out
+ENOUGH = 8  # the fewest models of which some may be called far out
 # interquartile ranges beyond the quartiles, the outer fences of Tukey's 'Exploratory Data Analysis'
 # (1977)
 FAR = 3.0
@@ -311,15 +359,18 @@ ASIDE = 60.0  # points at the side of a panel that a mark with its value takes
 
 
 class Outlier(NamedTuple):
+    """A model whose value is far out."""
+
     model: str
     value: float
-    place: float  # on the other axis
+    position: float  # on the other axis
 
 
 def far_out(values: Sequence[float]) -> list[int]:
-    """The indices of those that are far out."""
+    """Return the indices of the values that are far out."""
     if len(values) < ENOUGH:
         return []
+
     first, third = np.quantile(values, [0.25, 0.75])
     margin = FAR * (third - first)
     return [
@@ -328,34 +379,56 @@ def far_out(values: Sequence[float]) -> list[int]:
 
 
 def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
-    """Puts outliers beside a panel in which all else has been drawn: left and right, or below and
-    above, one a line.
+    """Put outliers at the sides of a panel in which all else has been drawn.
+
+    Args:
+        across: values run from left to right, and outliers go to the left and the right; else
+            values run upwards, and outliers go below and above, one a line.
     """
     if not far:
         return
-    axis = axes.xaxis if across else axes.yaxis
+
+    axis: Axis = axes.xaxis if across else axes.yaxis
     low, high = axis.get_view_interval()
+    # Beyond the values that are drawn, the axis has no ticks.
     axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= high])
-    below, above = [one for one in far if one.value < low], [one for one in far if one.value > high]
+    below = [outlier for outlier in far if outlier.value < low]
+    above = [outlier for outlier in far if outlier.value > high]
+
+    # Where the outliers are put, and how far the panel reaches to have room for them.
     if across:
         width = 72 * axes.get_window_extent().width / axes.figure.dpi
         room = (high - low) * ASIDE / (width - ASIDE)
-        places = [low - 0.85 * room] * len(below) + [high + 0.15 * room] * len(above)
-        ends = low - room * bool(below), high + room * bool(above)
+        positions = [low - 0.85 * room] * len(below) + [high + 0.15 * room] * len(above)
+        start = low - room * bool(below)
+        end = high + room * bool(above)
     else:
         line = 0.07 * (high - low)
-        places = [low - line * (number + 0.6) for number in range(len(below))]
-        places += [high + line * (number + 0.6) for number in range(len(above))]
-        lines = [len(beyond) + 0.2 * bool(beyond) for beyond in (below, above)]
-        ends = low - line * lines[0], high + line * lines[1]
-    for one, value in zip([*below, *above], places, strict=True):
-        x, y = (value, one.place) if across else (one.place, value)
-        style.draw_ours(axes, one.model, x, y)
-        arrow = ("←→" if across else "↓↑")[int(one.value > high)]
-        text = f"{arrow} {one.value:.1f}".replace("-", "\N{MINUS SIGN}")
-        axes.annotate(
-            text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small"
-        )
+        positions = [low - line * (number + 0.6) for number in range(len(below))]
+        positions += [high + line * (number + 0.6) for number in range(len(above))]
+        start = low - line * (len(below) + 0.2 * bool(below))
+        end = high + line * (len(above) + 0.2 * bool(above))
+
+    for outlier, position in zip([*below, *above], positions, strict=True):
+        is_above = outlier.value > high
+        if across:
+            arrow = "→" if is_above else "←"
+            _draw_outlier(axes, outlier, arrow, x=position, y=outlier.position)
+        else:
+            arrow = "↑" if is_above else "↓"
+            _draw_outlier(axes, outlier, arrow, x=outlier.position, y=position)
+
+    draw_edge = axes.axvline if across else axes.axhline
     for edge in [low] * bool(below) + [high] * bool(above):
-        (axes.axvline if across else axes.axhline)(edge, color=style.INK, lw=0.8, ls=":")
-    (axes.set_xlim if across else axes.set_ylim)(*ends)
+        draw_edge(edge, color=style.INK, lw=0.8, ls=":")
+    set_limits = axes.set_xlim if across else axes.set_ylim
+    set_limits(start, end)
+
+
+def _draw_outlier(axes: Axes, outlier: Outlier, arrow: str, x: float, y: float) -> None:
+    """Draw an outlier's mark with its value beside it."""
+    style.draw_ours(axes, outlier.model, x, y)
+    text = f"{arrow} {outlier.value:.1f}".replace("-", "\N{MINUS SIGN}")
+    axes.annotate(
+        text, (x, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize="small"
+    )
