@@ -91,8 +91,8 @@ def test_a_beam_is_its_hypotheses_alone(name: str, changed: dict[str, Any], laye
         expected = wanted.output.log_probs()
         impossible = expected < -600  # no word of the source
         close(log_probs.flatten(0, 1), expected.masked_fill(impossible, -torch.inf))
-        close(together.found.query, wanted.query)
-        close(together.found.log_prior.exp(), wanted.log_prior.exp())
+        close(together.last_step.query, wanted.query)
+        close(together.last_step.log_prior.exp(), wanted.log_prior.exp())
         parents = torch.randint(0, BEAM, symbol.shape, generator=generator)
         symbol = torch.randint(4, tiny.VOCABULARY, symbol.shape, generator=generator)
         together.update(parents, symbol)

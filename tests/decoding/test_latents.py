@@ -29,7 +29,7 @@ def test_draws_differ_from_the_mean_and_come_to_it_without_noise(
         assert len(one.models) == 3
         found = Hypotheses(one, source, lengths, 1)
         assert (found.step(symbol) - mean).abs().max() > 1e-3
-        each = torch.stack([part.output.log_probs() for part in found.found.parts])
+        each = torch.stack([part.output.log_probs() for part in found.last_step.parts])
         assert (each[0] - each[1]).abs().max() > 1e-3  # vectors of its own
     with sampling_latents(model, 3) as one:
         monkeypatch.setattr(torch, "randn_like", torch.zeros_like)

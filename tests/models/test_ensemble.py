@@ -51,10 +51,10 @@ def test_steps_of_a_beam_equal_teacher_forcing() -> None:
         for place in range(2):
             found = log_probs[:, place].gather(1, gold).squeeze(1)
             torch.testing.assert_close(found, forced.log_probs[:, t])
-        prior = hypotheses.found.log_prior.exp().unflatten(0, (4, 2))
+        prior = hypotheses.last_step.log_prior.exp().unflatten(0, (4, 2))
         torch.testing.assert_close(prior[:, 0], forced.prior[:, t])
         torch.testing.assert_close(prior[:, 1], forced.prior[:, t])
-        assert hypotheses.found.query.shape == (8, 5 * len(NAMES))
+        assert hypotheses.last_step.query.shape == (8, 5 * len(NAMES))
         symbol = gold.expand(-1, 2)
         hypotheses.update(torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]]), symbol)
         alignment = hypotheses.state.alignment.unflatten(0, (4, 2))
