@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from pam.data.vocabulary import PAD
 from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
+from pam.runtime.torch_internals import tanh_backward
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
@@ -209,8 +210,7 @@ class OutputLayer:
         else:
             self._wait(error[: len(z)], z * weights, weights)
         dz = (error @ self.weight)[: len(z)] * weights
-        dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
-        return dx
+        return tanh_backward(dz, z)
 
     def _wait(self, error: Tensor, weighted: Tensor, weights: Tensor) -> None:
         """Keeps rows until there are many: a product of few reads and writes all of a gradient for
