@@ -47,7 +47,9 @@ def forbidden_symbols(actions: bool) -> list[int]:
 
     They are padding, begin, and steps, unless the model writes actions.
     """
-    return [PAD, BOS] if actions else [PAD, BOS, STEP]
+    if actions:
+        return [PAD, BOS]
+    return [PAD, BOS, STEP]
 
 
 def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
@@ -70,6 +72,7 @@ def forbid(log_probs: Tensor, written: Tensor, decoding: Decoding) -> None:
 
     size = decoding.no_repeat_ngram_size
     if size is not None and written.shape[2] >= size:
+        # An n-gram is repeated by its last symbol where the symbols before it are the last written.
         seen = written.unfold(2, size, 1)  # (B, k, n - size + 1, size)
         last = written[:, :, None, written.shape[2] - size + 1 :]
         repeats = (seen[..., :-1] == last).all(3)
@@ -143,6 +146,7 @@ class LengthPrior(Strict):
 
     def log_probs(self, source: int, longest: int) -> NDArray[np.float64]:
         """Return log p(n | source) of n = 0, 1, ..., `longest`: (longest + 1,)."""
+        # The logarithm of n! is a sum of logarithms.
         n = np.arange(longest + 1)
         rate = max(self.ratio * (source + 1), 0.01)
         poisson = np.exp(n * np.log(rate) - rate - np.cumsum(np.log(np.maximum(n, 1))))

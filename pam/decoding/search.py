@@ -74,11 +74,11 @@ def beam_search(
         fewer. With `penalties`, the best output by each of them, in their order.
     """
     limits = longest(lengths, decoding)
-    words = without_end(source, lengths)
+    bare_lengths = without_end(source, lengths)
     variants = [decoding]
     if penalties:
         variants = [decoding.model_copy(update={"length_penalty": power}) for power in penalties]
-    rankings = [Ranking(variant, words, limits, prior) for variant in variants]
+    rankings = [Ranking(variant, bare_lengths, limits, prior) for variant in variants]
 
     beams = _Beams(rankings, limits, decoding, n_best)
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
@@ -97,7 +97,7 @@ def beam_search(
 
         hypotheses.update(parents, beams.symbol)
         if decoding.replace_unknown:
-            beams.attend(hypotheses.most_attended(words[beams.rows]))
+            beams.attend(hypotheses.most_attended(bare_lengths[beams.rows]))
 
         # Dropping finished sentences copies the others, so it waits for a few of them.
         if int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
@@ -287,7 +287,7 @@ def sample(
     """
     device = source.device
     limits = longest(lengths, decoding)
-    words = without_end(source, lengths)
+    bare_lengths = without_end(source, lengths)
     forbidden = torch.tensor(forbidden_symbols(actions), device=device)
     bf16 = processor.usable_search_precision(decoding.precision, device) == "bf16"
     hypotheses = Hypotheses(model, source, lengths, n_best, bf16)
@@ -310,7 +310,7 @@ def sample(
 
         hypotheses.update(None, symbol)
         if decoding.replace_unknown:
-            attended.append(hypotheses.most_attended(words))
+            attended.append(hypotheses.most_attended(bare_lengths))
         is_open = is_open & (symbol != EOS) & (written.shape[2] < limits)[:, None]
 
     positions = torch.stack(attended, 2) if attended else written[:, :, :0]
