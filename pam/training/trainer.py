@@ -217,7 +217,7 @@ class Trainer:
         warning. The choice is noted in the progress.
         """
         used_before = self.progress.precisions
-        preferred = self.config.training.precision
+        preferred: str = self.config.training.precision
         if used_before:
             preferred = used_before[-1]
         precision = processor.usable_precision(preferred, self.group.device)
