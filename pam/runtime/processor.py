@@ -61,6 +61,7 @@ def usable_cores() -> int:
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
+
     return os.cpu_count() or 1
 
 
@@ -149,6 +150,7 @@ class _Work:
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             states, _ = self.lstm(self.embedded)
         states.float().sum().backward()
+
         for x, weight in 2 * self.factors:
             x.to(dtype) @ weight.to(dtype).t()
 
@@ -169,6 +171,7 @@ def usable_precision(asked: str, device: torch.device) -> str:
         return "tf32"
     if device.type == "cuda":
         return asked
+
     if asked == "bf16" and try_bfloat16().pays:
         return "bf16"
     return "float32"

@@ -43,6 +43,7 @@ def onednn_float32() -> Iterator[None]:
         yield
         return
 
+    # This allows bfloat16, and it makes torch prefer oneDNN to MKL.
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = matmul.fp32_precision
     matmul.fp32_precision = "bf16"
@@ -91,6 +92,7 @@ def fused_lstm_cell_backward(
     Written for torch 2.13: `aten::_thnn_fused_lstm_cell_backward_impl`, whose last argument says
     that biases have no gradient of their own. Call it only if `has_fused_lstm_cell`.
     """
+    # The last result would be the gradient of the biases.
     dgates, dc_before, _ = aten._thnn_fused_lstm_cell_backward_impl(dh, dc, c, new_c, gates, False)
     return dgates, dc_before
 
@@ -103,6 +105,7 @@ def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
     """
     if not _HAS_TANH_BACKWARD:
         return grad * (1 - output * output)
+
     dx: Tensor = aten.tanh_backward(grad, output)
     return dx
 
