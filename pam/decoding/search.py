@@ -253,7 +253,7 @@ def _wide(parents: Tensor, written: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How outputs are drawn."""
+    """The settings by which outputs are drawn."""
 
     # symbols are drawn with probability proportional to p^(1 / temperature)
     temperature: float = 1.0

@@ -99,7 +99,7 @@ def onednn_is_exact() -> bool:
 
 @dataclass(frozen=True)
 class Trial:
-    """Whether work in bfloat16 is worth it on this processor, and the reason in words."""
+    """The answer whether work in bfloat16 is worth it on this processor, with its reason."""
 
     pays: bool
     reason: str

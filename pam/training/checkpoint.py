@@ -44,7 +44,7 @@ Weights = dict[str, Tensor]  # as a module's `state_dict`
 
 @dataclass
 class Progress:
-    """How far a training is, apart from tensors."""
+    """The progress of a training, apart from tensors."""
 
     epoch: int = 0  # the current one
     batch: int = 0  # batches of it already done

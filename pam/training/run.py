@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +99,8 @@ def _train_in_group(
     devices.keep_heap()
     devices.limit_threads()
 
-    run = folder.load()
-    data = Prepared(data_folder)
-    if run.components.members:
-        raise UserError(
-            f"`{run.model}` is joined from other models and has no training",
-            file=folder.config_file,
-            hint="put it among the experiment's `models`, or use `pam ensemble`",
-        )
-
-    train_examples = _examples(data, "train", run)
-    dev_examples = _examples(data, "dev", run)
-    starts = load_starts(folder, run, data)
-    # What the model will be saved with is read now: an error must not show after the training.
-    task_kind = data.summary["task"]
-    units = data.codec.units
-    key = _training_key(run, data, code, starts)
-
+    inputs = _read_inputs(folder, data_folder)
+    key = _training_key(inputs, code)
     with locked(state) if group.is_main else nullcontext():
         results = Results(state / "finished", key)
         states = StateFolder(state, key)
@@ -130,7 +116,8 @@ def _train_in_group(
                 results.folder,
             )
         else:
-            model = _make_model(run, data, units, starts, group.device)
+            run = inputs.run
+            model = _make_model(inputs, group.device)
             reporter = Reporter(
                 name=f"{run.task}/{run.model}/seed{run.seed}",
                 events=folder.path / "events" if group.is_main else None,
@@ -140,8 +127,8 @@ def _train_in_group(
                 trainer = Trainer(
                     config=run,
                     model=model,
-                    train=train_examples,
-                    dev=dev_examples,
+                    train=inputs.train,
+                    dev=inputs.dev,
                     states=states,
                     reporter=reporter,
                     group=group,
@@ -151,9 +138,9 @@ def _train_in_group(
 
             if group.is_main:
                 results.clear()
-                _save_model(results.folder / "model", run, data, task_kind, weights)
+                _save_model(results.folder / "model", inputs, weights)
                 write_history(results.folder / "history.csv", progress.history)
-                record = _record(run, progress, model, group, starts)
+                record = _record(run, progress, model, group, inputs.starts)
                 write_json(results.folder / "training.json", record)
                 results.complete()
                 states.clear()
@@ -162,42 +149,79 @@ def _train_in_group(
             results.publish(folder.path)
 
 
-def _training_key(run: RunConfig, data: Prepared, code: str | None, starts: Sequence[Start]) -> str:
+@dataclass(frozen=True)
+class _Inputs:
+    """Configuration and data of a training, and the models that it starts from."""
+
+    run: RunConfig
+    data: Prepared
+    train: Examples
+    dev: Examples
+    starts: Sequence[Start]
+    task: str  # the kind of the task
+    units: int  # of the vectors that sources consist of; 0: they are symbols
+
+
+def _read_inputs(folder: RunFolder, data_folder: Path) -> _Inputs:
+    """Read the inputs of a training; a UserError says what is wrong with them.
+
+    What the model will be saved with is read too: an error must not show after the training.
+    """
+    run = folder.load()
+    data = Prepared(data_folder)
+    if run.components.members:
+        raise UserError(
+            f"`{run.model}` is joined from other models and has no training",
+            file=folder.config_file,
+            hint="put it among the experiment's `models`, or use `pam ensemble`",
+        )
+
+    return _Inputs(
+        run=run,
+        data=data,
+        train=_examples(data, "train", run),
+        dev=_examples(data, "dev", run),
+        starts=load_starts(folder, run, data),
+        task=data.summary["task"],
+        units=data.codec.units,
+    )
+
+
+def _training_key(inputs: _Inputs, code: str | None) -> str:
     """Return a hash of all that decides a training: configuration, code, data, first weights."""
-    digests = data.summary["outputs_sha256"]
+    run = inputs.run
+    digests = inputs.data.summary["outputs_sha256"]
     files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
     parts = [
         json.dumps(run.training_config(), sort_keys=True),
         code or fingerprint(f"{__name__}:train", *model_modules(run)),
         *(digests[name] for name in files),
-        *(start.digest for start in starts),
+        *(start.digest for start in inputs.starts),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _make_model(
-    run: RunConfig, data: Prepared, units: int, starts: Sequence[Start], device: torch.device
-) -> Model:
+def _make_model(inputs: _Inputs, device: torch.device) -> Model:
     """Build the model that a training begins with, on its device."""
+    run = inputs.run
+    data = inputs.data
     torch.manual_seed(run.seed)  # decides the first weights
     source_size, target_size = _sizes(data, run)
     with devices.enough_for("making the network", "lower the sizes in `network`"):
-        model = build(run.components, run.network, source_size, target_size, units)
+        model = build(run.components, run.network, source_size, target_size, inputs.units)
         match(model, data.source, data.target)
         model = model.to(device)
 
-    if starts:
-        take_over(model, starts)
+    if inputs.starts:
+        take_over(model, inputs.starts)
     return model
 
 
-def _save_model(
-    folder: Path, run: RunConfig, data: Prepared, task_kind: str, weights: Weights
-) -> None:
+def _save_model(folder: Path, inputs: _Inputs, weights: Weights) -> None:
     """Save a trained model, and the lengths that a search may weigh outputs by."""
-    split = _directed(data.split("train"), run)
+    split = _directed(inputs.data.split("train"), inputs.run)
     LengthPrior.of(split).save(folder / LENGTHS)
-    save_model(folder, run, task_kind, data.folder, weights, split.source_eos)
+    save_model(folder, inputs.run, inputs.task, inputs.data.folder, weights, split.source_eos)
 
 
 def _directed(split: Split, run: RunConfig) -> Split:
