@@ -114,7 +114,7 @@ def decode(model: Model, actions: bool, settings: Decoding, batch: Batch) -> Non
 
 
 def take_turns(
-    runners: Sequence[Runner], what: str, plan: Plan, device: torch.device, fastest: float
+    runners: Sequence[Runner], work_name: str, plan: Plan, device: torch.device, fastest: float
 ) -> list[dict[str, Any]]:
     """Time all runners, a turn each per round, on the same rows.
 
@@ -141,16 +141,16 @@ def take_turns(
                 turn = partial(runner.turn, number * plan.batches, plan.batches)
                 runner.operations = count_operations(turn) / examples
 
-    return [_row(runner, runners[0], what, fastest) for runner in runners]
+    return [_row(runner, runners[0], work_name, fastest) for runner in runners]
 
 
-def _row(runner: Runner, first: Runner, what: str, fastest: float) -> dict[str, Any]:
+def _row(runner: Runner, first: Runner, work_name: str, fastest: float) -> dict[str, Any]:
     """Return the row of a runner, compared with the first one."""
     pairs = zip(first.rates, runner.rates, strict=True)
     ratios = [first_rate / rate for first_rate, rate in pairs]
     gflop_s = median(runner.rates) * runner.operations / 1e9
     row = {
-        "what": what,
+        "what": work_name,
         "model": runner.label,
         **_spread("per_second", runner.rates),
         "tokens_per_second": round(median(runner.tokens), 1),
@@ -467,11 +467,25 @@ def run(
         else:
             rows, products = measure(models, data, plan, device)
 
-    record: dict[str, Any] = {
+    clock_name = "wall seconds" if device.type == "cuda" or jobs else "CPU seconds"
+    record = _conditions(plan, data, device, clock_name, library)
+    record["products"] = products
+    record["rows"] = rows
+
+    sys.stdout.write(_text(record))
+    write_json(out, record)
+    sys.stdout.write(f"written to {out}\n")
+
+
+def _conditions(
+    plan: Plan, data: Prepared, device: torch.device, clock_name: str, library: str
+) -> dict[str, Any]:
+    """Return all that the figures depend on; `library` is that of float32 products."""
+    return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": command_line(),
         "data": data.summary["dataset"],
-        "clock": "wall seconds" if device.type == "cuda" or jobs else "CPU seconds",
+        "clock": clock_name,
         "threads": plan.threads,
         "network": plan.network.model_dump(),
         "batch_size": plan.batch_size,
@@ -481,13 +495,7 @@ def run(
         "hardware": devices.hardware(device),
         "versions": devices.versions(),
         "peak_memory_mb": round(devices.peak_memory_mb()),
-        "products": products,
-        "rows": rows,
     }
-
-    sys.stdout.write(_text(record))
-    write_json(out, record)
-    sys.stdout.write(f"written to {out}\n")
 
 
 def _prepare_nouns(folder: Path) -> Path:
