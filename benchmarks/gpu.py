@@ -1,11 +1,11 @@
-"""Measures training on one GPU: steps with and without CUDA graphs, an older version, and peers.
+"""Measure training on one GPU: steps with and without CUDA graphs, an older version, and peers.
 
     python benchmarks/gpu.py --data DIR --summaries DIR --out results/gpu [--old TREE] [--peers DIR]
 
 DIR are folders of prepared data, of translation and of summaries; TREE is a checkout of an older
 version. Each model, in each way, is a process that holds the GPU, and they take turns, so that what
-slows one slows all. It writes `gpu.json` and `gpu.md`, a table of Markdown, in less than 8 minutes:
-what is not measured by then is left out, and said. On a CPU it runs too, at small sizes, where
+slows one slows all. It writes `gpu.json` and `gpu.md`, a table of Markdown, in less than 8 minutes.
+It leaves out what is not measured by then, and says so. On a CPU it runs too, at small sizes, where
 "graphs" are static batches that are not recorded.
 """
 
@@ -38,7 +38,7 @@ SMALLEST_TURN = 2  # steps
 
 @dataclass(frozen=True)
 class Job:
-    """What one process trains."""
+    """The training of one process."""
 
     model: str
     way: str  # plain, graphs, old, or the name of a peer
@@ -58,7 +58,7 @@ class Worker:
     busy: dict[str, Any] | None = None
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
-        """Wait so long for an answer; None, and a message, if there is none."""
+        """Wait `seconds` for an answer; None, and a message, if there is none."""
         stdout = self.process.stdout
         assert stdout is not None
         readable, _, _ = select.select([stdout], [], [], max(0.0, seconds))
@@ -73,8 +73,10 @@ class Worker:
         return None
 
     def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """Ask the process to do something, and wait for its answer."""
         if self.process.stdin is None or self.process.poll() is not None:
             return None
+
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         return self.answer(seconds)
@@ -92,18 +94,22 @@ def say(message: str) -> None:
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """All models in all ways."""
+    """List the jobs: all models in all ways."""
     sets = [
         (args.models, args.data, args.units),
         (args.summary_models, args.summaries, args.summary_units),
     ]
-    ways = [*(["old"] if args.old else []), "plain", "graphs"]
+    ways = ["plain", "graphs"]
+    if args.old:
+        ways.insert(0, "old")
+
     jobs = []
     for models, data, units in sets:
         if data is None:
             say(f"left out: {', '.join(models)}: no data are named")
             continue
         jobs += [Job(model, way, str(data.resolve()), units) for model in models for way in ways]
+
     if args.peers is not None:
         jobs += [Job("soft", name, str(args.data.resolve()), args.units) for name in PEER_MODELS]
     return jobs
@@ -118,6 +124,7 @@ def start(job: Job, args: argparse.Namespace) -> Worker | None:
         "batch_size": args.batch_size,
         "batches": args.batches,
     }
+
     if job.way in PEER_MODELS:
         folder = args.peers.resolve() / PEER_MODELS[job.way]
         if not folder.is_dir():
@@ -157,6 +164,7 @@ def write_peer_task(job: Job, args: argparse.Namespace, path: Path) -> None:
     for rows in examples.shuffled(args.batch_size, seed=1, epoch=0)[: args.batches]:
         sources = [examples.sources[row].tolist() for row in rows]
         symbols.append((sources, [examples.targets[row].tolist() for row in rows]))
+
     task = {
         "source": len(data.source),
         "target": len(data.target),
@@ -174,9 +182,10 @@ def write_peer_task(job: Job, args: argparse.Namespace, path: Path) -> None:
 
 
 def question(worker: Worker, args: argparse.Namespace, number: int) -> dict[str, Any]:
-    """What is asked of a worker in a turn."""
+    """Return what is asked of a worker in a turn."""
     if worker.job.way not in PEER_MODELS:
         return {"what": "steps", "seconds": args.seconds}
+
     count = args.peer_steps
     return {"work": "training", "setting": "float32", "first": number * count, "count": count}
 
@@ -189,6 +198,7 @@ def measure(args: argparse.Namespace) -> list[Worker]:
     try:
         for worker in workers:
             worker.ready = worker.answer(min(READY_S, deadline - time.monotonic()))
+
         # The first round is not timed: peers have done no step yet.
         for number in range(args.rounds + 1):
             for worker in workers:
@@ -198,6 +208,7 @@ def measure(args: argparse.Namespace) -> list[Worker]:
                 answer = worker.ask(question(worker, args, number), deadline - time.monotonic())
                 if answer is not None and number:
                     worker.turns.append(answer)
+
         for worker in workers:
             if worker.job.way not in PEER_MODELS and time.monotonic() < deadline - 2 * args.seconds:
                 worker.busy = worker.ask({"what": "profile"}, deadline - time.monotonic())
@@ -211,25 +222,10 @@ def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
     """Return a row for each model: medians of its turns in each way, and their ratios."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for worker in workers:
-        if not worker.turns:
-            continue
-        steps = [turn.get("steps") or turn["count"] for turn in worker.turns]
-        seconds = [turn["wall_s"] for turn in worker.turns]
-        tokens = [turn.get("tokens") or turn["symbols"] for turn in worker.turns]
-        found = {
-            "steps_per_second": round(
-                median(n / s for n, s in zip(steps, seconds, strict=True)), 2
-            ),
-            "tokens_per_second": round(
-                median(n / s for n, s in zip(tokens, seconds, strict=True)), 1
-            ),
-            **{name: worker.turns[-1][name] for name in ("gpu_mb",) if name in worker.turns[-1]},
-            **{name: value for name, value in (worker.ready or {}).items() if name != "ready"},
-        }
-        if worker.busy is not None and worker.busy["busy_s_per_step"] is not None:
-            found["busy"] = round(worker.busy["busy_s_per_step"] * found["steps_per_second"], 3)
-        row = rows.setdefault((worker.job.model, worker.job.data), {"model": worker.job.model})
-        row[worker.job.way] = found
+        if worker.turns:
+            row = rows.setdefault((worker.job.model, worker.job.data), {"model": worker.job.model})
+            row[worker.job.way] = figures_of(worker)
+
     for row in rows.values():
         if "plain" in row and "graphs" in row:
             ratio = row["graphs"]["steps_per_second"] / row["plain"]["steps_per_second"]
@@ -237,26 +233,62 @@ def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def figures_of(worker: Worker) -> dict[str, Any]:
+    """Return the medians of a worker's turns, and what it said of its memory and its recordings."""
+    step_rates = []
+    token_rates = []
+    for turn in worker.turns:
+        steps = turn.get("steps") or turn["count"]
+        tokens = turn.get("tokens") or turn["symbols"]
+        step_rates.append(steps / turn["wall_s"])
+        token_rates.append(tokens / turn["wall_s"])
+
+    figures = {
+        "steps_per_second": round(median(step_rates), 2),
+        "tokens_per_second": round(median(token_rates), 1),
+    }
+    if "gpu_mb" in worker.turns[-1]:
+        figures["gpu_mb"] = worker.turns[-1]["gpu_mb"]
+    ready = worker.ready or {}
+    figures |= {name: value for name, value in ready.items() if name != "ready"}
+    if worker.busy is not None and worker.busy["busy_s_per_step"] is not None:
+        busy = worker.busy["busy_s_per_step"] * figures["steps_per_second"]
+        figures["busy"] = round(busy, 3)
+    return figures
+
+
 def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
     """Return the rows as Markdown."""
     ways = [
         way for way in ("old", "plain", "graphs", *PEER_MODELS) if any(way in row for row in rows)
     ]
-    head = ["model", *(f"{way}, steps/s" for way in ways)]
-    head += [
+    head = [
+        "model",
+        *(f"{way}, steps/s" for way in ways),
         "graphs / plain",
         "GPU busy, plain",
         "GPU busy, graphs",
         "GPU MB, graphs",
         "recording, s",
     ]
-    lines = [f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}", ""]
-    lines += [f"| {' | '.join(head)} |", f"| --- |{' --: |' * (len(head) - 1)}"]
+    lines = [
+        f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}",
+        "",
+        f"| {' | '.join(head)} |",
+        f"| --- |{' --: |' * (len(head) - 1)}",
+    ]
     for row in rows:
-        cells = [row["model"], *(row.get(way, {}).get("steps_per_second", "") for way in ways)]
-        cells += [row.get("graphs_over_plain", "")]
-        cells += [row.get(way, {}).get("busy", "") for way in ("plain", "graphs")]
-        cells += [row.get("graphs", {}).get(name, "") for name in ("gpu_mb", "recording_s")]
+        plain = row.get("plain", {})
+        graphs = row.get("graphs", {})
+        cells = [
+            row["model"],
+            *(row.get(way, {}).get("steps_per_second", "") for way in ways),
+            row.get("graphs_over_plain", ""),
+            plain.get("busy", ""),
+            graphs.get("busy", ""),
+            graphs.get("gpu_mb", ""),
+            graphs.get("recording_s", ""),
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
@@ -265,10 +297,13 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
 
 
 def worker(settings: dict[str, Any]) -> None:
-    """Make a model, and do the turns that are asked for. What a version before this file offers is
-    all that the ways `plain` and `old` use.
+    """Make a model, and do the turns that are asked for.
+
+    The ways `plain` and `old` use only what a version before this file has.
     """
-    channel, sys.stdout = sys.stdout, sys.stderr
+    # Answers go to standard output; what else is printed goes to the log.
+    channel = sys.stdout
+    sys.stdout = sys.stderr
     import torch
 
     from pam import benchmark
@@ -280,19 +315,20 @@ def worker(settings: dict[str, Any]) -> None:
     # installed.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py")
+
     devices.keep_heap()
     torch.set_num_threads(1)
     device = devices.choose_device(settings["device"])
     devices.use_precision(settings["precision"], None, device)
+
     units = settings["units"]
     network = Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
     plan = benchmark.Plan(network, settings["batch_size"], 1, 0, 0, [], settings["precision"], 1)
     components = benchmark.named_model(settings["model"])
     data = Prepared(Path(settings["data"]))
     model = benchmark.fresh(components, data, plan, device)
-    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))[
-        : settings["batches"]
-    ]
+    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))
+    batches = batches[: settings["batches"]]
 
     ready: dict[str, Any] = {"ready": True}
     if settings["way"] == "graphs":
@@ -307,12 +343,13 @@ def worker(settings: dict[str, Any]) -> None:
         for batch in batches[:SMALLEST_TURN]:
             work(batch)
     reply(channel, ready)
+
     for line in sys.stdin:
-        asked = json.loads(line)
-        if asked["what"] == "profile":
+        request = json.loads(line)
+        if request["what"] == "profile":
             reply(channel, profile(work, batches, device))
         else:
-            reply(channel, turn(work, batches, asked["seconds"], device))
+            reply(channel, turn(work, batches, request["seconds"], device))
 
 
 def reply(channel: IO[str], answer: dict[str, Any]) -> None:
@@ -344,17 +381,19 @@ def recorded_steps(
     for batch in batches:
         work(batch)
     sums = graphs.read()
-    return work, {
+    recording = {
         "shapes": sums.shapes,
         "recording_s": round(time.perf_counter() - began, 2),
         "padding": round(1 - sums.tokens / sums.places, 4),
     }
 
+    return work, recording
+
 
 def turn(
     work: Callable[[Any], None], batches: Sequence[Any], seconds: float, device: Any
 ) -> dict[str, Any]:
-    """Train for so many seconds."""
+    """Train for `seconds`; return the steps, the tokens and the time."""
     from pam.runtime import devices
 
     synchronize(device)
@@ -369,6 +408,7 @@ def turn(
         if steps % 10 == 0:
             synchronize(device)
     synchronize(device)
+
     answer: dict[str, Any] = {
         "steps": steps,
         "tokens": tokens,
@@ -391,14 +431,14 @@ def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) ->
 
     count = min(6, len(batches))
     synchronize(device)
-    with profiler(activities=[ProfilerActivity.CUDA]) as noted:
+    with profiler(activities=[ProfilerActivity.CUDA]) as record:
         for batch in batches[:count]:
             work(batch)
         synchronize(device)
-    kernels = [event for event in noted.events() or [] if event.device_type == DeviceType.CUDA]
-    return {
-        "busy_s_per_step": sum(event.time_range.elapsed_us() for event in kernels) / 1e6 / count
-    }
+
+    kernels = [event for event in record.events() or [] if event.device_type == DeviceType.CUDA]
+    microseconds = sum(event.time_range.elapsed_us() for event in kernels)
+    return {"busy_s_per_step": microseconds / 1e6 / count}
 
 
 def synchronize(device: Any) -> None:
@@ -409,6 +449,7 @@ def synchronize(device: Any) -> None:
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; a CPU computes in float32."""
     import torch
 
     parser = argparse.ArgumentParser(
@@ -439,6 +480,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=float, default=450.0, help="seconds after which no turn begins"
     )
+
     args = parser.parse_args(words)
     if args.device == "cpu":
         args.precision = "float32"
@@ -454,6 +496,7 @@ def main(words: Sequence[str]) -> None:
     args = arguments(words)
     args.out.mkdir(parents=True, exist_ok=True)
     rows = rows_of(measure(args))
+
     from pam.runtime import devices
 
     record = {
@@ -465,6 +508,7 @@ def main(words: Sequence[str]) -> None:
         "precision": args.precision,
         "rows": rows,
     }
+
     (args.out / "gpu.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (args.out / "gpu.md").write_text(table_of(rows, record), encoding="utf-8")
     sys.stdout.write(table_of(rows, record))

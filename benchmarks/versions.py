@@ -1,5 +1,4 @@
-"""Trains models by two versions of the package at the same time, and says how many steps a second
-each does.
+"""Train models by two versions of the package at the same time, and count their steps a second.
 
     python benchmarks/versions.py OLD NEW --data DIR --models soft postr-joint:0.99 --device cuda
 
@@ -21,43 +20,51 @@ from pathlib import Path
 from typing import Any
 
 
-def compare(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each model: steps per second by both versions, and the ratio, new over old."""
-    begin, running = time.time() + given.lead, {}
-    for model in given.models:
+def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return a row for each model: steps per second by both versions, and their ratio."""
+    begin = time.time() + args.lead
+    processes = {}
+    for model in args.models:
         for version in ("old", "new"):
-            folder, settings = (
-                str(getattr(given, version).resolve()),
-                vars(given) | {"model": model, "begin": begin},
-            )
-            told = json.dumps(settings, default=lambda path: str(path.resolve()))
-            command = [sys.executable, str(Path(__file__).resolve()), "--steps", told]
-            environment = os.environ | {"PYTHONPATH": folder}
-            running[model, version] = subprocess.Popen(
-                command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
-            )
-    found = {}
-    for key, process in running.items():
-        said, _ = process.communicate()
+            processes[model, version] = start(args, model, version, begin)
+
+    answers = {}
+    for (model, version), process in processes.items():
+        output, _ = process.communicate()
         if process.returncode:
-            sys.exit(f"error: {key[0]} by the {key[1]} version failed, as it says above")
-        found[key] = json.loads(said)
+            sys.exit(f"error: {model} by the {version} version failed, as it says above")
+        answers[model, version] = json.loads(output)
+
     rows = []
-    for model in given.models:
-        old, new = found[model, "old"], found[model, "new"]
+    for model in args.models:
+        old = answers[model, "old"]
+        new = answers[model, "new"]
         if not (old["steps"] and new["steps"]):
             sys.exit(
-                f"error: no step of {model} was done in {given.seconds} s: raise --lead or"
-                " --seconds"
+                f"error: no step of {model} was done in {args.seconds} s: raise --lead or --seconds"
             )
         ratio = new["per_second"] / old["per_second"]
         rows.append({"model": model, "old": old, "new": new, "new_over_old": round(ratio, 3)})
     return rows
 
 
-def steps(given: argparse.Namespace) -> dict[str, Any]:
-    """Steps of one training from the moment `begin` on; what a version before this file offers is
-    all it uses.
+def start(
+    args: argparse.Namespace, model: str, version: str, begin: float
+) -> subprocess.Popen[str]:
+    """Start a process that trains a model by one version from the moment `begin` on."""
+    folder = str(getattr(args, version).resolve())
+    settings = vars(args) | {"model": model, "begin": begin}
+    content = json.dumps(settings, default=lambda path: str(path.resolve()))
+    command = [sys.executable, str(Path(__file__).resolve()), "--steps", content]
+    environment = os.environ | {"PYTHONPATH": folder}
+
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+
+
+def steps(args: argparse.Namespace) -> dict[str, Any]:
+    """Count the steps of one training from the moment `begin` on.
+
+    It uses only what a version before this file has.
     """
     import torch
 
@@ -65,58 +72,66 @@ def steps(given: argparse.Namespace) -> dict[str, Any]:
     from pam.config import Network
     from pam.data.dataset import Prepared
 
+    # Else another version that is installed would be measured.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(
             f"error: {Path.cwd()} has no pam/benchmark.py; that of {benchmark.__file__} was found"
             " in its place"
         )
+
     devices = devices_of_this_version()
     devices.keep_heap()
     torch.set_num_threads(1)
-    devices.use_precision(given.precision)
-    device = devices.choose_device(given.device)
+    devices.use_precision(args.precision)
+    device = devices.choose_device(args.device)
+
     network = Network(
-        embedding=given.units, encoder=given.units // 2, decoder=given.units, dropout=0.3
+        embedding=args.units, encoder=args.units // 2, decoder=args.units, dropout=0.3
     )
-    components, data = benchmark.named_model(given.model), Prepared(Path(given.data))
-    plan = benchmark.Plan(network, given.batch_size, 1, 0, 0, [], given.precision, 1)
+    components = benchmark.named_model(args.model)
+    data = Prepared(Path(args.data))
+    plan = benchmark.Plan(network, args.batch_size, 1, 0, 0, [], args.precision, 1)
     model = benchmark.fresh(components, data, plan, device)
-    batches, work = (
-        benchmark.batches_of(data, components, plan, device),
-        benchmark.training(model, plan),
-    )
+    batches = benchmark.batches_of(data, components, plan, device)
+    work = benchmark.training(model, plan)
+
+    # Some steps before, which are not counted.
     for batch in batches[:6]:
         work(batch)
     benchmark.clock(device)
-    time.sleep(max(0.0, given.begin - time.time()))
-    began, count = time.time(), 0
-    while time.time() < given.begin + given.seconds:
+
+    time.sleep(max(0.0, args.begin - time.time()))
+    began = time.time()
+    count = 0
+    while time.time() < args.begin + args.seconds:
         work(batches[count % len(batches)])
         benchmark.clock(device)  # waits for the device
         count += 1
+
     rate = count / (time.time() - began) if count else 0.0
     memory = devices.peak_gpu_memory_mb(device)
     return {"steps": count, "per_second": round(rate, 2), "gpu_mb": memory and round(memory)}
 
 
 def devices_of_this_version() -> Any:
-    """The module `devices`, which was in `pam.training` before there was a `pam.runtime`."""
+    """Import `devices`, which was in `pam.training` before there was a `pam.runtime`."""
     try:
         return importlib.import_module("pam.runtime.devices")
     except ModuleNotFoundError:
         return importlib.import_module("pam.training.devices")
 
 
-def usable_precision(given: argparse.Namespace) -> str:
-    """The precision of both versions: the one asked for, or float32 where a CPU has no use for
-    bfloat16.
+def usable_precision(args: argparse.Namespace) -> str:
+    """Return the precision of both versions.
+
+    It is the one asked for, or float32 where a CPU has no use for bfloat16.
     """
-    if given.precision != "bf16":
-        return str(given.precision)
+    if args.precision != "bf16":
+        return str(args.precision)
 
     from pam.runtime import devices, processor
 
-    device = devices.choose_device(given.device)
+    device = devices.choose_device(args.device)
     if device.type == "cuda" or processor.try_bfloat16().pays:
         return "bf16"
     sys.stderr.write(f"in float32: {processor.try_bfloat16().reason}\n")
@@ -127,6 +142,7 @@ def main(words: list[str]) -> None:
     if words[:1] == ["--steps"]:
         sys.stdout.write(json.dumps(steps(argparse.Namespace(**json.loads(words[1])))))
         return
+
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -144,9 +160,10 @@ def main(words: list[str]) -> None:
         "--lead", type=float, default=15.0, help="seconds that the processes have to get ready"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which steps count")
-    given = parser.parse_args(words)
-    given.precision = usable_precision(given)
-    for row in compare(given):
+    args = parser.parse_args(words)
+    args.precision = usable_precision(args)
+
+    for row in compare(args):
         sys.stdout.write(json.dumps(row) + "\n")
 
 

@@ -1,12 +1,11 @@
-r"""What a trained model looks at while it writes: prints and draws the attention of one sentence.
+r"""Print and draw what a trained model attends to while it writes one sentence.
 
     run=results/quick/cldr-de-en/prox-postr-joint/seed1
     python examples/look_at_attention.py $run 'In Peru leben 30 Millionen Menschen.' --out look.png
     python examples/look_at_attention.py results/quick/de-noun/soft/seed1
     $'Haus\tcase=dative,number=plural'
 
-Both runs are there after `make run`. Without `--target`, it is the model's own output that is
-looked at.
+Both runs are there after `make run`. Without `--target`, the model's own output is looked at.
 """
 
 from __future__ import annotations
@@ -38,12 +37,14 @@ def look(name: str, source: str, target: str | None = None) -> pam.AttentionMap:
     unseen = model.unseen(source)
     if unseen:
         print(f"not seen in training: {' '.join(unseen)}", file=sys.stderr)
+
     return model.attention(source, target)
 
 
 def weights(attention: pam.AttentionMap, which: str) -> pd.DataFrame:
-    """Return one kind of attention as a table: a row for each target symbol, a column for each
-    source symbol.
+    """Return one kind of attention as a table.
+
+    It has a row for each target symbol and a column for each source symbol.
     """
     table = pd.DataFrame(getattr(attention, which), columns=attention.source)
     table.insert(0, "target", attention.target)
@@ -52,11 +53,10 @@ def weights(attention: pam.AttentionMap, which: str) -> pd.DataFrame:
 
 def most_attended(row: pd.Series) -> str:
     """Name the source symbols with the largest weights of a row, with percent."""
-    best = row.iloc[1:].astype(float).reset_index().set_axis(["symbol", "weight"], axis=1)
-    largest = best.nlargest(TOP, "weight")
-    return ", ".join(
-        f"{symbol} {100 * weight:.0f}" for symbol, weight in largest.itertuples(index=False)
-    )
+    # The first cell is the target symbol.
+    table = row.iloc[1:].astype(float).reset_index().set_axis(["symbol", "weight"], axis=1)
+    largest = table.nlargest(TOP, "weight").itertuples(index=False)
+    return ", ".join(f"{symbol} {100 * weight:.0f}" for symbol, weight in largest)
 
 
 def print_table(attention: pam.AttentionMap) -> None:
@@ -67,6 +67,7 @@ def print_table(attention: pam.AttentionMap) -> None:
         "before the symbol is seen": weights(attention, "prior").apply(most_attended, axis=1),
     }
     lines = pd.DataFrame(columns)
+
     width = lines.iloc[:, 1].str.len().max()
     print(f"{'':8}  {'fed to the next state':{width}}  before the symbol is seen")
     for symbol, fed, prior in lines.itertuples(index=False):
@@ -86,11 +87,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, help="draw a heat map, .svg and .png, its weights as .csv"
     )
     args = parser.parse_args(arguments)
+
     try:
         attention = look(args.model, args.source, args.target)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
     print_table(attention)
     if args.out is not None:
         figure, axes = plt.subplots(layout="constrained")

@@ -36,7 +36,8 @@ from pam.run_folder import RunFolder
 from pam.training.run import train
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
-TASK, OWN = "nouns", {"label": "Soft, distance", "source": "mine", "score": "distance"}
+TASK = "nouns"
+OWN = {"label": "Soft, distance", "source": "mine", "score": "distance"}
 
 
 class Distance(Options):
@@ -68,6 +69,7 @@ def nouns(out: Path, lemmas: int) -> Path:
     """Prepare so many German nouns, and a quarter as many each for development and test."""
     if lemmas < 4:
         raise UserError(f"--lemmas {lemmas}", hint="use a whole number, at least 4")
+
     sizes = {"train": lemmas, "dev": lemmas // 4, "test": lemmas // 4}
     content = {
         "task": "inflection",
@@ -75,13 +77,14 @@ def nouns(out: Path, lemmas: int) -> Path:
         "files": {f"{split}.tsv": {} for split in sizes},
     }
     dataset = parse(Dataset, content)
+
     fetch(TASK, dataset, out / "raw")
     prepare(TASK, dataset, out / "raw", out / TASK / "data")
     return out / TASK / "data"
 
 
 def planned(epochs: int) -> Plan:
-    """The experiment: Soft, and the same with a score of our own."""
+    """Plan the experiment: Soft, and the same with a score of our own."""
     content = {
         "experiment": "own-model",
         "plugins": ["own_model"],
@@ -90,21 +93,21 @@ def planned(epochs: int) -> Plan:
         "training": {"epochs": epochs, "batch_size": 32},
     }
     experiment = parse(Experiment, content)
-    return Plan(
-        experiment,
-        {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)},
-        (),
-    )
+    components = {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)}
+
+    return Plan(experiment, components, ())
 
 
 def tested(plan: Plan, model: str, out: Path) -> Scores:
-    """Trains a model, decodes the test split and scores it; all files are where the workflow would
-    leave them.
+    """Train a model, decode the test split and score it.
+
+    All files are where the workflow would leave them.
     """
     run = plan.run(TASK, model, seed=1)
     folder = RunFolder(out / TASK / model / "seed1")
     write_text(folder.config_file, dump_yaml(run))
     train(folder, folder.data(), folder.path / "state", "cpu")
+
     generator = Generator(load_trained(folder.model), folder.model, run.decoding)
     beam = run.decoding.beam
     predict_split(
@@ -114,23 +117,22 @@ def tested(plan: Plan, model: str, out: Path) -> Scores:
         folder.predictions("test", beam),
         folder.decoding("test", beam),
     )
+
     scores = score(files_of(folder, "test"))
     save(scores, folder.scores("test"))
     return scores
 
 
 def gain(baseline: Scores, other: Scores) -> str:
-    """How much more accurate the other is, with the paired bootstrap interval over lemmas."""
+    """Say how much more accurate the other is, with the paired bootstrap interval over lemmas."""
     metric = metric_of("accuracy")
-    counts = [scores.counts() for scores in (baseline, other)]
-    first, second = metric.value(
-        resampled_sums(np.stack([units.of(metric.columns) for units in counts]))
-    )
-    found, spread = (
-        (scores.metrics["accuracy"].value for scores in (other, baseline)),
-        interval(second - first),
-    )
-    return f"gain {next(found) - next(found):+.2f} [{spread.low:+.2f}, {spread.high:+.2f}]"
+    counts = np.stack([scores.counts().of(metric.columns) for scores in (baseline, other)])
+    # Both are resampled with the same lemmas, so that their differences are paired.
+    baseline_values, other_values = metric.value(resampled_sums(counts))
+    spread = interval(other_values - baseline_values)
+
+    difference = other.metrics["accuracy"].value - baseline.metrics["accuracy"].value
+    return f"gain {difference:+.2f} [{spread.low:+.2f}, {spread.high:+.2f}]"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -143,20 +145,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lemmas", type=int, default=400, help="nouns to train on (%(default)s)")
     parser.add_argument("--epochs", type=int, default=10, help="passes over them (%(default)s)")
     args = parser.parse_args(arguments)
+
     try:
         nouns(args.out, args.lemmas)
         plan = planned(args.epochs)
-        found = {model: tested(plan, model, args.out) for model in plan.components}
+        scores_of_models = [tested(plan, model, args.out) for model in plan.components]
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for scores in found.values():
+
+    for scores in scores_of_models:
         accuracy = scores.metrics["accuracy"]
-        interval_of = f"[{accuracy.low:.2f}, {accuracy.high:.2f}]"
-        print(
-            f"{scores.label}: accuracy {accuracy.value:.2f} % {interval_of} of {accuracy.n} forms"
-        )
-    print(f"{OWN['label']}: {gain(*found.values())}")
+        spread = f"[{accuracy.low:.2f}, {accuracy.high:.2f}]"
+        print(f"{scores.label}: accuracy {accuracy.value:.2f} % {spread} of {accuracy.n} forms")
+    print(f"{OWN['label']}: {gain(*scores_of_models)}")
     return 0
 
 

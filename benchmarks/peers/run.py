@@ -1,8 +1,8 @@
-"""Speed beside that of published code: each system is a process, and they take turns on one core.
+"""Measure speed beside published code: each system is a process, and they take turns on one core.
 
     PEERS=FOLDER python benchmarks/peers/run.py {nouns,translation,copying} --core 0 --out FILE
 
-README.md says how to fill the folder, tables.py what is measured. Figures are per CPU second,
+README.md says how to fill the folder, tables.py says what is measured. Figures are per CPU second,
 medians of turns.
 """
 
@@ -35,10 +35,11 @@ from pam.data.registry import find_dataset
 from pam.io import write_json
 from pam.runtime import devices, processor
 
-HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 FIRST = 5  # id of the first word
 BATCHES = 120  # of these many, over and over
-SOURCES = {  # what Python imports, by peer
+SOURCES = {  # by peer, the folder from which Python imports its packages
     "joeynmt": ".",
     "opennmt": ".",
     "opennmt-copy": ".",
@@ -51,32 +52,44 @@ Answers = dict[tuple[str, str, str], list[dict[str, Any]]]
 
 
 class Server:
-    """A process that does turns; None answers for what a server could not do."""
+    """A process that does turns; None is the answer where a server could not do one."""
 
     def __init__(self, entry: Entry, peers: Path, task: Path) -> None:
         self.entry = entry
-        command = [sys.executable, str(HERE / f"server_{entry.system.replace('-', '_')}.py")]
-        command += ["--task", str(task), "--model", entry.model]
-        command += ["--encoder", str(entry.encoder)] if entry.encoder else []
-        command += ["--weights", str(peers / LATE)] if entry.late else []
-        folder = ROOT if entry.system == "pam" else peers / entry.system.removesuffix("-copy")
+        server = HERE / f"server_{entry.system.replace('-', '_')}.py"
+        command = [sys.executable, str(server), "--task", str(task), "--model", entry.model]
+        if entry.encoder:
+            command += ["--encoder", str(entry.encoder)]
+        if entry.late:
+            command += ["--weights", str(peers / LATE)]
+
+        folder = ROOT
+        if entry.system != "pam":
+            folder = peers / entry.system.removesuffix("-copy")
         imports = folder / SOURCES.get(entry.system, ".")
         environment = os.environ | {
             "PYTHONPATH": str(imports),
             "OMP_NUM_THREADS": "1",
             "PYTHONWARNINGS": "ignore",
         }
+
         self.log = task.parent / f"{entry.label}, {entry.training[0]}.log"
-        pipe = subprocess.PIPE
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment, cwd=folder
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                cwd=folder,
             )
         self.ready = self._answer()
 
     def turn(self, turn: Turn) -> dict[str, Any] | None:
         if self.process.stdin is None or self.process.poll() is not None:
             return None
+
         self.process.stdin.write(json.dumps(asdict(turn)) + "\n")
         self.process.stdin.flush()
         return self._answer()
@@ -87,11 +100,14 @@ class Server:
         self.process.wait()
 
     def _answer(self) -> dict[str, Any] | None:
-        line = self.process.stdout.readline() if self.process.stdout is not None else ""
+        line = ""
+        if self.process.stdout is not None:
+            line = self.process.stdout.readline()
         if not line:
             last = self.log.read_text(encoding="utf-8").strip().rpartition("\n")[2]
             say(f"left out: {self.entry.label}: {last}")
             return None
+
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -101,78 +117,98 @@ def say(message: str) -> None:
 
 
 def prepared(table: Table, folder: Path) -> Prepared:
-    """The table's data; they are fetched and prepared where they are not there yet."""
+    """Return the table's data; they are fetched and prepared where they are not there yet."""
     data = folder / table.dataset
+    raw = folder / "raw" / table.dataset
     if not (data / SUMMARY).exists():
         dataset = find_dataset([ROOT / "config/datasets.yaml"], table.dataset)
-        dataset = dataset.with_format(table.format) if table.format else dataset
-        fetch(table.dataset, dataset, folder / "raw" / table.dataset)
-        prepare(table.dataset, dataset, folder / "raw" / table.dataset, data)
+        if table.format:
+            dataset = dataset.with_format(table.format)
+        fetch(table.dataset, dataset, raw)
+        prepare(table.dataset, dataset, raw, data)
     return Prepared(data)
 
 
 def batches_of(table: Table, split: Split, targets: Any) -> list[tuple[Rows, Rows]]:
-    """The first batches of a training's first epoch, without padding."""
-    examples, found = Examples(split, targets), []
+    """Return the first batches of a training's first epoch, without padding."""
+    examples = Examples(split, targets)
+    batches = []
     for rows in examples.shuffled(table.batch_size, seed=1, epoch=0)[:BATCHES]:
         batch = examples.batch(rows)
-        sources = [
-            row[:length].tolist()
-            for row, length in zip(batch.source, batch.lengths.tolist(), strict=True)
-        ]
-        found.append((sources, [row[row != PAD].tolist() for row in batch.target]))
-    return found
+        pairs = zip(batch.source, batch.lengths.tolist(), strict=True)
+        batch_sources = [row[:length].tolist() for row, length in pairs]
+        # No target contains the id of padding.
+        batch_targets = [row[row != PAD].tolist() for row in batch.target]
+        batches.append((batch_sources, batch_targets))
+
+    return batches
 
 
 def drawn_batches(table: Table) -> list[tuple[Rows, Rows]]:
-    """Batches of the table's lengths: words by Zipf's law, a third of a target's being of its
-    source.
+    """Draw batches of the table's lengths, with words by Zipf's law.
+
+    A third of the words of a target are those of its source.
     """
     assert table.drawn is not None
-    longest, last, words = table.drawn
-    generator, shares = np.random.default_rng(1), 1.0 / np.arange(10, words + 10)
+    source_length, target_length, words = table.drawn
+    copied = target_length // 3
+    # Zipf's law, from its tenth word on.
+    shares = 1.0 / np.arange(10, words + 10)
     shares /= shares.sum()
+
+    generator = np.random.default_rng(1)
     batches = []
     for _ in range(table.warm_up + table.turns * table.batches):
-        sources = FIRST + generator.choice(words, (table.batch_size, longest), p=shares)
-        targets = FIRST + generator.choice(words, (table.batch_size, last), p=shares)
-        targets[:, : last // 3] = sources[:, : last // 3]
+        sources = FIRST + generator.choice(words, (table.batch_size, source_length), p=shares)
+        targets = FIRST + generator.choice(words, (table.batch_size, target_length), p=shares)
+        targets[:, :copied] = sources[:, :copied]
         sources[:, -1] = targets[:, -1] = EOS
         batches.append((sources.tolist(), targets.tolist()))
     return batches
 
 
 def write_task(table: Table, data: Prepared | None, path: Path) -> None:
+    """Write sizes and batches as servers read them; see `serving.Task`."""
+    actions: list[tuple[Rows, Rows]] = []
     if data is None:
         assert table.drawn is not None
         source = target = FIRST + table.drawn[2]
-        symbols, actions = drawn_batches(table), []
+        symbols = drawn_batches(table)
     else:
-        source, target, split = len(data.source), len(data.target), data.split("train")
+        source = len(data.source)
+        target = len(data.target)
+        split = data.split("train")
         symbols = batches_of(table, split, "symbols")
-        actions = [] if split.alignments is None else batches_of(table, split, "actions")
+        if split.alignments is not None:
+            actions = batches_of(table, split, "actions")
+
     sizes = {"source": source, "target": target, "beam": table.beam, **table.sizes}
     write_json(path, {**sizes, "symbols": symbols, "actions": actions})
 
 
 def take_turns(servers: list[Server], table: Table) -> Answers:
-    """Training of all, then decoding, as models have learned where outputs end."""
-    answers: Answers = {}
+    """Let all train, then decode, as models have learned by then where outputs end."""
+    # The untimed batches before are shared out among the settings.
     for server in servers:
-        settings, count = server.entry.training, server.entry.warm_up or table.warm_up
+        settings = server.entry.training
+        share = (server.entry.warm_up or table.warm_up) // len(settings)
         for number, setting in enumerate(settings):
-            share = count // len(settings)
             server.turn(Turn("training", setting, number * share, share))
+
+    answers: Answers = {}
     for work in ("training", "decoding"):
         for number in range(table.turns):
             for server in servers:
                 entry = server.entry
                 if work == "training":
-                    count, settings = entry.batches or table.batches, entry.training
+                    settings = entry.training
                     first = table.warm_up + number * table.batches
+                    count = entry.batches or table.batches
                 else:
-                    count, settings = entry.decoded or table.decoded, entry.decoding
+                    settings = entry.decoding
                     first = number * table.decoded
+                    count = entry.decoded or table.decoded
+
                 for setting in settings:
                     answer = server.turn(Turn(work, setting, first, count))
                     if answer is not None:
@@ -181,89 +217,98 @@ def take_turns(servers: list[Server], table: Table) -> Answers:
 
 
 def rows_of(answers: Answers) -> list[dict[str, Any]]:
-    """A row for each work, label and setting; `time_vs_first` is the median of turns' ratios to the
-    first row.
+    """Return a row for each work, label and setting.
+
+    `time_vs_first` is the median of turns' ratios to the first row.
     """
     rows: list[dict[str, Any]] = []
     first: dict[str, list[float]] = {}
     for (work, label, setting), turns in answers.items():
         speeds = [turn["examples"] / turn["cpu_s"] for turn in turns]
-        ratios = [a / b for a, b in zip(first.setdefault(work, speeds), speeds, strict=False)]
-        examples, symbols = (sum(turn[name] for turn in turns) for name in ("examples", "symbols"))
+        token_speeds = [turn["symbols"] / turn["cpu_s"] for turn in turns]
+        pairs = zip(first.setdefault(work, speeds), speeds, strict=False)
+        ratios = [first_speed / speed for first_speed, speed in pairs]
+        examples = sum(turn["examples"] for turn in turns)
+        symbols = sum(turn["symbols"] for turn in turns)
+
         row = {
             "work": work,
             "model": label,
             "setting": setting,
             "per_second": round(median(speeds), 1),
-        }
-        row |= {"lowest": round(min(speeds), 1), "highest": round(max(speeds), 1)}
-        row["tokens_per_second"] = round(
-            median(turn["symbols"] / turn["cpu_s"] for turn in turns), 1
-        )
-        row |= {
+            "lowest": round(min(speeds), 1),
+            "highest": round(max(speeds), 1),
+            "tokens_per_second": round(median(token_speeds), 1),
             "time_vs_first": round(median(ratios), 3),
             "mean_length": round(symbols / examples, 1),
+            "turns": len(turns),
+            "peak_memory_mb": round(turns[-1]["peak_memory_mb"]),
         }
-        row |= {"turns": len(turns), "peak_memory_mb": round(turns[-1]["peak_memory_mb"])}
-        rows.append(
-            row
-            | {name: round(turns[-1][name], 1) for name in ("positions", "of") if name in turns[-1]}
-        )
+        for name in ("positions", "of"):
+            if name in turns[-1]:
+                row[name] = round(turns[-1][name], 1)
+        rows.append(row)
+
     return rows
 
 
 def without_unusable_settings(entry: Entry) -> Entry | None:
-    """The entry without turns in bfloat16 where this processor has no use for it; None if no other
-    turn is left.
+    """Leave out turns in bfloat16 where this processor has no use for it.
+
+    None if no other turn is left.
     """
     trial = processor.try_bfloat16()
     if trial.pays or "bf16" not in entry.training + entry.decoding:
         return entry
+
     say(f"left out: {entry.label}: bf16: {trial.reason}")
     training = tuple(setting for setting in entry.training if setting != "bf16")
     decoding = tuple(setting for setting in entry.decoding if setting != "bf16")
-    return replace(entry, training=training, decoding=decoding) if training else None
+    if not training:
+        return None
+    return replace(entry, training=training, decoding=decoding)
 
 
 def version_of(peer: Path) -> str | None:
-    """The commit that COMMIT names, or the version of the package of the folder's name; None
-    without the peer.
+    """Return the commit that COMMIT names, or the version of the package of the folder's name.
+
+    None without the peer.
     """
     if (peer / "COMMIT").is_file():
         return (peer / "COMMIT").read_text(encoding="utf-8").strip()
-    names = {found.name.lower(): found.version for found in distributions(path=[str(peer)])}
-    return names.get(peer.name, names.get(f"{peer.name}-py"))
+
+    packages = distributions(path=[str(peer)])
+    versions = {package.name.lower(): package.version for package in packages}
+    return versions.get(peer.name, versions.get(f"{peer.name}-py"))
 
 
 def measure(table: Table, peers: Path) -> dict[str, Any]:
-    """All of a record that depends on the table."""
-    data = None if table.drawn else prepared(table, peers / "data")
+    """Measure a table; return all of a record that depends on it."""
+    data = None
+    vocabulary = {}
+    if table.drawn:
+        size = FIRST + table.drawn[2]
+        vocabulary = {"source": size, "target": size}
+    else:
+        data = prepared(table, peers / "data")
+        vocabulary = {"source": len(data.source), "target": len(data.target)}
+
     versions = {name: version_of(peers / name.removesuffix("-copy")) for name in SOURCES}
-    wanted = []
-    for entry in table.entries:
-        lacking = not (versions.get(entry.system) or entry.system == "pam")
-        if lacking or (entry.late and not (peers / LATE).is_file()):
-            say(f"left out: {entry.label}: not in the folder of peers")
-        elif (usable := without_unusable_settings(entry)) is not None:
-            wanted.append(usable)
-    work = peers / "work"
-    work.mkdir(exist_ok=True)
-    write_task(table, data, work / "task.json")
-    core = {"accuracy": accuracy(), "gflop_per_s": rates(table.products)}
+    entries = usable_entries(table, peers, versions)
+    task = peers / "work" / "task.json"
+    task.parent.mkdir(exist_ok=True)
+    write_task(table, data, task)
+    products = {"accuracy": accuracy(), "gflop_per_s": rates(table.products)}
+
     servers = []
     try:
-        servers += [Server(entry, peers, work / "task.json") for entry in wanted]
+        servers += [Server(entry, peers, task) for entry in entries]
         rows = rows_of(take_turns([server for server in servers if server.ready], table))
     finally:
+        # Also those that have started before one that could not.
         for server in servers:
             server.end()
-    vocabulary = (
-        [FIRST + table.drawn[2]] * 2
-        if table.drawn
-        else [len(data.source), len(data.target)]
-        if data
-        else []
-    )
+
     return {
         "data": table.dataset,
         "clock": "CPU seconds",
@@ -271,13 +316,28 @@ def measure(table: Table, peers: Path) -> dict[str, Any]:
         "batch_size": table.batch_size,
         "beam": table.beam,
         "sizes": table.sizes,
-        "vocabulary": dict(zip(("source", "target"), vocabulary, strict=True)),
+        "vocabulary": vocabulary,
         "hardware": devices.hardware(torch.device("cpu")),
         "versions": devices.versions(),
         "peers": versions,
-        "products": core,
+        "products": products,
         "rows": rows,
     }
+
+
+def usable_entries(table: Table, peers: Path, versions: dict[str, str | None]) -> list[Entry]:
+    """Return the entries of a table that can be measured here; the others are reported."""
+    entries = []
+    for entry in table.entries:
+        is_missing = entry.system != "pam" and not versions.get(entry.system)
+        if is_missing or (entry.late and not (peers / LATE).is_file()):
+            say(f"left out: {entry.label}: not in the folder of peers")
+            continue
+
+        usable = without_unusable_settings(entry)
+        if usable is not None:
+            entries.append(usable)
+    return entries
 
 
 def main() -> None:
@@ -288,14 +348,18 @@ def main() -> None:
     parser.add_argument("--core", type=int, help="the processor core that all share (default: any)")
     parser.add_argument("--out", type=Path, required=True, help="JSON with all figures")
     args = parser.parse_args()
+
     torch.set_num_threads(1)
     if args.core is not None:
         os.sched_setaffinity(0, {args.core})
+
+    peers = Path(os.environ.get("PEERS", "data/peers")).resolve()
     record = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": shlex.join(["python", "benchmarks/peers/run.py", *sys.argv[1:]]),
-        **measure(TABLES[args.table], Path(os.environ.get("PEERS", "data/peers")).resolve()),
+        **measure(TABLES[args.table], peers),
     }
+
     sys.stdout.write(pd.DataFrame(record["rows"]).to_string(index=False) + "\n")
     sys.stdout.write(pd.DataFrame(record["products"]["gflop_per_s"]).to_string(index=False) + "\n")
     write_json(args.out, record)

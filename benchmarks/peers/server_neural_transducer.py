@@ -1,6 +1,6 @@
-"""neural-transducer of Wu et al.
+"""neural-transducer of Wu et al. (2018, 2019).
 
-(2018, 2019): soft and hard attention, hidden Markov models, a monotone pointer.
+It has soft and hard attention, hidden Markov models and a monotone pointer.
 """
 
 from __future__ import annotations
@@ -29,33 +29,43 @@ MODELS = {
 }
 
 
+def own_id(symbol: int) -> int:
+    """Return its id of one of our symbols."""
+    if symbol < len(IDS):
+        return int(IDS[symbol])
+    return symbol + FURTHER
+
+
 def batch_of(sources: Rows, targets: Rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sources and targets with their masks, (length, B) each."""
+    """Return sources and targets with their masks, (length, B) each."""
 
     def column(rows: Rows) -> Tensor:
-        ids = [[IDS[x] if x < len(IDS) else x + FURTHER for x in row] for row in rows]
+        ids = [[own_id(symbol) for symbol in row] for row in rows]
         return padded(ids, PAD_IDX).t().contiguous()
 
-    source, target = column(sources), column([[BOS, *row] for row in targets])
+    source = column(sources)
+    target = column([[BOS, *row] for row in targets])
     return source, (source != PAD_IDX).float(), target, (target != PAD_IDX).float()
 
 
 def main() -> None:
     args, task = arguments(*MODELS)
+
     kind, options, search = MODELS[args.model]
     sizes = {
         "embed_dim": task.embedding,
         "src_hid_size": task.encoder,
         "trg_hid_size": task.decoder,
+        "src_nb_layers": task.layers,
+        "trg_nb_layers": task.layers,
+        "src_vocab_size": task.source + FURTHER,
+        "trg_vocab_size": task.target + FURTHER,
     }
-    sizes |= {"src_nb_layers": task.layers, "trg_nb_layers": task.layers}
-    sizes |= {"src_vocab_size": task.source + FURTHER, "trg_vocab_size": task.target + FURTHER}
     names = dict.fromkeys(("src_c2i", "trg_c2i", "attr_c2i"))  # characters by id, for its logs
     model = kind(dropout_p=task.dropout, **sizes, **names, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    batches = [
-        batch_of(*batch) for batch in (task.actions if args.model == "pointer" else task.symbols)
-    ]
+    symbols = task.actions if args.model == "pointer" else task.symbols
+    batches = [batch_of(*batch) for batch in symbols]
 
     def train(number: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]

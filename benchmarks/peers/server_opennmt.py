@@ -1,7 +1,8 @@
-"""OpenNMT-py: soft attention of Luong et al. with input feeding, by its own modules and translator.
+"""OpenNMT-py: soft attention of Luong et al. with input feeding.
 
-Its bidirectional encoder has as many units as its decoder, both directions together. The loss is
-the sum that its `LossCompute` takes, without the statistics, which cost time of their own.
+Modules and translator are its own. Its bidirectional encoder has as many units as its decoder, both
+directions together. The loss is the sum that its `LossCompute` takes, without the statistics, which
+cost time of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from onmt.translate.translator import Translator  # noqa: E402
 
 
 class Words(dict[str, int]):
-    """As much of a vocabulary as the translator wants."""
+    """As much of a vocabulary as the translator needs."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -40,16 +41,24 @@ class Words(dict[str, int]):
 
 
 def built(task: Task, attention: str = "general") -> Any:
-    units, dropout = task.decoder, task.dropout
+    """Build the model, with fresh weights."""
+    units = task.decoder
+    dropout = task.dropout
+    dropout_between_layers = dropout if task.layers > 1 else 0.0
 
     def embeddings(size: int) -> Any:
-        none: dict[str, Any] = {"feat_padding_idx": [], "feat_vocab_sizes": []}
         return Embeddings(
-            task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none
+            task.embedding,
+            word_vocab_size=size,
+            word_padding_idx=PAD,
+            feat_padding_idx=[],
+            feat_vocab_sizes=[],
+            dropout=dropout,
         )
 
-    between = dropout if task.layers > 1 else 0.0
-    encoder = RNNEncoder("LSTM", True, task.layers, units, between, embeddings(task.source), False)
+    encoder = RNNEncoder(
+        "LSTM", True, task.layers, units, dropout_between_layers, embeddings(task.source), False
+    )
     decoder = InputFeedRNNDecoder(
         "LSTM",
         True,
@@ -59,6 +68,7 @@ def built(task: Task, attention: str = "general") -> Any:
         dropout=dropout,
         embeddings=embeddings(task.target),
     )
+
     model = NMTModel(encoder, decoder)
     model.generator = nn.Linear(units, task.target)
     for parameter in model.parameters():
@@ -67,10 +77,9 @@ def built(task: Task, attention: str = "general") -> Any:
 
 
 def batch_of(sources: Rows, targets: Rows) -> dict[str, Tensor]:
-    source, target = (
-        padded(sources)[:, :, None],
-        padded([[BOS, *row] for row in targets])[:, :, None],
-    )
+    """Make a batch as its data iterator does."""
+    source = padded(sources)[:, :, None]
+    target = padded([[BOS, *row] for row in targets])[:, :, None]
     lengths = torch.tensor([len(row) for row in sources], device=DEVICE)
     return {"src": source, "srclen": lengths, "tgt": target}
 
@@ -81,6 +90,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss_of = nn.CrossEntropyLoss(ignore_index=PAD, reduction="sum")
     batches = [batch_of(*batch) for batch in task.symbols]
+
     words = {"src": Words(task.source), "tgt": Words(task.target), "decoder_start_token": "<s>"}
     translator = Translator(
         model,
@@ -99,6 +109,7 @@ def main() -> None:
         symbols = int((gold != PAD).sum())
         model.train()
         optimizer.zero_grad()
+
         states, _ = model(batch["src"], batch["tgt"], batch["srclen"], bptt=False, with_align=False)
         loss = loss_of(model.generator(states.flatten(0, 1)), gold.flatten())
         step(model, optimizer, loss / symbols)
@@ -107,8 +118,9 @@ def main() -> None:
     def decode(number: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]
         model.eval()
-        found = translator.translate_batch({"src": batch["src"], "srclen": batch["srclen"]}, False)
-        return len(batch["src"]), sum(len(best[0]) for best in found["predictions"])
+        sources = {"src": batch["src"], "srclen": batch["srclen"]}
+        predictions = translator.translate_batch(sources, False)["predictions"]
+        return len(batch["src"]), sum(len(best[0]) for best in predictions)
 
     serve(train, decode)
 

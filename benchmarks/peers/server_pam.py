@@ -17,6 +17,7 @@ from pam.runtime import devices
 
 
 def batch_of(sources: Rows, targets: Rows) -> Batch:
+    """Make a batch of ids."""
     lengths = torch.tensor([len(row) for row in sources])
     return Batch(np.arange(len(sources)), padded(sources), lengths, padded(targets))
 
@@ -24,6 +25,7 @@ def batch_of(sources: Rows, targets: Rows) -> Batch:
 def main() -> None:
     devices.keep_heap()
     args, task = arguments()
+
     components = named_model(args.model)
     network = Network(
         embedding=task.embedding,
@@ -36,18 +38,22 @@ def main() -> None:
     model = build(components, network, task.source, task.target)
     if args.weights:
         model.load_state_dict(load_tensors(args.weights)[0])
+
     is_pointer = components.targets == "actions"
-    batches = [batch_of(*batch) for batch in (task.actions if is_pointer else task.symbols)]
-    plans = [
-        Plan(network, 64, 1, 1, 1, [task.beam], precision, 1) for precision in ("float32", "bf16")
-    ]
-    works = {plan.precision: training(model, plan) for plan in plans}
+    symbols = task.actions if is_pointer else task.symbols
+    batches = [batch_of(*batch) for batch in symbols]
+
+    limits = {}
+    if task.steps:
+        limits = {"max_ratio": 0.001, "max_extra": task.steps}
+    works = {}
+    settings = {}
+    for precision in ("float32", "bf16"):
+        plan = Plan(network, 64, 1, 1, 1, [task.beam], precision, 1)
+        works[precision] = training(model, plan)
+        content = {"beam": task.beam, "precision": precision, **limits}
+        settings[precision] = parse(Decoding, content)
     chosen = "float32"
-    limits = {"max_ratio": 0.001, "max_extra": task.steps} if task.steps else {}
-    settings = {
-        precision: parse(Decoding, {"beam": task.beam, "precision": precision, **limits})
-        for precision in works
-    }
 
     def use(precision: str) -> None:
         nonlocal chosen
@@ -63,27 +69,27 @@ def main() -> None:
     def decode(number: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]
         model.eval()
+        # No output ends before its limit.
         if task.steps:
-            dict(model.named_parameters())["readout.output.bias"].data[
-                EOS
-            ] = -1e4  # no output ends before its limit
+            model.get_parameter("readout.output.bias").data[EOS] = -1e4
         outputs = search(model, batch.source, batch.lengths, settings[chosen], is_pointer)
         return len(outputs), sum(len(output.symbols) for output in outputs)
 
     @torch.no_grad()
     def notes(number: int) -> dict[str, float]:
-        """How many positions are summed over, where the model leaves some out and no number is
-        given.
-        """
+        """Return how many positions are summed over, where a mass decides which are left out."""
         cut = components.marginalization
         if getattr(cut, "mass", None) is None or getattr(cut, "top_k", None) is not None:
             return {}
+
         batch = batches[number % len(batches)]
         model.eval()
         summed = model.teacher_force(batch.source, batch.lengths, batch.target).positions
-        all_of_them = batch.lengths[:, None].expand_as(summed)
-        found = {"positions": summed, "of": all_of_them}
-        return {name: float(count[batch.mask].double().mean()) for name, count in found.items()}
+        available = batch.lengths[:, None].expand_as(summed)
+        return {
+            "positions": float(summed[batch.mask].double().mean()),
+            "of": float(available[batch.mask].double().mean()),
+        }
 
     serve(train, decode, use, notes)
 

@@ -1,6 +1,6 @@
-"""var-attn of Deng et al.
+"""var-attn of Deng et al. (2018): soft attention, or its exact sum over positions.
 
-(2018): soft attention, or its exact sum over positions. Its decoding is not measured.
+Its decoding is not measured.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 
 def stand_in_for_torchtext() -> None:
-    """Its data sets extend classes of an old torchtext; they are not used here."""
+    """Make classes of an old torchtext, which its data sets extend; they are not used here."""
     names = {"data": ("Dataset", "Iterator", "Field", "Example"), "vocab": ("Vocab",)}
     package = sys.modules["torchtext"] = ModuleType("torchtext")
     for name, classes in names.items():
         module = sys.modules[f"torchtext.{name}"] = ModuleType(f"torchtext.{name}")
-        vars(module).update({own: type(own, (), {}) for own in classes})
+        vars(module).update({class_name: type(class_name, (), {}) for class_name in classes})
         setattr(package, name, module)
 
 
@@ -34,26 +34,44 @@ from onmt.ViModels import ViNMTModel, ViRNNDecoder  # noqa: E402
 
 
 def built(task: Task, exact: bool) -> Any:
-    """The model, its output layer included; `exact` sums over positions, else it attends softly."""
-    memory, units, dropout = 2 * task.encoder, task.decoder, task.dropout
+    """Build the model, its output layer included.
+
+    With `exact` it sums over positions, else it attends softly.
+    """
+    memory = 2 * task.encoder
+    units = task.decoder
+    dropout = task.dropout
+    dropout_between_layers = dropout if task.layers > 1 else 0.0
 
     def embeddings(size: int) -> Any:
-        none: dict[str, Any] = {"feat_padding_idx": [], "feat_vocab_sizes": []}
         return Embeddings(
-            task.embedding, word_vocab_size=size, word_padding_idx=PAD, dropout=dropout, **none
+            task.embedding,
+            word_vocab_size=size,
+            word_padding_idx=PAD,
+            feat_padding_idx=[],
+            feat_vocab_sizes=[],
+            dropout=dropout,
         )
 
-    between = dropout if task.layers > 1 else 0.0
     encoder = RNNEncoder(
-        "LSTM", True, task.layers, memory, units, between, embeddings(task.source), False
+        "LSTM",
+        True,
+        task.layers,
+        memory,
+        units,
+        dropout_between_layers,
+        embeddings(task.source),
+        False,
     )
     shared = {
         "memory_size": memory,
         "hidden_size": units,
         "attn_size": units,
         "attn_type": "general",
+        "dropout": dropout,
+        "embeddings": embeddings(task.target),
     }
-    shared |= {"dropout": dropout, "embeddings": embeddings(task.target)}
+
     if exact:
         decoder = ViRNNDecoder(
             "LSTM",
@@ -71,14 +89,16 @@ def built(task: Task, exact: bool) -> Any:
         model = ViNMTModel(encoder, decoder, None, use_prior=True)
     else:
         model = NMTModel(encoder, InputFeedRNNDecoder("LSTM", True, task.layers, **shared))
+
     model.generator = Generator(units, task.target, "exact")
     return model
 
 
 def batch_of(sources: Rows, targets: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources (m, B, 1), their lengths, targets (n, B, 1)."""
+    """Return sources (m, B, 1), their lengths, targets (n, B, 1)."""
     sources, targets = longest_first(sources, targets)
-    source, target = padded(sources), padded([[BOS, *row] for row in targets])
+    source = padded(sources)
+    target = padded([[BOS, *row] for row in targets])
     lengths = torch.tensor([len(row) for row in sources])
     return source.t()[:, :, None].contiguous(), lengths, target.t()[:, :, None].contiguous()
 
@@ -94,10 +114,14 @@ def main() -> None:
         source, lengths, target = batches[number % len(batches)]
         gold = target[1:, :, 0]
         symbols = int((gold != PAD).sum())
+
         model.train()
         optimizer.zero_grad()
-        outputs, _, _, known, *_ = model(source, target, lengths)
-        prior = {"log_pa": known.p.log_alpha} if args.model == "exact" else {}
+
+        outputs, _, _, distributions, *_ = model(source, target, lengths)
+        prior = {}
+        if args.model == "exact":
+            prior["log_pa"] = distributions.p.log_alpha
         log_probs = model.generator(outputs, **prior)
         step(model, optimizer, loss_of(log_probs.flatten(0, -2), gold.flatten()) / symbols)
         return len(lengths), symbols

@@ -1,5 +1,4 @@
-"""What all servers share: the task that they are given, and the protocol by which the driver asks
-for turns.
+"""The task that all servers are given, and the protocol by which the driver asks for turns.
 
 A server is a process with one model. It reads a line of JSON for each turn, a `Turn`, and answers
 with one: what it did and the CPU seconds that it took. It imports torch alone, so that it runs
@@ -26,9 +25,9 @@ PAD, BOS, EOS, UNK, STEP = range(5)  # ids of both vocabularies; words or charac
 LONGEST = 40  # symbols of an output where the task forces no length
 
 Rows = list[list[int]]
-# takes the number of a batch; how many examples and target symbols it had
+# takes the number of a batch; returns how many examples and target symbols it had
 Work = Callable[[int], tuple[int, int]]
-# takes the number of a batch; what else an answer says, untimed
+# takes the number of a batch; returns what else an answer says, untimed
 Notes = Callable[[int], dict[str, float]]
 
 
@@ -43,7 +42,7 @@ class Task:
     decoder: int
     layers: int  # of encoder and decoder
     dropout: float
-    # that every decoding takes, whatever the model has learned; None: until the outputs end
+    # steps of every decoding, whatever the model has learned; None: until the outputs end
     steps: int | None
     beam: int  # hypotheses of every decoding
     symbols: list[tuple[Rows, Rows]]  # batches of sources and targets
@@ -53,8 +52,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Turn:
-    """Work on batches `first` to `first + count - 1`, and again from the beginning where there are
-    no more.
+    """Work on batches `first` to `first + count - 1`.
+
+    Where there are no more batches, it goes on from the first one.
     """
 
     work: str  # training or decoding
@@ -64,18 +64,19 @@ class Turn:
 
 
 def use_setting(setting: str) -> None:
-    """`medium` lets torch round float32 products; whether it does so, and to what, depends on the
+    """Set how products are taken: `float32` or `medium`.
+
+    `medium` lets torch round float32 products. Whether it does so, and to what, depends on the
     processor.
     """
     if setting not in ("float32", "medium"):
         raise ValueError(f"unknown setting: {setting}")
-    torch.set_float32_matmul_precision("medium" if setting == "medium" else "highest")
+    precision = "medium" if setting == "medium" else "highest"
+    torch.set_float32_matmul_precision(precision)
 
 
 def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
-    """Arguments of a server's command line, `--task` and `--model`, and the task read from its
-    file.
-    """
+    """Read a server's command line, and the task from its file."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
         "--task", type=Path, required=True, help="JSON file that the driver has written"
@@ -88,9 +89,11 @@ def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
         "--weights", type=Path, help="weights.safetensors of a trained model, for ours alone"
     )
     args = parser.parse_args()
+
     content = json.loads(args.task.read_text(encoding="utf-8"))
     if args.encoder:
         content["encoder"] = args.encoder
+
     torch.set_num_threads(1)
     torch.manual_seed(1)
     return args, Task(**content)
@@ -102,27 +105,35 @@ def serve(
     use: Callable[[str], None] = use_setting,
     notes: Notes = lambda number: {},
 ) -> None:
-    """Does turns until the driver closes the pipe.
+    """Do turns until the driver closes the pipe.
 
     What a peer prints itself goes to standard error.
     """
-    channel, sys.stdout = sys.stdout, sys.stderr
+    # Answers have a channel that no peer prints into.
+    channel = sys.stdout
+    sys.stdout = sys.stderr
     channel.write(json.dumps({"ready": True}) + "\n")
     channel.flush()
+
     for line in sys.stdin:
         turn = Turn(**json.loads(line))
         use(turn.setting)
         work = train if turn.work == "training" else decode
         if work is None:
             raise ValueError("this server does not decode")
+
+        # A device works on after a call has returned, so its work is waited for.
         wait_for_device()
-        began, began_wall = time.process_time(), time.perf_counter()
+        cpu_began = time.process_time()
+        wall_began = time.perf_counter()
         done = [work(number) for number in range(turn.first, turn.first + turn.count)]
         wait_for_device()
-        spent, spent_wall = time.process_time() - began, time.perf_counter() - began_wall
+        cpu_s = time.process_time() - cpu_began
+        wall_s = time.perf_counter() - wall_began
+
         answer = {
-            "cpu_s": spent,
-            "wall_s": spent_wall,
+            "cpu_s": cpu_s,
+            "wall_s": wall_s,
             "count": turn.count,
             "examples": sum(examples for examples, _ in done),
             "symbols": sum(symbols for _, symbols in done),
@@ -139,21 +150,21 @@ def wait_for_device() -> None:
 
 
 def padded(rows: Sequence[Sequence[int]], padding: int = PAD) -> Tensor:
-    """Rows of ids as a tensor (B, longest), `padding` at the end."""
+    """Return rows of ids as a tensor (B, longest), with `padding` at the end."""
     longest = max(map(len, rows))
+
     return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=DEVICE)
 
 
 def longest_first(sources: Rows, targets: Rows) -> tuple[Rows, Rows]:
-    """The same pairs in the order of falling source length, as packed sequences of older code want
-    them.
-    """
+    """Sort pairs by falling source length, as packed sequences of older code need them."""
     order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+
     return [sources[row] for row in order], [targets[row] for row in order]
 
 
 def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Gradient, clipping and the optimizer's step, the same for all."""
+    """Take the gradient, clip it and do the optimizer's step, the same for all."""
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
     optimizer.step()

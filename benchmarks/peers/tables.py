@@ -1,19 +1,19 @@
-"""What each table measures: its data, the sizes of all models, and who takes part with how many
-batches a turn.
-"""
+"""The tables to measure: their data, the sizes of all models, and the entries of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-BOTH, BOTH_OURS = ("float32", "medium"), ("float32", "bf16")
+BOTH = ("float32", "medium")
+BOTH_OURS = ("float32", "bf16")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A server: one model of one system. Ours has one for each setting, so that `peak_memory_mb` is
-    that setting's.
+    """A server: one model of one system.
+
+    Ours has one for each setting, so that `peak_memory_mb` is that setting's.
     """
 
     system: str
@@ -24,16 +24,18 @@ class Entry:
     decoded: int | None = None  # of a turn in decoding, the same
     warm_up: int | None = None  # untimed batches before, the same
     encoder: int | None = None  # LSTM units of each direction, where these are not the table's
-    late: bool = (
-        False  # starts from trained weights, whose attention is as sharp as later in a training
-    )
+    # starts from trained weights, whose attention is as sharp as later in a training
+    late: bool = False
 
     @property
     def label(self) -> str:
-        marks = [f"encoder {self.encoder}"] if self.encoder else []
-        return ", ".join(
-            [f"{self.system} {self.model}", *marks, *(["late in training"] if self.late else [])]
-        )
+        """The name of its row."""
+        parts = [f"{self.system} {self.model}"]
+        if self.encoder:
+            parts.append(f"encoder {self.encoder}")
+        if self.late:
+            parts.append("late in training")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,14 @@ class Table:
     sizes: dict[str, Any]
     turns: int
     batches: int  # of a turn in training
-    warm_up: (
-        int  # batches before: models learn where outputs end, and find the focus of their attention
-    )
+    # untimed batches before: models learn where outputs end, and find the focus of their attention
+    warm_up: int
     decoded: int  # batches of a turn in decoding
     entries: list[Entry]
     # sizes m x k x n of typical ones, whose rates are the core's own
     products: list[tuple[int, int, int]]
-    drawn: tuple[int, int, int] | None = (
-        None  # symbols of a source, of a target, of the vocabulary; None: of `dataset`
-    )
+    # symbols of a source, of a target, of the vocabulary; None: those of `dataset`
+    drawn: tuple[int, int, int] | None = None
     batch_size: int = 64
     beam: int = 4
 
@@ -62,8 +62,14 @@ class Table:
 NOUNS = Table(
     dataset="de-noun",
     format={"source_eos": True},
-    sizes={"embedding": 64, "encoder": 128, "decoder": 128, "layers": 1, "dropout": 0.2}
-    | {"steps": None},
+    sizes={
+        "embedding": 64,
+        "encoder": 128,
+        "decoder": 128,
+        "layers": 1,
+        "dropout": 0.2,
+        "steps": None,
+    },
     turns=5,
     batches=20,
     warm_up=60,
@@ -93,8 +99,14 @@ NOUNS = Table(
 TRANSLATION = Table(
     dataset="multi30k-de-en",
     format={"source_eos": True, "vocabulary": {"size": 9000, "min_count": 1}},
-    sizes={"embedding": 512, "encoder": 256, "decoder": 512, "layers": 2, "dropout": 0.2}
-    | {"steps": 14},
+    sizes={
+        "embedding": 512,
+        "encoder": 256,
+        "decoder": 512,
+        "layers": 2,
+        "dropout": 0.2,
+        "steps": 14,
+    },
     turns=6,
     batches=2,
     warm_up=8,
@@ -118,8 +130,14 @@ TRANSLATION = Table(
 COPYING = Table(
     dataset="drawn",
     format={},
-    sizes={"embedding": 128, "encoder": 128, "decoder": 256, "layers": 1, "dropout": 0.0}
-    | {"steps": 20},
+    sizes={
+        "embedding": 128,
+        "encoder": 128,
+        "decoder": 256,
+        "layers": 1,
+        "dropout": 0.0,
+        "steps": 20,
+    },
     turns=4,
     batches=1,
     warm_up=3,  # until a process has all of the memory that it needs

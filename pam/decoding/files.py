@@ -1,6 +1,4 @@
-"""Outputs for a file of sources, a line each; what was attended to when they were written, and what
-was copied.
-"""
+"""Outputs for a file of sources, one source a line, with what they attended to and copied."""
 
 from __future__ import annotations
 
@@ -24,68 +22,84 @@ from pam.models.checkpoint import SavedModel
 from pam.runtime.devices import enough_for
 
 BATCHES = 20  # that are read together, so that similar lengths are side by side
-DRAWN = 12  # lines of a file whose attention one picture shows
+DRAWN = 12  # lines of a file whose attention is shown in one picture
 END = "</s>"  # the end symbol in pictures and in JSON
 WEIGHT_DIGITS = 4  # of attention in JSON
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A line of the file with its outputs, the best first; a blank line has none."""
+    """A line of the file with its outputs, the best one first; a blank line has none."""
 
     line: Line
     source: list[str]
     outputs: list[Hypothesis]
 
     def text(self) -> str:
-        """The best output for people to read."""
-        return self.outputs[0].text if self.outputs else ""
+        """Return the best output for people to read."""
+        if not self.outputs:
+            return ""
+        return self.outputs[0].text
 
     def json(self, reading: Reading | None = None) -> str:
-        """All outputs with their scores, and with what was read of them."""
-        outputs = [
-            {"rank": rank, "text": own.text, "complete": own.output.complete}
-            | {name: _number(getattr(own.output, name)) for name in ("score", "log_prob")}
-            for rank, own in enumerate(self.outputs, 1)
-        ]
-        found: dict[str, Any] = {"line": self.line.number, "source": self.line.text}
+        """Return all outputs with their scores, and with their `reading`, as a line of JSON."""
+        record: dict[str, Any] = {"line": self.line.number, "source": self.line.text}
         if reading is not None:
-            found["source_tokens"] = reading.source
-            outputs = [
-                own | read.rounded() for own, read in zip(outputs, reading.outputs, strict=True)
-            ]
-        return json.dumps(found | {"outputs": outputs}, ensure_ascii=False)
+            record["source_tokens"] = reading.source
+
+        outputs: list[dict[str, Any]] = []
+        for rank, hypothesis in enumerate(self.outputs, 1):
+            outputs.append(
+                {
+                    "rank": rank,
+                    "text": hypothesis.text,
+                    "complete": hypothesis.output.complete,
+                    "score": _number(hypothesis.output.score),
+                    "log_prob": _number(hypothesis.output.log_prob),
+                }
+            )
+        if reading is not None:
+            for output, output_reading in zip(outputs, reading.outputs, strict=True):
+                output |= output_reading.rounded()
+
+        record["outputs"] = outputs
+        return json.dumps(record, ensure_ascii=False)
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON can have it: no infinity, where nothing was found."""
+    """Round a number for JSON, which has no infinity: None where no output was found."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def answers(generator: Generator, path: Path) -> Iterator[Answer]:
-    """Decodes a file, which may be compressed, many lines at once; a UserError names a faulty line
-    of it.
+    """Decode a file, which may be compressed, many lines at once.
+
+    A UserError names a faulty line of it.
     """
     lines = text_lines(path)
     first = 0
     while block := list(islice(lines, BATCHES * generator.decoding.batch_size)):
         sources = [_symbols(line, generator) for line in block]
-        full = [source for source in sources if source]
-        with enough_for(
-            f"the decoding of {generator.decoding.batch_size} sources side by side", HINT
-        ):
-            found = iter(generator(full, first))
-        first += len(full)
+
+        # Blank lines are not decoded.
+        nonempty = [source for source in sources if source]
+        work = f"the decoding of {generator.decoding.batch_size} sources side by side"
+        with enough_for(work, HINT):
+            outputs = iter(generator(nonempty, first))
+        first += len(nonempty)
+
         for line, source in zip(block, sources, strict=True):
-            answer = Answer(line, source, next(found) if source else [])
+            answer = Answer(line, source, outputs=next(outputs) if source else [])
             _warn(answer, generator)
             yield answer
 
 
 def _symbols(line: Line, generator: Generator) -> list[str]:
+    """Return the symbols of the source in a line, none if it is blank."""
     codec = generator.model.codec
     if not cleaned(line.text):
         return []
+
     try:
         return codec.source_symbols(codec.typed_source(line.text))
     except UserError as error:
@@ -93,17 +107,21 @@ def _symbols(line: Line, generator: Generator) -> list[str]:
 
 
 def _warn(answer: Answer, generator: Generator) -> None:
-    place = f"{answer.line.file}:{answer.line.number}"
-    if unseen := generator.unseen(answer.source):
-        sys.stderr.write(f"{place}: not seen in training: {' '.join(unseen)}\n")
-    for own in answer.outputs:
-        if not own.output.complete:
-            sys.stderr.write(f"{place}: cut short at {len(own.output.symbols)} symbols\n")
+    """Write warnings of unseen symbols and of outputs that were cut short."""
+    location = f"{answer.line.file}:{answer.line.number}"
+    unseen = generator.unseen(answer.source)
+    if unseen:
+        sys.stderr.write(f"{location}: not seen in training: {' '.join(unseen)}\n")
+
+    for hypothesis in answer.outputs:
+        if not hypothesis.output.complete:
+            length = len(hypothesis.output.symbols)
+            sys.stderr.write(f"{location}: cut short at {length} symbols\n")
 
 
 @dataclass(frozen=True)
 class ReadOutput:
-    """An output of n tokens, its end symbol with them if it was written, under teacher forcing."""
+    """An output of n tokens under teacher forcing; its end symbol counts if it was written."""
 
     tokens: list[str]
     attention: list[list[float]]  # n x m, the alignment handed on
@@ -112,72 +130,87 @@ class ReadOutput:
     copied: list[bool] | None
 
     def rounded(self) -> dict[str, Any]:
-        """For JSON; models that do not copy say nothing of it."""
+        """Return it for JSON; models that do not copy have no `p_gen` and no `copied`."""
         attention = [[round(weight, WEIGHT_DIGITS) for weight in row] for row in self.attention]
-        found: dict[str, Any] = {"tokens": self.tokens, "attention": attention}
-        if self.p_gen is None:
-            return found
-        return found | {"p_gen": [_number(value) for value in self.p_gen], "copied": self.copied}
+        record: dict[str, Any] = {"tokens": self.tokens, "attention": attention}
+        if self.p_gen is not None:
+            record["p_gen"] = [_number(value) for value in self.p_gen]
+            record["copied"] = self.copied
+        return record
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is known of a line's outputs once they are given."""
+    """The outputs of a line under teacher forcing, and their source."""
 
     source: list[str]  # m tokens, as many as the model reads
     outputs: list[ReadOutput]
 
 
 def check_symbols(model: SavedModel) -> None:
-    """A UserError says if outputs of the model cannot be read again, symbol by symbol."""
+    """Raise a UserError if outputs of the model cannot be read again, symbol by symbol."""
     if model.run.components.targets == "actions":
-        message = f"{model.run.label} writes pointer actions, whose attention is their pointer"
         raise UserError(
-            message,
+            f"{model.run.label} writes pointer actions, whose attention is their pointer",
             hint="leave out --attention and --weights, or choose a model with `targets: symbols`",
         )
 
 
 @torch.no_grad()
 def read_again(generator: Generator, answer: Answer) -> Reading:
-    """The outputs of a line under teacher forcing, all at once."""
-    model, most = generator.model, generator.decoding.max_source
+    """Read the outputs of a line again, by teacher forcing, all at once."""
     if not answer.outputs:
         return Reading([], [])
+
+    model = generator.model
+    most = generator.decoding.max_source
     device = next(model.network.parameters()).device
-    read = model.read(answer.source)[:most].to(device)
-    written = [own.output for own in answer.outputs]
-    target = padded([torch.tensor(ended(output.symbols)) for output in written]).to(device)
-    sources = read[None].expand(len(written), *read.shape)
-    with enough_for(f"reading {len(written)} outputs side by side again", HINT):
+    source = model.read(answer.source)[:most].to(device)
+    outputs = [hypothesis.output for hypothesis in answer.outputs]
+    count = len(outputs)
+    target = padded([torch.tensor(ended(output.symbols)) for output in outputs]).to(device)
+    with enough_for(f"reading {count} outputs side by side again", HINT):
         forced = model.network.teacher_force(
-            sources, torch.full((len(written),), len(read), device=device), target
+            source[None].expand(count, *source.shape),
+            torch.full((count,), len(source), device=device),
+            target,
         )
-    outputs = []
-    for row, output in enumerate(written):
-        tokens = [
-            *model.target.spell(output.symbols, answer.source),
-            *([END] if output.complete else []),
-        ]
-        n, p_gen, copied = len(tokens), None, None
+
+    read_outputs = []
+    for row, output in enumerate(outputs):
+        tokens = model.target.spell(output.symbols, answer.source)
+        if output.complete:
+            tokens = [*tokens, END]
+        n = len(tokens)
+
+        # Models that do not copy have neither.
+        p_gen = None
+        copied = None
         if forced.p_gen is not None and forced.copied is not None:
-            p_gen, copied = forced.p_gen[row, :n].tolist(), (forced.copied[row, :n] > 0.5).tolist()
-        outputs.append(ReadOutput(tokens, forced.alignment[row, :n].tolist(), p_gen, copied))
-    source = [*answer.source, *([END] if model.source_eos else [])]
-    return Reading(source[:most], outputs)
+            p_gen = forced.p_gen[row, :n].tolist()
+            copied = (forced.copied[row, :n] > 0.5).tolist()
+        attention = forced.alignment[row, :n].tolist()
+        read_outputs.append(ReadOutput(tokens, attention, p_gen, copied))
+
+    source_tokens = list(answer.source)
+    if model.source_eos:
+        source_tokens.append(END)
+    return Reading(source_tokens[:most], read_outputs)
 
 
-def attended(generator: Generator, shown: Sequence[Answer]) -> dict[str, Any]:
-    """The alignments of best outputs, as `heat_maps` has those of given ones: target x source, for
-    a figure.
+def attended(generator: Generator, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return the alignments of best outputs, target x source, for a figure.
+
+    The record is like that of `heat_maps`, which has the alignments of given targets.
     """
-    read = [read_again(generator, replace(answer, outputs=answer.outputs[:1])) for answer in shown]
-    best = [(one.source, one.outputs[0]) for one in read]
-    rows = [
-        {"source": source, "target": own.tokens, "alignment": own.attention}
-        for source, own in best
-        if own.tokens
-    ]
+    rows = []
+    for answer in answers:
+        reading = read_again(generator, replace(answer, outputs=answer.outputs[:1]))
+        best = reading.outputs[0]
+        if best.tokens:
+            rows.append(
+                {"source": reading.source, "target": best.tokens, "alignment": best.attention}
+            )
     if not rows:
         raise UserError(
             "no line to draw the attention of", hint="write sources into the file of --input"

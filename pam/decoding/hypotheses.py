@@ -1,6 +1,4 @@
-"""Outputs of a search: how they are ranked, also by their length, and the hypotheses that they grow
-from.
-"""
+"""Outputs of a search, their ranking, also by length, and the hypotheses that they grow from."""
 
 from __future__ import annotations
 
@@ -45,25 +43,36 @@ NOTHING = Output([], -torch.inf, False, -torch.inf)
 
 
 def forbidden_symbols(actions: bool) -> list[int]:
-    """Ids that no output contains: padding, begin, and steps unless the model writes actions."""
-    return [PAD, BOS] if actions else [PAD, BOS, STEP]
+    """Return the ids that no output contains.
+
+    They are padding, begin, and steps, unless the model writes actions.
+    """
+    if actions:
+        return [PAD, BOS]
+    return [PAD, BOS, STEP]
 
 
 def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
-    """The longest output of each sentence, from its own length alone: (B,)."""
+    """Return the length of the longest output of each sentence, from its own length alone: (B,)."""
     limits = (lengths * decoding.max_ratio).long() + decoding.max_extra
     return limits.clamp(decoding.min_length + 1, decoding.max_length)
 
 
 def forbid(log_probs: Tensor, written: Tensor, decoding: Decoding) -> None:
-    """Forbids in log p (B, k, V) of next symbols to end before `min_length` symbols are written (B,
-    k, n), and to write what would repeat `no_repeat_ngram_size` of them. Padding is forbidden
-    already.
+    """Set the log probability of forbidden next symbols to minus infinity.
+
+    No output ends before `decoding.min_length` symbols, or repeats `no_repeat_ngram_size` symbols.
+
+    Args:
+        log_probs: (B, k, V) log p of next symbols, where padding is forbidden already; changed.
+        written: (B, k, n) symbols so far.
     """
     if written.shape[2] < decoding.min_length:
         log_probs[:, :, EOS] = -torch.inf
+
     size = decoding.no_repeat_ngram_size
     if size is not None and written.shape[2] >= size:
+        # An n-gram is repeated by its last symbol where the symbols before it are the last written.
         seen = written.unfold(2, size, 1)  # (B, k, n - size + 1, size)
         last = written[:, :, None, written.shape[2] - size + 1 :]
         repeats = (seen[..., :-1] == last).all(3)
@@ -78,7 +87,10 @@ class Best:
         self.outputs: list[Output] = []
 
     def add(self, output: Output) -> None:
-        """Keeps an output if it is among the best; of equally good ones the first stays ahead."""
+        """Keep an output if it is among the best.
+
+        Of equally good ones the first stays ahead.
+        """
         bisect.insort(self.outputs, output, key=lambda kept: (not kept.complete, -kept.score))
         del self.outputs[self.n_best :]
 
@@ -87,6 +99,7 @@ class Best:
         """The score that an output must exceed to be kept."""
         if len(self.outputs) < self.n_best or not self.outputs[-1].complete:
             return -torch.inf
+
         return self.outputs[-1].score
 
 
@@ -109,34 +122,38 @@ class LengthPrior(Strict):
 
     @classmethod
     def of(cls, split: Split) -> LengthPrior:
-        """Counts the pairs of lengths of a prepared split, end symbols left out."""
+        """Count the pairs of lengths of a prepared split, end symbols left out."""
         return cls.fit(split.sources.lengths - split.source_eos, split.targets.lengths - 1)
 
     @classmethod
     def fit(cls, source: Iterable[int], target: Iterable[int]) -> LengthPrior:
-        """Counts pairs of lengths."""
+        """Count pairs of lengths."""
         counted = Counter(zip(map(int, source), map(int, target), strict=True))
-        below = sum(count * (m + 1) for (m, _), count in counted.items())
-        above = sum(count * n for (_, n), count in counted.items())
+        total_source = sum(count * (m + 1) for (m, _), count in counted.items())
+        total_target = sum(count * n for (_, n), count in counted.items())
         rows = [[m, n, count] for (m, n), count in sorted(counted.items())]
-        return cls(ratio=above / max(1, below), counts=rows)
+
+        return cls(ratio=total_target / max(1, total_source), counts=rows)
 
     def save(self, path: Path | str) -> None:
-        """Writes it as JSON, whole or not at all."""
+        """Write it as JSON, whole or not at all."""
         write_text(path, self.model_dump_json() + "\n")
 
     @classmethod
     def load(cls, path: Path | str) -> LengthPrior:
-        """Reads what `save` wrote; a UserError says that it is missing or damaged."""
+        """Read what `save` wrote; a UserError says that it is missing or damaged."""
         return parse(cls, read_json(path), path)
 
     def log_probs(self, source: int, longest: int) -> NDArray[np.float64]:
-        """log p(n | source) of n = 0, 1, ..., `longest`: (longest + 1,)."""
+        """Return log p(n | source) of n = 0, 1, ..., `longest`: (longest + 1,)."""
+        # The logarithm of n! is a sum of logarithms.
         n = np.arange(longest + 1)
         rate = max(self.ratio * (source + 1), 0.01)
         poisson = np.exp(n * np.log(rate) - rate - np.cumsum(np.log(np.maximum(n, 1))))
+
         seen = self._by_source.get(source, {})
-        total, different = sum(seen.values()), max(1, len(seen))
+        total = sum(seen.values())
+        different = max(1, len(seen))
         counts = np.array([seen.get(length, 0) for length in range(longest + 1)])
         smoothed = (counts + different * poisson) / (total + different)
         log_probs: NDArray[np.float64] = np.log(smoothed + np.finfo(np.float64).tiny)
@@ -144,7 +161,7 @@ class LengthPrior(Strict):
 
     @cached_property
     def _by_source(self) -> dict[int, dict[int, int]]:
-        """Counts of target lengths by source length."""
+        """The counts of target lengths by source length."""
         table: dict[int, dict[int, int]] = {}
         for m, n, count in self.counts:
             table.setdefault(m, {})[n] = count
@@ -159,26 +176,30 @@ class Ranking:
     2016, equation 14), by `length_penalty_form`. With a = w = 0 the score is log p.
 
     Args:
-        lengths: (B,) source lengths m, without end symbols; limits: (B,) the largest l of each
-            sentence.
+        lengths: (B,) source lengths m, without end symbols.
+        limits: (B,) the largest l of each sentence.
         prior: p(n | m); None: w counts as 0.
     """
 
     def __init__(
         self, decoding: Decoding, lengths: Tensor, limits: Tensor, prior: LengthPrior | None
     ) -> None:
-        self.power, self.wu = decoding.length_penalty, decoding.length_penalty_form == "wu"
-        self.bonus: list[Tensor] | None = None
+        self.power = decoding.length_penalty
+        self.wu = decoding.length_penalty_form == "wu"
         # log p is negative, so that dividing it by the largest length raises it most.
         longest = limits.double()
         self.scale = ((5 + longest) / 6 if self.wu else longest) ** -self.power
+
+        self.bonus: list[Tensor] | None = None
         if prior is None or decoding.length_prior == 0:
             return
+
         tables = [
             decoding.length_prior * prior.log_probs(length, limit)
             for length, limit in zip(lengths.tolist(), limits.tolist(), strict=True)
         ]
         self.bonus = [torch.from_numpy(table) for table in tables]
+        # (B, longest + 1) the highest bonus of so many symbols or more
         self.ahead = torch.full((len(tables), int(limits.max()) + 1), -torch.inf).double()
         for row, table in enumerate(tables):
             highest = np.maximum.accumulate(table[::-1])[::-1]
@@ -186,18 +207,28 @@ class Ranking:
         self.ahead = self.ahead.to(limits.device)
 
     def score(self, row: int, log_prob: float, written: int, complete: bool) -> float:
-        """The score of an output of sentence `row` with `written` symbols."""
-        score = log_prob / float(((5 + written) / 6 if self.wu else written) ** self.power)
+        """Return the score of an output of sentence `row` with `written` symbols."""
+        length = (5 + written) / 6 if self.wu else written
+        score = log_prob / float(length**self.power)
+
         if self.bonus is not None:
-            score += float(self.bonus[row][written - 1 if complete else written])
+            symbols = written - 1 if complete else written
+            score += float(self.bonus[row][symbols])
         return score
 
     def bound(self, rows: Tensor, total: Tensor, written: int) -> Tensor:
-        """What no continuation of an open output of sentences `rows` (B',) can exceed, (B', k),
-        given log p (B', k) of what was `written` so far.
+        """Return the score that no continuation of an open output can exceed, (B', k).
+
+        The outputs belong to sentences `rows` (B',). `total` (B', k) is log p of what was `written`
+        so far.
         """
-        bound = total * self.scale[rows, None] if self.power else total
-        return bound if self.bonus is None else bound + self.ahead[rows, written, None]
+        bound = total
+        if self.power:
+            bound = total * self.scale[rows, None]
+
+        if self.bonus is not None:
+            bound = bound + self.ahead[rows, written, None]
+        return bound
 
 
 class Hypotheses:
@@ -206,45 +237,51 @@ class Hypotheses:
     def __init__(
         self, model: Model, source: Tensor, lengths: Tensor, beam: int, bf16: bool = False
     ) -> None:
-        self.model, self.beam = model, beam
+        self.model = model
+        self.beam = beam
+
         self.memory = model.encode(source, lengths, beam, bf16)
         self.state = model.start(self.memory)
-        self.found: Any = None
+        self.last_step: Any = None  # what the model returned for it
 
     def step(self, symbol: Tensor) -> Tensor:
-        """log p of every next symbol, (B, k, V), to be overwritten, after `symbol` (B, k) was
-        written last.
+        """Return log p of every next symbol, (B, k, V), after `symbol` (B, k) was written last.
+
+        The caller may overwrite it.
         """
-        self.found = self.model.step(self.memory, self.state, symbol.flatten())
-        log_probs: Tensor = self.found.output.log_probs()
+        self.last_step = self.model.step(self.memory, self.state, symbol.flatten())
+        log_probs: Tensor = self.last_step.output.log_probs()
         return log_probs.view(*symbol.shape, -1)
 
     def update(self, parents: Tensor | None, symbol: Tensor) -> None:
-        """Goes on from hypothesis `parents` (B, k) of the same sentence, None: from itself, with
-        `symbol` (B, k).
+        """Go on from hypotheses `parents` of the same sentence with `symbol`, both (B, k).
+
+        None: each goes on from itself.
         """
-        step = self.found
+        step = self.last_step
+
         if parents is not None and self.beam > 1:
             first = self.beam * torch.arange(len(parents), device=parents.device)[:, None]
             # Hypotheses of a sentence share its memory, so only the step follows the parents.
             step = step.select((first + parents).flatten())
+
         self.state = self.model.update(self.memory, step, symbol.flatten())
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps the given sentences only."""
-        every = torch.arange(self.beam, device=sentences.device)
-        rows = (sentences[:, None] * self.beam + every).flatten()
-        self.memory, self.state = self.memory.select(sentences), self.state.select(rows)
+        """Keep the given sentences only."""
+        in_beam = torch.arange(self.beam, device=sentences.device)
+        rows = (sentences[:, None] * self.beam + in_beam).flatten()
+        self.memory = self.memory.select(sentences)
+        self.state = self.state.select(rows)
 
     def most_attended(self, lengths: Tensor) -> Tensor:
-        """The source position that each hypothesis' last step attended most, end symbols left out:
-        (B, k).
+        """Return the source position that each hypothesis' last step attended most: (B, k).
 
-        Source `lengths` (B,) are those of `without_end`. It is 0 where a source has nothing but its
-        end symbol.
+        Source `lengths` (B,) are those of `without_end`, so that no end symbol counts. The position
+        is 0 where a source has nothing but its end symbol.
         """
         alignment = self.state.alignment.unflatten(0, (-1, self.beam))
         positions = torch.arange(alignment.shape[2], device=lengths.device)
-        beyond = positions >= lengths[:, None]  # (B, m)
-        attended: Tensor = alignment.masked_fill(beyond[:, None], -1.0).argmax(2)
+        is_beyond = positions >= lengths[:, None]  # (B, m)
+        attended: Tensor = alignment.masked_fill(is_beyond[:, None], -1.0).argmax(2)
         return attended

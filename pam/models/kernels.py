@@ -12,8 +12,8 @@ output layer are in `output_kernels`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -23,9 +23,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from pam.models.logspace import tanh_
+from pam.runtime.torch_internals import (
+    fused_lstm_cell,
+    fused_lstm_cell_backward,
+    has_fused_lstm_cell,
+    onednn_float32,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
-aten: Any = torch.ops.aten
 
 
 class Tape(ABC):
@@ -80,21 +85,6 @@ def large_products(function: F) -> F:
             return function(*args)
 
     return cast(F, wrapped)
-
-
-@contextmanager
-def onednn_float32() -> Iterator[None]:
-    """Let oneDNN take float32 products.
-
-    It is allowed bfloat16 for them, and takes it if the processor has AMX.
-    """
-    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
 
 
 def padded_size(rows: int, bf16: bool) -> int:
@@ -191,7 +181,7 @@ class LSTMCell:
             x: (n, X) the layer's input.
             h, c: (n, H) the last ones.
         """
-        cell = _FusedCell if h.is_cuda else _Cell
+        cell = _FusedCell if has_fused_lstm_cell(h) else _Cell
         state: tuple[Tensor, Tensor] = cell.apply(self.anchor, self.tape, before, x, h, c)
         return state
 
@@ -290,24 +280,18 @@ class _FusedCell(Function):
     def forward(
         ctx: Any, anchor: Tensor, tape: _CellTape, before: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
-        of_input = torch.addmm(before, x, tape.wx.t())
-        of_state = h @ tape.wh.t()
-        new_h, new_c, gates = aten._thnn_fused_lstm_cell(of_input, of_state, c)
-
-        ctx.tape = tape
-        ctx.inputs = x, h
-        ctx.shared_before = before.dim() == 1
-        ctx.save_for_backward(gates, c, new_c)
-        return new_h, new_c
+        of_input, of_state = torch.addmm(before, x, tape.wx.t()), h @ tape.wh.t()
+        output, new, gates = fused_lstm_cell(of_input, of_state, c)
+        ctx.tape, ctx.inputs, ctx.shared_before = tape, (x, h), before.dim() == 1
+        ctx.save_for_backward(gates, c, new)
+        return output, new
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        gates, c, new_c = ctx.saved_tensors
-        tape = ctx.tape
-        dh, dnew = (part.contiguous() for part in grads)
-
-        dgates, dc, _ = aten._thnn_fused_lstm_cell_backward_impl(dh, dnew, c, new_c, gates, False)
+        gates, c, new = ctx.saved_tensors
+        tape, (dh, dnew) = ctx.tape, (part.contiguous() for part in grads)
+        dgates, dc = fused_lstm_cell_backward(dh, dnew, c, new, gates)
         tape.notes.append((dgates, *ctx.inputs))
 
         dbefore = dgates.sum(0) if ctx.shared_before else dgates

@@ -26,6 +26,7 @@ from pam.data.vocabulary import PAD
 from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
 from pam.models.logspace import tanh, tanh_
 from pam.models.packing import optional_rows
+from pam.runtime.torch_internals import tanh_backward
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
@@ -257,8 +258,7 @@ class OutputLayer:
             self._wait(error[: len(z)], z * weights, weights)
 
         dz = (error @ self.weight)[: len(z)] * weights
-        dx: Tensor = torch.ops.aten.tanh_backward(dz, z)
-        return dx
+        return tanh_backward(dz, z)
 
     def _wait(self, error: Tensor, weighted: Tensor, weights: Tensor) -> None:
         """Keep rows until there are many.

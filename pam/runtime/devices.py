@@ -1,13 +1,10 @@
-"""Devices, the precision of their products, threads, memory, time, and what records say of the
-machine.
-"""
+"""Devices, the precision of their products, threads, memory, time, and records of the machine."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import re
 import resource
 import sys
 import time
@@ -21,80 +18,88 @@ import torch
 from pam.io import UserError
 from pam.models.kernels import Products
 from pam.runtime import processor
+from pam.runtime.torch_internals import says_out_of_memory
 from pam.version import __version__
 
 PACKAGES = ("torch", "numpy", "snakemake", "pandas", "matplotlib", "sacrebleu")
 
 # Parameters of glibc's mallopt, by their numbers in malloc.h.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_TRIM_THRESHOLD = -1
+_TOP_PAD = -2
+_MMAP_THRESHOLD = -3
+
 CPU = torch.device("cpu")
 
-_OUT_OF_MEMORY = re.compile(
-    "can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive"
-)
-"""Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """Return the device of this name: `cpu`, `cuda`, or `auto`.
 
-def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
-    """The device that is `wanted`: `cpu`, `cuda`, or `auto`, which is CUDA where there is one, else
-    the CPU.
-
-    Of processes of this machine that work together, `local_rank` is the number of this one, and of
-    its CUDA device. A UserError says that there is no such device.
+    `auto` is CUDA where there is one, else the CPU. `local_rank` numbers the processes of this
+    machine that work together, and their CUDA devices. A UserError says that there is no such
+    device.
     """
-    if wanted == "cuda" and not torch.cuda.is_available():
+    if name == "cuda" and not torch.cuda.is_available():
         raise UserError(
             "no CUDA device is usable here",
             hint="ask for the device `cpu` or `auto`, or check the driver",
         )
-    if wanted == "cpu" or not torch.cuda.is_available():
+    if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
+
     if local_rank >= torch.cuda.device_count():
         usable = f"{torch.cuda.device_count()} can be used"
         message = f"no CUDA device for process {local_rank + 1} of this training: {usable}"
         raise UserError(message, hint="lower `resources.processes`, or ask for the device `cpu`")
+
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 
 
 def use_precision(precision: str, products: str | None = None, device: torch.device = CPU) -> str:
-    """Set how torch takes float32 products in this process, and return who takes large ones on a
-    CPU.
+    """Set how torch takes float32 products in this process.
 
-    CUDA takes them in TF32 unless the `precision` is `float32`. On a CPU it is `onednn` or
-    `default`, the same at every start of a processor. MKL does not use AVX-512 on processors of
-    other makers than its own. oneDNN does, in the same precision if the processor has no tiles of
-    bfloat16. So it is oneDNN where the maker is another one, AVX-512 is there, and products are
-    found exact.
+    CUDA takes them in TF32 unless the `precision` is `float32`.
+
+    On a CPU the library of large products is chosen, the same at every start on a processor. MKL,
+    torch's default, does not use AVX-512 on processors of other makers than its own. oneDNN does,
+    in the same precision if the processor has no tiles of bfloat16. So oneDNN is chosen where the
+    maker is another one, AVX-512 is there, and products are found exact.
 
     Args:
         precision: the one that is used, of `processor.usable_precision`.
         products: the answer of the run that goes on, which holds wherever oneDNN is exact.
-        device: where products are taken; oneDNN has none of them on another device than a CPU.
+        device: where products are taken; oneDNN takes none on another device than a CPU.
+
+    Returns:
+        The library of large products on a CPU: `onednn` or `default`.
     """
     uses_tf32 = precision != "float32"
     torch.backends.cuda.matmul.allow_tf32 = uses_tf32
     torch.backends.cudnn.allow_tf32 = uses_tf32
+
     has_avx512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
-    pays = has_avx512 and processor.maker() not in (None, "GenuineIntel")
-    wanted = products or ("onednn" if pays else "default")
-    Products.by_onednn = device.type == "cpu" and wanted == "onednn" and processor.onednn_is_exact()
+    onednn_pays = has_avx512 and processor.maker() not in (None, "GenuineIntel")
+    if products:
+        onednn_pays = products == "onednn"
+    Products.by_onednn = device.type == "cpu" and onednn_pays and processor.onednn_is_exact()
     return "onednn" if Products.by_onednn else "default"
 
 
 def limit_threads() -> None:
-    """`OMP_NUM_THREADS` of the environment, else one thread: a step's small products gain nothing
-    by more.
+    """Use as many threads as `OMP_NUM_THREADS` of the environment says, else one.
+
+    The small products of a step gain nothing by more.
     """
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    torch.set_num_threads(max(1, int(wanted)) if wanted.isdecimal() else 1)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    count = int(threads) if threads.isdecimal() else 1
+    torch.set_num_threads(max(1, count))
 
 
 def keep_heap() -> bool:
-    """Makes glibc keep freed memory; true where that was possible.
+    """Make glibc keep freed memory; return whether that was possible.
 
-    Else the kernel clears each page again for the next batch, which took up to half of the training
-    time.
+    Otherwise the kernel clears each page again for the next batch, which took up to half of the
+    training time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -102,22 +107,24 @@ def keep_heap() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False  # another C library, musl for one
-    # The largest threshold that glibc accepts, and no trimming; all three are set, whatever one
-    # says.
+
+    # The largest threshold that glibc accepts, and no trimming.
     settings = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 16 << 20}
-    done = [mallopt(name, value) for name, value in settings.items()]
-    return all(done)
+    # A list, so that all three are set, also where one of them is refused.
+    accepted = [mallopt(name, value) for name, value in settings.items()]
+    return all(accepted)
 
 
 @contextmanager
 def enough_for(work: str, hint: str) -> Iterator[None]:
-    """A UserError names the setting to change where memory on the CPU or on CUDA does not suffice
-    for this context.
+    """Raise a UserError where memory on the CPU or on CUDA does not suffice for this context.
+
+    Its hint names the setting to change.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+        if not isinstance(error, MemoryError) and not says_out_of_memory(error):
             raise
         raise UserError(f"out of memory in {work}", hint=hint) from error
 
@@ -127,22 +134,36 @@ class Stopwatch:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        self.wall = time.perf_counter()
+        self.cpu = time.process_time()
 
     def restart(self) -> dict[str, float]:
-        """Seconds since it was started, `wall_s`, `cpu_s` and `gpu_s`.
+        """Return the seconds since it was started, `wall_s`, `cpu_s` and `gpu_s`.
 
         It starts again from zero.
         """
-        before = self.wall, self.cpu
-        self.wall, self.cpu = time.perf_counter(), time.process_time()
-        wall, cpu = self.wall - before[0], self.cpu - before[1]
-        return {"wall_s": wall, "cpu_s": cpu, "gpu_s": wall if self.device.type == "cuda" else 0.0}
+        wall = time.perf_counter()
+        cpu = time.process_time()
+        wall_spent = wall - self.wall
+        cpu_spent = cpu - self.cpu
+
+        self.wall = wall
+        self.cpu = cpu
+
+        # A GPU is held all the time, whether it computes or waits.
+        return {
+            "wall_s": wall_spent,
+            "cpu_s": cpu_spent,
+            "gpu_s": wall_spent if self.device.type == "cuda" else 0.0,
+        }
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """The machine that did the work."""
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    """Describe the machine that did the work."""
+    gpu = None
+    if device.type == "cuda":
+        gpu = torch.cuda.get_device_name(device)
+
     return {
         "cpu": processor.model_name(),
         "cores": os.cpu_count(),
@@ -152,21 +173,28 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of this package and of those that results depend on."""
-    found = {"python": platform.python_version(), "pam": __version__}
+    """Return the versions of Python, of this package and of those that results depend on."""
+    by_name = {"python": platform.python_version(), "pam": __version__}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
+            by_name[name] = version(name)
     # What was imported is what ran: a build's local version is not in the metadata.
-    return found | {"torch": torch.__version__}
+    return by_name | {"torch": torch.__version__}
 
 
 def peak_memory_mb() -> float:
-    """The largest resident size of this process so far, in megabytes."""
+    """Return the largest resident size of this process so far, in megabytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    if sys.platform == "darwin":
+        return peak / 2**20
+    return peak / 2**10
 
 
 def peak_gpu_memory_mb(device: torch.device) -> float | None:
-    """The most that this process has held of a CUDA device so far, in megabytes; None on a CPU."""
-    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
+    """Return the most that this process has held of a CUDA device so far, in megabytes.
+
+    None on a CPU.
+    """
+    if device.type != "cuda":
+        return None
+    return torch.cuda.max_memory_allocated(device) / 2**20

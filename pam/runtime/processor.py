@@ -1,4 +1,4 @@
-"""What the processor of this machine can do, found by trying it.
+"""The abilities of this machine's processor, found by trying them.
 
 Names of instruction sets do not suffice. oneDNN, which computes in bfloat16, may be told by its
 environment to use fewer than there are. What it cannot compute fast it computes slowly, or not at
@@ -20,10 +20,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pam.models.kernels import onednn_float32
+from pam.runtime.torch_internals import can_choose_onednn, onednn_float32
 
 EXACT = 2e-6
-"""The largest mean relative error of a product in float32: it has some 3e-7, one in bfloat16 2e-3.
+"""The largest mean relative error of a product in float32.
+
+It is some 3e-7 in float32, and 2e-3 in bfloat16.
 """
 
 LARGEST_SHARE = 0.8
@@ -31,21 +33,21 @@ LARGEST_SHARE = 0.8
 
 The share is 0.3 to 0.5 on processors with instructions for bfloat16 and 1.5 on others with AVX-512.
 Where there is no AVX-512, torch has no LSTM in bfloat16, and products alone have a share of 4 to
-16. So that noise changes no answer.
+16. So noise changes no answer.
 """
 
 CPU_INFO = Path("/proc/cpuinfo")
-TURNS = 5  # the fastest of so many counts
+TURNS = 5  # of which the fastest counts
 
 
 def maker() -> str | None:
-    """The maker of an x86 processor, as it names itself; None if it does not."""
+    """Return the maker of an x86 processor, as it names itself; None if it does not."""
     named = re.search(r"^vendor_id.*?:\s*(\S+)", _cpu_info(), re.MULTILINE)
     return named[1] if named else None
 
 
 def model_name() -> str:
-    """The processor's model, or else the architecture of the machine."""
+    """Return the processor's model, or else the architecture of the machine."""
     named = re.search(r"^model name.*?:(.*)$", _cpu_info(), re.MULTILINE)
     if named:
         return named[1].strip()
@@ -53,9 +55,13 @@ def model_name() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use, which a scheduler or a container may have limited."""
+    """Return how many cores this process may use.
+
+    A scheduler or a container may have limited them.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
+
     return os.cpu_count() or 1
 
 
@@ -69,19 +75,22 @@ def _cpu_info() -> str:
 
 
 def onednn_is_exact() -> bool:
-    """Whether oneDNN takes float32 products in float32, by some small ones against float64."""
-    if not torch.backends.mkldnn.is_available():
+    """Check that oneDNN takes float32 products in float32, by some small ones against float64."""
+    if not torch.backends.mkldnn.is_available() or not can_choose_onednn():
         return False
+
+    # A generator of its own, so that a training draws the same with and without this check.
     generator = torch.Generator().manual_seed(1)
     for rows, inner, columns in ((16, 64, 64), (64, 512, 128), (128, 128, 1024)):
-        a, b = (
-            torch.randn(shape, generator=generator) for shape in ((rows, inner), (inner, columns))
-        )
+        a = torch.randn((rows, inner), generator=generator)
+        b = torch.randn((inner, columns), generator=generator)
         with onednn_float32():
-            found = a @ b
-        right = a.double() @ b.double()
-        if float((found - right).abs().mean() / right.abs().mean()) > EXACT:
+            product = a @ b
+        exact_product = a.double() @ b.double()
+        error = (product - exact_product).abs().mean() / exact_product.abs().mean()
+        if float(error) > EXACT:
             return False
+
     return True
 
 
@@ -90,7 +99,7 @@ def onednn_is_exact() -> bool:
 
 @dataclass(frozen=True)
 class Trial:
-    """Whether work in bfloat16 is worth it on this processor, and the reason in words."""
+    """The answer whether work in bfloat16 is worth it on this processor, with its reason."""
 
     pays: bool
     reason: str
@@ -106,16 +115,20 @@ def try_bfloat16() -> Trial:
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(1)
         work = _Work()
+
+        # Once untimed: oneDNN compiles its programs when it first meets a shape.
         try:
             work.run(torch.bfloat16)
         except RuntimeError as error:
             message = str(error).partition("\n")[0].partition(". ")[0]
             return Trial(pays=False, reason=f"this processor has no LSTM in bfloat16 ({message})")
+
         work.run(torch.float32)
         seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
         for _ in range(TURNS):
             for dtype, times in seconds.items():
                 times.append(_cpu_seconds(lambda: work.run(dtype)))  # noqa: B023
+
     share = min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
     reason = f"work in bfloat16 takes {share:.2g} times as long as in float32 on this processor"
     return Trial(pays=share <= LARGEST_SHARE, reason=reason)
@@ -137,6 +150,7 @@ class _Work:
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             states, _ = self.lstm(self.embedded)
         states.float().sum().backward()
+
         for x, weight in 2 * self.factors:
             x.to(dtype) @ weight.to(dtype).t()
 
@@ -148,22 +162,25 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def usable_precision(asked: str, device: torch.device) -> str:
-    """The precision in which large products of a training are taken on `device` if `asked` is
-    wished for.
+    """Return the precision of large products of a training on `device`, where `asked` is asked for.
 
     `bf16` is bfloat16 on a CPU where that is worth it, else float32. On CUDA it is TF32. `tf32` is
     float32 on a CPU.
     """
+    if device.type == "cuda" and asked == "bf16":
+        return "tf32"
     if device.type == "cuda":
-        return "tf32" if asked == "bf16" else asked
+        return asked
+
     if asked == "bf16" and try_bfloat16().pays:
         return "bf16"
     return "float32"
 
 
 def usable_search_precision(asked: str, device: torch.device) -> str:
-    """The precision of the output layer in search on `device`: `bf16` wherever it is worth it, CUDA
-    included.
+    """Return the precision of the output layer in search on `device`.
+
+    It is `bf16` wherever that is asked for and worth it, CUDA included.
     """
     if asked == "bf16" and (device.type == "cuda" or try_bfloat16().pays):
         return "bf16"

@@ -31,8 +31,10 @@ from pam.jobs import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = "pam-state-1"
-CURRENT, PREVIOUS = "state.safetensors", "previous.safetensors"
-SPARE, FINISHED = f"{PREVIOUS}.new", "finished.json"
+CURRENT = "state.safetensors"
+PREVIOUS = "previous.safetensors"
+SPARE = f"{PREVIOUS}.new"
+FINISHED = "finished.json"
 REPLACED = "replaced"  # folder of the results of the training before, which was another one
 SAVING_SHARE = 0.05  # of the time of a training: the part that saving within an epoch may take
 log = logging.getLogger(__name__)
@@ -42,50 +44,49 @@ Weights = dict[str, Tensor]  # as a module's `state_dict`
 
 @dataclass
 class Progress:
-    """How far a training is, apart from tensors."""
+    """The progress of a training, apart from tensors."""
 
     epoch: int = 0  # the current one
     batch: int = 0  # batches of it already done
     loss: float = 0.0  # in nats; this and the next two are sums over this epoch so far
     tokens: int = 0
     examples: int = 0
-    first_loss: float | None = (
-        None  # of the very first batch in nats per token, before anything was learned
-    )
+    # of the very first batch, in nats per token, before anything was learned
+    first_loss: float | None = None
     # one row per finished epoch, as in history.csv
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None  # the row of the epoch whose weights are the results
-    wall_s: float = (
-        0.0  # this and the next two are spent so far, by all processes that worked on this training
-    )
+    # this and the next two: spent so far, by all processes that worked on this training
+    wall_s: float = 0.0
     cpu_s: float = 0.0
     gpu_s: float = 0.0
     resumed: int = 0  # how often it went on from a saved state
-    products: str | None = (
-        None  # who takes float32 products on its CPU; see `devices.use_precision`
-    )
+    # the library of float32 products on its CPU; see `devices.use_precision`
+    products: str | None = None
     replayed_steps: int = 0  # steps that were replayed as CUDA graphs
     replayed_shapes: int = 0  # how often a step was recorded for them
     replayed_tokens: int = 0  # target tokens of these steps
     replayed_places: int = 0  # the same with those of padding
-    # those that large products were taken in, one after another
+    # the precisions of large products, one after another
     precisions: list[str] = field(default_factory=list)
 
     def steps(self, per_epoch: int) -> int:
-        """Steps done so far, where a whole epoch has so many."""
+        """Return the steps done so far, where a whole epoch has `per_epoch` steps."""
         return self.epoch * per_epoch + self.batch
 
 
 def pack(
     model: nn.Module, optimizer: torch.optim.Optimizer, best: Weights, recent: list[Weights]
 ) -> dict[str, Tensor]:
-    """All tensors of a training by name; of `recent` epochs, which a later mean will hold, the
-    oldest first.
+    """Return all tensors of a training by name.
+
+    `recent` are the weights of epochs that a later mean will hold, the oldest first.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
     for index, weights in enumerate(recent):
         tensors |= {f"recent{index}.{name}": value for name, value in weights.items()}
+
     for name, parameter in model.named_parameters():
         for slot, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{slot}.{name}"] = value
@@ -95,17 +96,21 @@ def pack(
 def unpack(
     tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[Weights, list[Weights]]:
-    """Loads what `pack` took into model and optimizer; returns `best` and `recent`."""
+    """Load what `pack` returned into model and optimizer; return `best` and `recent`."""
 
     def under(prefix: str) -> Weights:
-        found = (name for name in tensors if name.startswith(prefix))
-        return {name.removeprefix(prefix): tensors[name] for name in found}
+        return {
+            name.removeprefix(prefix): value
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
 
     model.load_state_dict(under("model."))
     for key, value in under("optimizer.").items():
         slot, name = key.split(".", 1)
         parameter = model.get_parameter(name)
         optimizer.state[parameter][slot] = value.to(parameter.device)
+
     recent: list[Weights] = []
     while weights := under(f"recent{len(recent)}."):
         recent.append(weights)
@@ -114,7 +119,7 @@ def unpack(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the state folder for one process, after waiting for another one that trains there."""
+    """Hold the state folder for one process, after waiting for another one that trains there."""
     with waited_for(folder / "lock", log.warning):
         remove_leftovers(folder)
         (folder / SPARE).unlink(missing_ok=True)
@@ -130,22 +135,25 @@ class StateFolder:
     key: str
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
-        """Writes a state as a whole; the state before is the reserve."""
+        """Write a state as a whole; the state before is the reserve."""
         current = self.folder / CURRENT
         notes = {"format": FORMAT, "key": self.key, "progress": json.dumps(asdict(progress))}
+
         if current.is_file():
             # A link, then a rename over it: at every moment a whole state has a name.
             spare = self.folder / SPARE
             spare.unlink(missing_ok=True)
             os.link(current, spare)
             spare.replace(self.folder / PREVIOUS)
+
         save_tensors(current, tensors, notes)
 
     def load(self) -> tuple[dict[str, Tensor], Progress] | None:
-        """The newest whole state of this training, or None to start anew."""
+        """Return the newest whole state of this training, or None to start anew."""
         for path in (self.folder / CURRENT, self.folder / PREVIOUS):
             if not path.is_file():
                 continue
+
             try:
                 tensors, notes = load_tensors(path)
                 if notes.get("format") != FORMAT:
@@ -156,31 +164,38 @@ class StateFolder:
                 return tensors, Progress(**json.loads(notes["progress"]))
             except (UserError, KeyError, TypeError, ValueError) as error:
                 log.warning("%s: not usable (%s), passed over", path, error)
+
         return None
 
     def clear(self) -> None:
-        """Removes the states; the training is over and its results are written."""
+        """Remove the states; the training is over and its results are written."""
         for name in (CURRENT, PREVIOUS):
             (self.folder / name).unlink(missing_ok=True)
 
 
 class CheckpointTimer:
-    """How long after one state the next is saved: `every_s` seconds at least; 0: after every batch,
-    come what may.
+    """The time from one saved state to the next: `every_s` seconds at least.
 
-    It is more where saving would take more than its share of the time.
+    It is more where saving would take more than its share of the time. With 0 a state is saved
+    after every batch, however long that takes.
     """
 
     def __init__(self, every_s: float) -> None:
-        self.every_s, self.saved_at, self.took_s = every_s, monotonic(), 0.0
+        self.every_s = every_s
+        self.saved_at = monotonic()
+        self.took_s = 0.0  # to save the last state
 
     def due(self) -> bool:
-        wait = max(self.every_s, self.took_s * (1 / SAVING_SHARE - 1)) if self.every_s else 0.0
+        """Check whether it is time to save a state."""
+        wait = 0.0
+        if self.every_s:
+            wait = max(self.every_s, self.took_s * (1 / SAVING_SHARE - 1))
+
         return monotonic() - self.saved_at >= wait
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Around the saving of a state."""
+        """Measure the time that the context takes to save a state."""
         start = monotonic()
         yield
         self.saved_at = monotonic()
@@ -189,29 +204,31 @@ class CheckpointTimer:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one training, by its `key`: written here as a whole, then published where they
-    are wanted.
+    """The results of one training, by its `key`.
 
-    A workflow that was killed while its training lived on deletes what that wrote and starts it
-    anew, to find it here.
+    They are written here as a whole, then published in a run's folder. A workflow that was killed
+    while its training lived on deletes what the training published. It starts the training anew,
+    which then finds its results here.
     """
 
     folder: Path
     key: str
 
     def whole(self) -> bool:
-        """Whether the results of this training, and of no other, are here undamaged."""
+        """Check that the results of this training, and of no other, are here undamaged."""
         try:
             return bool(read_json(self.folder / FINISHED) == self._content())
         except UserError:
             return False
 
     def clear(self) -> None:
-        """Removes what an unfinished training has left; whole results of another one are kept in
-        `replaced`.
+        """Remove what an unfinished training has left.
+
+        Whole results of another training are kept in `replaced`.
         """
         if not self.folder.exists():
             return
+
         if self._is_of_another():
             replaced = self.folder.with_name(REPLACED)
             shutil.rmtree(replaced, ignore_errors=True)
@@ -224,12 +241,14 @@ class Results:
             shutil.rmtree(self.folder)
 
     def take_back(self) -> None:
-        """Makes results of this very training that were replaced the present ones again, and keeps
-        the present ones.
+        """Restore results of this very training that were replaced.
+
+        The present results are kept in their place.
         """
         replaced = Results(self.folder.with_name(REPLACED), self.key)
         if self.whole() or not replaced.whole():
             return
+
         aside = self.folder.with_name(f"{REPLACED}-before")
         shutil.rmtree(aside, ignore_errors=True)
         replaced.folder.rename(aside)
@@ -237,19 +256,20 @@ class Results:
         aside.rename(self.folder)
 
     def _is_of_another(self) -> bool:
-        """Whether the folder holds the results of a finished training with another key."""
+        """Check whether the folder holds the results of a finished training with another key."""
         try:
             return bool(read_json(self.folder / FINISHED).get("key") != self.key)
         except (UserError, AttributeError):
             return False
 
     def complete(self) -> None:
-        """Marks what is in the folder as whole."""
+        """Mark what is in the folder as whole."""
         write_json(self.folder / FINISHED, self._content())
 
     def publish(self, out: Path) -> None:
-        """Puts the results into `out`, each as a whole, as new as if just made; a UserError if that
-        is not possible.
+        """Put the results into `out`, each as a whole, as new as if just made.
+
+        A UserError says that this is not possible.
         """
         try:
             for name in self._names():
@@ -271,15 +291,17 @@ class Results:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """One content under two names, which takes no room; a copy where file systems differ."""
+    """Give one content two names, which takes no room; copy it where file systems differ."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and target.samefile(source):
         return
+
     with atomic_write(target) as temporary, open(source, "rb") as content:
-        # The link is no leftover while this process makes it: the lock of the new file goes with
-        # that.
+        # The new link must not look like a leftover of a killed process while this one makes it, so
+        # its content is locked.
         with suppress(OSError):
             fcntl.flock(content, fcntl.LOCK_SH)
+
         temporary.unlink()
         try:
             os.link(source, temporary)

@@ -28,16 +28,16 @@ from pam.data.vocabulary import PAD
 from pam.models.model import Model
 
 READ_EVERY = 20  # steps after which the device is asked for the loss and the norm of gradients
-TOLERANCE = (
-    1e-4  # relative difference of a replayed step's loss and norm from the plain one's, at most
-)
+# relative difference of a replayed step's loss and norm from the plain step's, at most
+TOLERANCE = 1e-4
+
 Work = Callable[[], None]
 Shape = tuple[object, ...]
 log = logging.getLogger(__name__)
 
 
 class GraphsFailedError(Exception):
-    """Steps cannot be recorded, or a replayed one is not the plain one; it says why."""
+    """Steps cannot be recorded, or a replayed step differs from the plain one; it says why."""
 
 
 # How work is recorded.
@@ -61,8 +61,8 @@ class Recorder(ABC):
         """Free the memory of all that was recorded, which is not used again."""
 
     @abstractmethod
-    def copy(self, values: Tensor, place: Tensor) -> None:
-        """Copy values of the host without waiting."""
+    def copy(self, values: Tensor, destination: Tensor) -> None:
+        """Copy values of the host to the device without waiting."""
 
 
 class CudaRecorder(Recorder):
@@ -96,13 +96,14 @@ class CudaRecorder(Recorder):
         self.pool = torch.cuda.graph_pool_handle()
         torch.cuda.empty_cache()
 
-    def copy(self, values: Tensor, place: Tensor) -> None:
-        place.copy_(values.pin_memory(), non_blocking=True)
+    def copy(self, values: Tensor, destination: Tensor) -> None:
+        destination.copy_(values.pin_memory(), non_blocking=True)
 
 
 class PlainRecorder(Recorder):
-    """Records nothing: to replay work is to do it. It is for devices without graphs, in tests and
-    benches.
+    """Records nothing: to replay work is to do it.
+
+    It is for devices without graphs, in tests and benchmarks.
     """
 
     def run(self, work: Work) -> None:
@@ -114,14 +115,15 @@ class PlainRecorder(Recorder):
     def free(self) -> None:
         pass
 
-    def copy(self, values: Tensor, place: Tensor) -> None:
-        place.copy_(values)
+    def copy(self, values: Tensor, destination: Tensor) -> None:
+        destination.copy_(values)
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python from freeing what lies on the device: nothing may be freed while work is
-    recorded.
+    """Keep Python's garbage collector from freeing tensors of the device.
+
+    Nothing may be freed while work is recorded.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -137,7 +139,7 @@ def _no_collection() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a step of one shape reads, at the same addresses each time."""
+    """The inputs of steps of one shape, at the same addresses each time."""
 
     source: Tensor  # (B, m) ids, or (B, m, units) vectors
     lengths: Tensor  # (B,)
@@ -146,12 +148,13 @@ class Inputs:
 
     @classmethod
     def like(cls, batch: Batch, device: torch.device) -> Inputs:
-        """Make place for batches of this shape."""
-        source, lengths, target = (
-            torch.zeros(part.shape, dtype=part.dtype, device=device)
-            for part in (batch.source, batch.lengths, batch.target)
+        """Make room on the device for batches of this shape."""
+        return cls(
+            source=torch.zeros(batch.source.shape, dtype=batch.source.dtype, device=device),
+            lengths=torch.zeros(batch.lengths.shape, dtype=batch.lengths.dtype, device=device),
+            target=torch.zeros(batch.target.shape, dtype=batch.target.dtype, device=device),
+            scale=torch.zeros((), device=device),
         )
-        return cls(source, lengths, target, torch.zeros((), device=device))
 
 
 @dataclass(frozen=True)
@@ -164,30 +167,31 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class Sums:
-    """What several steps gave."""
+    """The sums over several steps."""
 
     loss: float = 0.0  # in nats
-    norm: float = 0.0  # of gradients; no number if one of them was none
+    norm: float = 0.0  # of gradients; not finite if one of them was not
     steps: int = 0
     tokens: int = 0  # of targets
-    places: int = 0  # the same with those of padding
+    places: int = 0  # the same, with padding
     examples: int = 0
     shapes: int = 0  # how often a step was recorded
 
     @property
     def are_finite(self) -> bool:
+        """True if all losses and norms were numbers."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
 class StepGraphs:
     """The steps of one training, recorded for each shape and replayed.
 
-    A new shape's first step is done plainly too, from the same weights and the same seed: loss and
-    norm of the gradient have to agree. Else, and where recording fails, steps are not recorded any
-    more.
+    A new shape's first step is done plainly too, from the same weights and the same seed. Loss and
+    norm of the gradient have to agree. If they do not, or if recording fails, steps are not
+    recorded any more.
 
     Args:
-        model: whose objective is maximized, on the device.
+        model: on the device; its objective is maximized.
         optimizer: with a learning rate that is a tensor, so that it can change.
         clip: the largest norm of the gradient.
         rows: rows of each batch, those of padding included.
@@ -214,25 +218,27 @@ class StepGraphs:
         self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.reason: str | None = None  # why steps are not recorded any more
 
-        self.loss, self.norm = self._numbers()  # of the last step
-        self.loss_sum, self.norm_sum = self._numbers()  # of the steps that were not read yet
+        # of the last step
+        self.loss = self._zero()
+        self.norm = self._zero()
+        # of the steps that were not read yet
+        self.loss_sum = self._zero()
+        self.norm_sum = self._zero()
         self.unread = Sums()
 
-    def _numbers(self) -> tuple[Tensor, Tensor]:
-        loss = torch.zeros((), dtype=torch.float64, device=self.device)
-        return loss, torch.zeros_like(loss)
+    def _zero(self) -> Tensor:
+        return torch.zeros((), dtype=torch.float64, device=self.device)
 
     @property
     def is_due(self) -> bool:
-        """Whether so many steps were done that their sums should be read."""
+        """True if so many steps were done that their sums should be read."""
         return self.unread.steps >= READ_EVERY
 
     def step(self, batch: Batch, units: int, seed: int) -> bool:
-        """Learn from a batch, of which the loss is divided by so many `units`.
+        """Learn from a batch, whose loss is divided by `units`; return whether that was possible.
 
-        Learning rate and schedules are set before. What is drawn depends on the seed alone. Returns
-        whether the step was done; else weights and all else are as before, and it is left to
-        others.
+        Learning rate and schedules are set before. What is drawn depends on the seed alone. If the
+        step was not possible, everything is as before, and the caller has to do it plainly.
         """
         if self.reason is not None:
             return False
@@ -240,6 +246,7 @@ class StepGraphs:
         tokens = int(batch.mask.sum())
         padded = pad_to_bucket(batch, self.rows)
         shape = (*padded.source.shape, *padded.target.shape, *self.model.settings)
+
         try:
             recorded = self.recorded.get(shape)
             if recorded is None:
@@ -268,7 +275,7 @@ class StepGraphs:
         return is_done
 
     def read(self) -> Sums:
-        """Wait for the device; return what the steps since the last call gave."""
+        """Wait for the device; return the sums over the steps since the last call."""
         if not self.unread.steps:
             return Sums()
 
@@ -285,13 +292,14 @@ class StepGraphs:
         inputs.scale.fill_(scale)
 
     def _work(self, inputs: Inputs) -> Work:
-        """The step of one shape."""
+        """Return the work of a step of one shape."""
 
         def work() -> None:
             self.optimizer.zero_grad(set_to_none=True)
             with self.model.static_steps():
-                values = self.model.objective(inputs.source, inputs.lengths, inputs.target)
-            loss = -torch.where(inputs.target != PAD, values, 0.0).sum()
+                objective = self.model.objective(inputs.source, inputs.lengths, inputs.target)
+            loss = -torch.where(inputs.target != PAD, objective, 0.0).sum()
+
             (loss * inputs.scale).backward()
             norm = nn.utils.clip_grad_norm_(self.parameters, self.clip)
             self.optimizer.step()
@@ -304,9 +312,10 @@ class StepGraphs:
         return work
 
     def _record(self, shape: Shape, batch: Batch, scale: float, seed: int) -> bool:
-        """Record the step of a shape and do it once; the older half of the shapes is dropped, as
-        often as it takes, where memory is short. Returns whether it was done: a loss that is no
-        number is left to the plain step.
+        """Record the step of a shape and do it once; return whether it was done.
+
+        Where memory is short, the older half of the shapes is dropped, as often as it takes. A loss
+        that is no number is left to the plain step.
         """
         while True:
             before: Snapshot | None = None
@@ -314,10 +323,11 @@ class StepGraphs:
                 before = Snapshot(self)
                 inputs = Inputs.like(batch, self.device)
                 self._fill(inputs, batch, scale)
-                return self._compared(shape, inputs, before, seed)
+                return self._record_and_compare(shape, inputs, before, seed)
             except (MemoryError, RuntimeError) as error:
                 if before is not None:
                     before.restore()
+
                 if not is_out_of_memory(error):
                     raise GraphsFailedError(
                         f"a step could not be recorded ({_first_line(error)})"
@@ -328,58 +338,71 @@ class StepGraphs:
                     ) from error
                 dropped = [*self.recorded][: (len(self.recorded) + 1) // 2]
 
-            for old in dropped:
-                del self.recorded[old]
+            for dropped_shape in dropped:
+                del self.recorded[dropped_shape]
             log.info(f"memory is short: {len(dropped)} of the recorded steps are dropped")
             self.recorder.free()
 
-    def _compared(self, shape: Shape, inputs: Inputs, before: Snapshot, seed: int) -> bool:
-        """Do the step of a shape plainly, then as it is recorded, from the same weights and seed;
-        keep the latter's result if they agree.
+    def _record_and_compare(
+        self, shape: Shape, inputs: Inputs, before: Snapshot, seed: int
+    ) -> bool:
+        """Do the step of a shape plainly, then as it is recorded, from the same weights and seed.
+
+        The replayed step counts if the two agree.
         """
         work = self._work(inputs)
         torch.manual_seed(seed)
         self.recorder.run(work)
-        plain = float(self.loss), float(self.norm)
+        plain_loss = float(self.loss)
+        plain_norm = float(self.norm)
         before.restore()
-        if not all(map(math.isfinite, plain)):
+        if not (math.isfinite(plain_loss) and math.isfinite(plain_norm)):
             return False
 
         replay = self.recorder.record(work)
         torch.manual_seed(seed)
         replay()
-        replayed = float(self.loss), float(self.norm)
-        if not all(map(_agree, plain, replayed)):
+        loss = float(self.loss)
+        norm = float(self.norm)
+        if not (_agree(plain_loss, loss) and _agree(plain_norm, norm)):
             before.restore()
-            values = f"loss {replayed[0]:.6g} and gradient norm {replayed[1]:.6g}"
             raise GraphsFailedError(
-                f"a replayed step has {values}, the plain one {plain[0]:.6g} and {plain[1]:.6g}"
+                f"a replayed step has loss {loss:.6g} and gradient norm {norm:.6g}, the plain one"
+                f" {plain_loss:.6g} and {plain_norm:.6g}"
             )
+
         self.recorded[shape] = RecordedStep(inputs, replay)
         return True
 
 
 class Snapshot:
-    """All that a step changes, as it was before."""
+    """The values of all that a step changes, from before the step."""
 
     def __init__(self, graphs: StepGraphs) -> None:
         self.optimizer = graphs.optimizer
-        changed = [*graphs.model.state_dict().values(), graphs.loss_sum, graphs.norm_sum]
-        self.before = [(place, place.clone()) for place in [*changed, *self._state()]]
-        self.known = {id(place) for place, _ in self.before}
+        tensors = [
+            *graphs.model.state_dict().values(),
+            graphs.loss_sum,
+            graphs.norm_sum,
+            *self._optimizer_state(),
+        ]
+        self.copies = [(tensor, tensor.clone()) for tensor in tensors]
+        self.copied_ids = {id(tensor) for tensor in tensors}
 
-    def _state(self) -> list[Tensor]:
+    def _optimizer_state(self) -> list[Tensor]:
         slots = [value for state in self.optimizer.state.values() for value in state.values()]
         return [value for value in slots if isinstance(value, Tensor)]
 
     @torch.no_grad()
     def restore(self) -> None:
-        for place, value in self.before:
-            place.copy_(value)
+        """Set everything back to these values."""
+        for tensor, value in self.copies:
+            tensor.copy_(value)
+
         # An optimizer makes its state at its first step, of zeros.
-        for place in self._state():
-            if id(place) not in self.known:
-                place.zero_()
+        for tensor in self._optimizer_state():
+            if id(tensor) not in self.copied_ids:
+                tensor.zero_()
 
 
 def _agree(plain: float, replayed: float) -> bool:
@@ -391,9 +414,13 @@ def _first_line(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory was short: recording that is broken off has an error of its own on top."""
+    """Check whether memory was short.
+
+    Recording that is broken off raises an error of its own on top of that.
+    """
     while error is not None:
         if isinstance(error, MemoryError | torch.OutOfMemoryError):
             return True
+
         error = error.__cause__ or error.__context__
     return False

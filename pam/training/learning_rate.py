@@ -9,46 +9,57 @@ from pam.config import Training
 
 
 def learning_rate(training: Training, step: int, steps: int, bounds: Sequence[float] = ()) -> float:
-    """The rate at a step, from 0, of so many: a linear warm-up, and then what the schedule says.
+    """Return the learning rate at a step, from 0, of `steps`.
 
-    `bounds` are what `plateau` watches: of each epoch so far, minus the objective on the
-    development split.
+    It rises linearly in the warm-up, and then follows the schedule.
+
+    Args:
+        bounds: minus the objective on the development split, for each epoch so far; `plateau`
+            watches them.
     """
     warmup = min(1.0, (step + 1) / max(1, training.warmup_steps))
-    return (
-        training.learning_rate
-        * warmup
-        * SCHEDULES[training.schedule](training, step, steps, bounds)
-    )
+    share = SCHEDULES[training.schedule](training, step, steps, bounds)
+
+    return training.learning_rate * warmup * share
 
 
 def _linear(training: Training, step: int, steps: int, bounds: Sequence[float]) -> float:
-    """Flat, then linearly to zero."""
-    return 1.0 if training.flat >= 1 else min(1.0, (steps - step) / steps / (1 - training.flat))
+    """Stay flat, then fall linearly to zero."""
+    if training.flat >= 1:
+        return 1.0
+
+    return min(1.0, (steps - step) / steps / (1 - training.flat))
 
 
 def _halving(training: Training, step: int, steps: int, bounds: Sequence[float]) -> float:
-    """Halved at given steps (Luong et al. 2015)."""
+    """Halve the rate at given steps (Luong et al. 2015)."""
     late = step - training.halve_after
-    return 0.5 ** (1 + late // training.halve_every if late >= 0 else 0)
+    if late < 0:
+        return 1.0
+
+    return 0.5 ** (1 + late // training.halve_every)
 
 
 def _plateau(training: Training, step: int, steps: int, bounds: Sequence[float]) -> float:
-    """Halved after each epoch that is worse than the best one before it, as in OpenNMT-py and in
-    the published code of Deng et al. (2018).
+    """Halve the rate after each epoch that is worse than the best one before it.
+
+    OpenNMT-py does so, and the published code of Deng et al. (2018).
     """
-    worse = [bound > min(bounds[:epoch]) for epoch, bound in enumerate(bounds) if epoch]
-    return 0.5 ** sum(
-        is_worse for epoch, is_worse in enumerate(worse, start=2) if epoch >= training.halve_from
-    )
+    halvings = 0
+    for epoch, bound in enumerate(bounds, start=1):
+        if epoch > 1 and epoch >= training.halve_from and bound > min(bounds[: epoch - 1]):
+            halvings += 1
+
+    return 0.5**halvings
 
 
 def _inverse_sqrt(training: Training, step: int, steps: int, bounds: Sequence[float]) -> float:
-    """Falls with the root of the step, from the end of the warm-up on (Vaswani et al.
+    """Let the rate fall with the root of the step, from the end of the warm-up on.
 
-    2017, equation 3).
+    This is equation 3 of Vaswani et al. (2017).
     """
     warmup = max(1, training.warmup_steps)
+
     return math.sqrt(warmup / max(warmup, step + 1))
 
 
@@ -58,4 +69,7 @@ SCHEDULES: dict[str, Callable[[Training, int, int, Sequence[float]], float]] = {
     "plateau": _plateau,
     "inverse_sqrt": _inverse_sqrt,
 }
-"""By the names that YAML writes: the share of the highest rate that is left at a step."""
+"""The schedules by their names in YAML.
+
+Each returns the share of the highest rate that is left at a step.
+"""

@@ -1,4 +1,4 @@
-"""What a training reports: progress, curves, and its history."""
+"""The reports of a training: progress, curves, and its history."""
 
 from __future__ import annotations
 
@@ -34,34 +34,40 @@ class Reporter:
     """
 
     def __init__(self, name: str, events: Path | None) -> None:
-        self.name, self.events = name, events
+        self.name = name
+        self.events = events
 
     @contextmanager
     def open(
         self, per_epoch: int, steps: int, progress: Progress, precision: str = ""
     ) -> Iterator[None]:
-        """Begins to report a run of so many steps, an epoch and all, of which some may be done.
+        """Report a run of `steps` steps, `per_epoch` in an epoch, of which some may be done.
 
-        The first line says in which `precision` large products are taken, why, and who takes those
-        in float32.
+        The first line says in which `precision` large products are taken, why, and which library
+        takes those in float32.
         """
         if self.events is None:
             yield
             return
+
         log.info(f"{self.name}: precision: {precision}; float32 products: {progress.products}")
-        self.per_epoch, self.steps = per_epoch, steps
+        self.per_epoch = per_epoch
+        self.steps = steps
         self.epochs = -(-steps // per_epoch)
         self.resumed_at = progress.steps(per_epoch)
         self.start = self.last_line = time.monotonic()
+
         with _storage_errors_reported_once(self.events):
+            # Curves of epochs that are done once more are dropped.
             self.writer = SummaryWriter(str(self.events), purge_step=progress.epoch + 1)
-            looks = {
-                "desc": self.name,
-                "unit": "step",
-                "mininterval": 0.5,
-                "disable": not sys.stderr.isatty(),
-            }
-            self.bar = tqdm(total=steps, initial=self.resumed_at, **looks)
+            self.bar = tqdm(
+                total=steps,
+                initial=self.resumed_at,
+                desc=self.name,
+                unit="step",
+                mininterval=0.5,
+                disable=not sys.stderr.isatty(),
+            )
             try:
                 # Lines of the log go above the bar instead of through it.
                 with nullcontext() if self.bar.disable else logging_redirect_tqdm():
@@ -71,15 +77,18 @@ class Reporter:
                 self.writer.close()
 
     def step(self, progress: Progress) -> None:
-        """After each step."""
+        """Report a step that is done, in a line now and then."""
         if self.events is None:
             return
+
         self.bar.update()
         now = time.monotonic()
         if not self.bar.disable or now - self.last_line < LINE_EVERY_S:
             return
         self.last_line = now
+
         done = progress.steps(self.per_epoch)
+        # What an earlier run has done took other time.
         left = (self.steps - done) * (now - self.start) / max(1, done - self.resumed_at)
         loss = progress.loss / max(1, progress.tokens)
         log.info(
@@ -88,12 +97,14 @@ class Reporter:
         )
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """After each epoch, with its row of the history."""
+        """Report an epoch that is over, by its row of the history."""
         if self.events is None:
             return
+
         for key, value in row.items():
             if key not in NO_CURVES and value is not None:
                 self.writer.add_scalar(key, value, row["epoch"])
+
         if row["dev_accuracy"] is None:
             quality = f"perplexity {math.exp(min(row['dev_loss'], 99.0)):.2f}"
         else:
@@ -109,7 +120,10 @@ class Reporter:
 
 @contextmanager
 def _storage_errors_reported_once(folder: Path) -> Iterator[None]:
-    """A full disk as one UserError: TensorBoard's own thread would print its traceback too."""
+    """Report a full disk as one UserError.
+
+    TensorBoard's own thread would print its traceback too.
+    """
     hook = threading.excepthook
 
     def unless_storage(args: threading.ExceptHookArgs) -> None:
@@ -126,7 +140,7 @@ def _storage_errors_reported_once(folder: Path) -> Iterator[None]:
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    """Writes one row per epoch as CSV."""
+    """Write one row per epoch as CSV."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(history[0]), lineterminator="\n")
     writer.writeheader()

@@ -21,8 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):  # noqa: N818 -- nothing is wrong
-    """A training stopped on request, and its state is saved; the exit `code` is 128 and the
-    signal's number.
+    """A training stopped on request, and its state is saved.
+
+    The exit `code` is 128 plus the signal's number.
     """
 
     def __init__(self, code: int) -> None:
@@ -31,30 +32,39 @@ class Stopped(Exception):  # noqa: N818 -- nothing is wrong
 
 
 class Stop:
-    """Whether this process is to stop: by SIGTERM or Ctrl-C, as a time limit is `near`, or its
-    `launcher` is gone.
+    """The reasons for this process to stop.
+
+    They are SIGTERM or Ctrl-C, a time limit that is `near`, and a `launcher`, by its process id,
+    that is gone.
     """
 
     def __init__(self, near: Callable[[], bool] = lambda: False, launcher: int | None = None):
-        self.near, self.launcher = near, launcher
+        self.near = near
+        self.launcher = launcher
         self.signal: int | None = None
 
     def exit_code(self) -> int:
-        """The exit code to stop with, or 0 to go on."""
+        """Return the exit code to stop with, or 0 to go on."""
         if self.signal is not None:
             return 128 + self.signal
-        orphaned = self.launcher is not None and os.getppid() != self.launcher
-        return 128 + signal.SIGTERM if orphaned or self.near() else 0
+
+        # The system gives another parent to a process whose parent has died.
+        is_orphaned = self.launcher is not None and os.getppid() != self.launcher
+        if is_orphaned or self.near():
+            return 128 + signal.SIGTERM
+        return 0
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Notes SIGTERM and SIGINT instead of ending by them; a second SIGINT ends at once, an
-        ignored one stays so.
+        """Note SIGTERM and SIGINT instead of ending by them.
+
+        A second SIGINT ends the process at once. A signal that is ignored stays so.
         """
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = self.signal or number
+            # The next SIGINT ends a process that does not get to its end.
             if number == signal.SIGINT:
                 signal.signal(number, before[signal.SIGINT])
 
@@ -70,11 +80,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a training in a Slurm job has to save its state: `at`, by `time.monotonic`; never, where
-    no job has a limit.
+    """The time `at` which a training in a Slurm job has to save its state, by `time.monotonic`.
 
-    A job that reaches it goes back to the queue under its number: whoever waits for it sees one
-    job.
+    It is infinite where no job has a limit. A job that reaches it goes back to the queue under its
+    number, so that whoever waits for it sees one job.
     """
 
     job: str | None = None
@@ -82,25 +91,28 @@ class Deadline:
 
     @classmethod
     def of_job(cls) -> Deadline:
-        """That of the Slurm job in which this process runs, if there is one and it has a limit."""
+        """Ask Slurm for the deadline of the job in which this process runs, if there is one."""
         job = os.environ.get("SLURM_JOB_ID")
         if job is None:
             return cls()
+
         try:
             left = seconds(_slurm("squeue", "--noheader", "--jobs", job, "--format=%L"))
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("the time limit of job %s is unknown: %s", job, error)
             return cls()
+
         return cls(job, time.monotonic() + left - min(RESERVE_S, left / 2))
 
     @property
     def near(self) -> bool:
-        """Whether it is time to save the state and to call `requeue`."""
+        """True when it is time to save the state and to call `requeue`."""
         return time.monotonic() >= self.at
 
     def requeue(self) -> None:
-        """Puts the job back into the queue, whereupon Slurm ends this process; returns only if
-        Slurm refuses.
+        """Put the job back into the queue, whereupon Slurm ends this process.
+
+        It returns only if Slurm refuses.
         """
         assert self.job is not None
         log.info("the time limit is near: job %s goes back to the queue, to go on later", self.job)
@@ -109,20 +121,22 @@ class Deadline:
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("job %s cannot go back to the queue: %s", self.job, error)
         else:
+            # Slurm needs some time to end the process.
             time.sleep(REQUEUE_WAIT_S)
 
 
 def seconds(left: str) -> float:
-    """Seconds of what `squeue` prints, `[[days-]hours:]minutes:seconds`; infinity for any word."""
-    found = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", left)
-    if found is None:
+    """Read a time that `squeue` prints, `[[days-]hours:]minutes:seconds`; infinity for any word."""
+    parts = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", left)
+    if parts is None:
         return math.inf
-    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+    days, hours, minutes, remaining_seconds = (int(part or 0) for part in parts.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + remaining_seconds
 
 
 def _slurm(*command: str) -> str:
-    """What a command of Slurm prints; its error message is part of the exception."""
+    """Return what a command of Slurm prints; its error message is part of the exception."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise subprocess.SubprocessError(done.stderr.strip() or f"{command[0]} failed")

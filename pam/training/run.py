@@ -1,4 +1,4 @@
-"""From a run's folder to its model: what the commands `train`, `ensemble` and `reuse` do."""
+"""The commands `train`, `ensemble` and `reuse`: from a run's folder to its model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ from pam.io import (
     write_text,
 )
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import belongings, load_model, save_model
+from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
 from pam.models.copying import match
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
 from pam.runtime import devices
 from pam.training import distributed
-from pam.training.checkpoint import Progress, Results, StateFolder, locked
+from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
 from pam.training.distributed import ProcessGroup
 from pam.training.logging import Reporter, write_history
 from pam.training.preemption import Deadline, Stop, Stopped
@@ -54,26 +55,34 @@ def train(
     code: str | None = None,
     processes: int = 1,
 ) -> int:
-    """Trains a model on prepared `data`, or goes on from its last `state` of the same `code` (None:
-    its fingerprint).
+    """Train a model on prepared `data`, or go on from its last `state`.
 
-    Results are in the run's folder. Of `processes` that share the training, each has a GPU of its
-    own, where there are some. Returns 0, or the exit code of a training that was stopped and can go
-    on; errors are UserErrors.
+    Results are in the run's folder. Errors are UserErrors.
+
+    Args:
+        code: the fingerprint of the code, which a state has to share to be resumed; None: compute
+            it.
+        processes: how many share the training; each has a GPU of its own, where there are some.
+
+    Returns:
+        0, or the exit code of a training that was stopped and can go on.
     """
-    deadline, launched = Deadline.of_job(), is_torchelastic_launched()  # by torchrun
-    if processes > 1 and not launched:
+    deadline = Deadline.of_job()
+    is_launched = is_torchelastic_launched()  # by torchrun
+    if processes > 1 and not is_launched:
         exit_code = distributed.launch(processes, sys.argv[1:])
     else:
-        stop = Stop(lambda: deadline.near, os.getppid() if launched else None)
+        launcher = os.getppid() if is_launched else None
+        stop = Stop(near=lambda: deadline.near, launcher=launcher)
         try:
             with distributed.joined(device) as group:
                 _train_in_group(run, data, state, code, group, stop)
             exit_code = 0
         except Stopped as stopped:
             exit_code = stopped.code
-    # Of several processes, what launched them speaks to the scheduler, when all have ended.
-    if exit_code and deadline.near and not launched:
+
+    # Several processes do not speak to the scheduler: their launcher does, when all have ended.
+    if exit_code and deadline.near and not is_launched:
         deadline.requeue()
     return exit_code
 
@@ -86,90 +95,159 @@ def _train_in_group(
     group: ProcessGroup,
     stop: Stop,
 ) -> None:
-    """Makes the results: trains, unless this very training is finished already."""
+    """Train and publish the results, unless this very training is finished already."""
     devices.keep_heap()
     devices.limit_threads()
-    run, data = folder.load(), Prepared(data_folder)
-    if run.components.members:
-        hint = "put it among the experiment's `models`, or use `pam ensemble`"
-        message = f"`{run.model}` is joined from other models and has no training"
-        raise UserError(message, file=folder.config_file, hint=hint)
-    train, dev = (_examples(data, name, run) for name in ("train", "dev"))
-    starts = load_starts(folder, run, data)
-    # What the model will be saved with is read now: an error must not show after the training.
-    kind, sums, _ = data.summary["task"], data.summary["outputs_sha256"], data.codec
-    code = code or fingerprint(f"{__name__}:train", *model_modules(run))
-    files = [
-        sums[name]
-        for name in ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
-    ]
-    parts = [
-        json.dumps(run.training_config(), sort_keys=True),
-        code,
-        *files,
-        *(start.digest for start in starts),
-    ]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    inputs = _read_inputs(folder, data_folder)
+    key = _training_key(inputs, code)
     with locked(state) if group.is_main else nullcontext():
-        results, states = Results(state / "finished", key), StateFolder(state, key)
+        results = Results(state / "finished", key)
+        states = StateFolder(state, key)
+
         if group.is_main:
             results.take_back()
+
         # The other processes wait here for the first, which has waited for the lock.
-        if any(group.gather(group.is_main and results.whole())[0]):
+        (is_finished,) = group.gather(group.is_main and results.whole())
+        if any(is_finished):
             log.info(
                 "finished already: to train it once more, delete %s and call snakemake -f",
                 results.folder,
             )
         else:
-            torch.manual_seed(run.seed)  # decides the first weights
-            with devices.enough_for("making the network", "lower the sizes in `network`"):
-                model = build(run.components, run.network, *_sizes(data, run), data.codec.units)
-                match(model, data.source, data.target)
-                model = model.to(group.device)
-            if starts:
-                take_over(model, starts)
-            name = f"{run.task}/{run.model}/seed{run.seed}"
-            reporter = Reporter(name, folder.path / "events" if group.is_main else None)
+            run = inputs.run
+            model = _make_model(inputs, group.device)
+            reporter = Reporter(
+                name=f"{run.task}/{run.model}/seed{run.seed}",
+                events=folder.path / "events" if group.is_main else None,
+            )
+
             with stop.handle_signals():
-                weights, progress = Trainer(
-                    run, model, train, dev, states, reporter, group, stop
-                ).run()
+                trainer = Trainer(
+                    config=run,
+                    model=model,
+                    train=inputs.train,
+                    dev=inputs.dev,
+                    states=states,
+                    reporter=reporter,
+                    group=group,
+                    stop=stop,
+                )
+                weights, progress = trainer.run()
+
             if group.is_main:
                 results.clear()
-                split = _directed(data.split("train"), run)
-                LengthPrior.of(split).save(results.folder / "model" / LENGTHS)
-                save_model(
-                    results.folder / "model", run, kind, data.folder, weights, split.source_eos
-                )
+                _save_model(results.folder / "model", inputs, weights)
                 write_history(results.folder / "history.csv", progress.history)
-                write_json(
-                    results.folder / "training.json", _record(run, progress, model, group, starts)
-                )
+                record = _record(run, progress, model, group, inputs.starts)
+                write_json(results.folder / "training.json", record)
                 results.complete()
                 states.clear()
+
         if group.is_main:
             results.publish(folder.path)
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """Configuration and data of a training, and the models that it starts from."""
+
+    run: RunConfig
+    data: Prepared
+    train: Examples
+    dev: Examples
+    starts: Sequence[Start]
+    task: str  # the kind of the task
+    units: int  # of the vectors that sources consist of; 0: they are symbols
+
+
+def _read_inputs(folder: RunFolder, data_folder: Path) -> _Inputs:
+    """Read the inputs of a training; a UserError says what is wrong with them.
+
+    What the model will be saved with is read too: an error must not show after the training.
+    """
+    run = folder.load()
+    data = Prepared(data_folder)
+    if run.components.members:
+        raise UserError(
+            f"`{run.model}` is joined from other models and has no training",
+            file=folder.config_file,
+            hint="put it among the experiment's `models`, or use `pam ensemble`",
+        )
+
+    return _Inputs(
+        run=run,
+        data=data,
+        train=_examples(data, "train", run),
+        dev=_examples(data, "dev", run),
+        starts=load_starts(folder, run, data),
+        task=data.summary["task"],
+        units=data.codec.units,
+    )
+
+
+def _training_key(inputs: _Inputs, code: str | None) -> str:
+    """Return a hash of all that decides a training: configuration, code, data, first weights."""
+    run = inputs.run
+    digests = inputs.data.summary["outputs_sha256"]
+    files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
+    parts = [
+        json.dumps(run.training_config(), sort_keys=True),
+        code or fingerprint(f"{__name__}:train", *model_modules(run)),
+        *(digests[name] for name in files),
+        *(start.digest for start in inputs.starts),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _make_model(inputs: _Inputs, device: torch.device) -> Model:
+    """Build the model that a training begins with, on its device."""
+    run = inputs.run
+    data = inputs.data
+    torch.manual_seed(run.seed)  # decides the first weights
+    source_size, target_size = _sizes(data, run)
+    with devices.enough_for("making the network", "lower the sizes in `network`"):
+        model = build(run.components, run.network, source_size, target_size, inputs.units)
+        match(model, data.source, data.target)
+        model = model.to(device)
+
+    if inputs.starts:
+        take_over(model, inputs.starts)
+    return model
+
+
+def _save_model(folder: Path, inputs: _Inputs, weights: Weights) -> None:
+    """Save a trained model, and the lengths that a search may weigh outputs by."""
+    split = _directed(inputs.data.split("train"), inputs.run)
+    LengthPrior.of(split).save(folder / LENGTHS)
+    save_model(folder, inputs.run, inputs.task, inputs.data.folder, weights, split.source_eos)
+
+
 def _directed(split: Split, run: RunConfig) -> Split:
-    """A split in the direction in which a model learns."""
-    return split.turned() if run.components.reversed else split
+    """Turn a split into the direction in which a model learns."""
+    if run.components.reversed:
+        return split.turned()
+    return split
 
 
 def _sizes(data: Prepared, run: RunConfig) -> tuple[int, int]:
-    """Numbers of symbols that a model reads and writes."""
-    source, target = len(data.source), len(data.target)
-    return (target, source) if run.components.reversed else (source, target)
+    """Return the numbers of symbols that a model reads and writes."""
+    if run.components.reversed:
+        return len(data.target), len(data.source)
+    return len(data.source), len(data.target)
 
 
 def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
-    """The rows of a split; a UserError names the file if there are none, or not what the model
-    learns from.
+    """Read the rows of a split.
+
+    A UserError names the file if there are none, or not what the model learns from.
     """
     split = _directed(data.split(name, run.components.copying.copies), run)
     path = data.folder / f"{name}.safetensors"
     if len(split) == 0:
         raise UserError("no rows", file=path, hint="prepare data that has some")
+
     try:
         return Examples(split, run.components.targets, _sizes(data, run)[1])
     except UserError as error:
@@ -177,26 +255,33 @@ def _examples(data: Prepared, name: str, run: RunConfig) -> Examples:
 
 
 def _replays(progress: Progress) -> dict[str, Any]:
-    """How many steps were replayed as CUDA graphs, and what share of their target tokens was
-    padding.
-    """
+    """Return how many steps were replayed as CUDA graphs, and the share of padding in them."""
     record: dict[str, Any] = {"replayed_steps": progress.replayed_steps}
     if progress.replayed_steps:
+        padding = 1 - progress.replayed_tokens / progress.replayed_places
         record["replayed_shapes"] = progress.replayed_shapes
-        record["replayed_padding"] = round(
-            1 - progress.replayed_tokens / progress.replayed_places, 4
-        )
+        record["replayed_padding"] = round(padding, 4)
     return record
 
 
 def _record(
     run: RunConfig, progress: Progress, model: Model, group: ProcessGroup, starts: Sequence[Start]
 ) -> dict[str, Any]:
-    """Cost, origin and outcome of a training; peaks of memory are the first process's."""
+    """Return cost, origin and outcome of a training.
+
+    Peaks of memory are the first process's.
+    """
     best: dict[str, Any] = progress.best or {}
     last = progress.history[-1]
+    # The cost of the trainings that it starts from counts with them.
+    origin = {}
+    if starts:
+        origin["init_from"] = [str(start.file.parent) for start in starts]
+
     return {
-        **{name: getattr(progress, name) for name in ("wall_s", "cpu_s", "gpu_s")},
+        "wall_s": progress.wall_s,
+        "cpu_s": progress.cpu_s,
+        "gpu_s": progress.gpu_s,
         "device": str(group.device),
         "processes": group.size,
         "precision": ", then ".join(progress.precisions),
@@ -205,21 +290,22 @@ def _record(
         "seed": run.seed,
         "epochs": len(progress.history),
         "best_epoch": best.get("epoch"),
-        **{name: best.get(name) for name in ("dev_accuracy", "dev_loss")},
+        "dev_accuracy": best.get("dev_accuracy"),
+        "dev_loss": best.get("dev_loss"),
         "parameters": parameters_of(model),
-        **{f"{name}_per_second": last[name] / progress.wall_s for name in ("examples", "tokens")},
+        "examples_per_second": last["examples"] / progress.wall_s,
+        "tokens_per_second": last["tokens"] / progress.wall_s,
         "peak_memory_mb": devices.peak_memory_mb(),
         "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
         **_replays(progress),
         "resumed": progress.resumed,
-        # The cost of their trainings counts with them.
-        **({"init_from": [str(start.file.parent) for start in starts]} if starts else {}),
+        **origin,
         "command": command_line(),
     }
 
 
 def join(run: RunFolder) -> None:
-    """Makes the model of an ensemble from the runs of its members, with the same task and seed.
+    """Make the model of an ensemble from the runs of its members, with the same task and seed.
 
     A UserError says that it has no members, that one of them is not trained, or that they read or
     write differently.
@@ -228,35 +314,25 @@ def join(run: RunFolder) -> None:
     config = run.load()
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
-        hint = "use `pam train`, or name `members` in the model's file"
         raise UserError(
-            f"`{config.model}` has a training of its own", file=run.config_file, hint=hint
+            f"`{config.model}` has a training of its own",
+            file=run.config_file,
+            hint="use `pam train`, or name `members` in the model's file",
         )
+
     members = [load_model(folder) for folder in folders]
     for folder, member in zip(folders[1:], members[1:], strict=True):
-        for name in belongings(member.task, folder):
-            first = folders[0] / name
-            if not first.is_file() or sha256_of(first) != sha256_of(folder / name):
-                hint = "join models that were trained on the same prepared data"
-                raise UserError(
-                    f"its symbols are not those of {first}", file=folder / name, hint=hint
-                )
-        if member.source_eos != members[0].source_eos:
-            message = (
-                f"only one of this model and that of {folders[0]} reads sources that end in an end"
-                " symbol"
-            )
-            raise UserError(
-                message, file=folder, hint="join models that were trained on the same prepared data"
-            )
+        _check_alike(folder, member, folders[0], members[0])
+
     write_text(run.model / LENGTHS, (folders[0] / LENGTHS).read_text(encoding="utf-8"))
-    weights: dict[str, torch.Tensor] = {}
-    for place, member in enumerate(members):
-        weights |= {
-            f"members.{place}.{name}": own for name, own in member.network.state_dict().items()
-        }
+    weights: Weights = {}
+    for number, member in enumerate(members):
+        for name, value in member.network.state_dict().items():
+            weights[f"members.{number}.{name}"] = value
+
     save_model(run.model, config, members[0].task, folders[0], weights, members[0].source_eos)
-    load_model(run.model)  # whether the run says of the members what they are
+    load_model(run.model)  # fails if the run does not describe its members as they are
+
     record = {
         **watch.restart(),  # the cost of joining: trainings count with the members, once
         "device": "cpu",
@@ -270,28 +346,55 @@ def join(run: RunFolder) -> None:
     write_json(run.training, record)
 
 
-def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
-    """Takes over the model of another task's run, to test it on `data` that are prepared in its
-    symbols.
+def _check_alike(folder: Path, member: SavedModel, first_folder: Path, first: SavedModel) -> None:
+    """Raise a UserError if two members of an ensemble read or write differently."""
+    hint = "join models that were trained on the same prepared data"
+    for name in belongings(member.task, folder):
+        file_of_first = first_folder / name
+        if not file_of_first.is_file() or sha256_of(file_of_first) != sha256_of(folder / name):
+            raise UserError(
+                f"its symbols are not those of {file_of_first}", file=folder / name, hint=hint
+            )
 
-    Files are copied, `training.json` last: a link would not outlast another file system, and its
-    times of change would be those of the training. A UserError says what is missing, or that the
-    data have other symbols.
+    if member.source_eos != first.source_eos:
+        message = (
+            f"only one of this model and that of {first_folder} reads sources that end in an end"
+            " symbol"
+        )
+        raise UserError(message, file=folder, hint=hint)
+
+
+def reuse(run: RunFolder, trained: RunFolder, data: Path) -> None:
+    """Take over the model of another task's run, to test it on other data.
+
+    `data` are prepared in the symbols of the model. Files are copied, `training.json` last: a link
+    would not outlast another file system, and its times of change would be those of the training. A
+    UserError says what is missing, or that the data have other symbols.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     for file in (trained.training, trained.history):
         if not file.is_file():
             raise UserError("no such file", file=file, hint="train the model first")
+
     for name in belongings(load_model(trained.model).task, trained.model):
-        own, other = Prepared(data).file(name), trained.model / name
-        if sha256_of(own) != sha256_of(other):
-            hint = f"prepare the data once more, with the task's data of {trained.path} as `--base`"
-            raise UserError(f"its symbols are not those of {other}", file=own, hint=hint)
+        prepared_file = Prepared(data).file(name)
+        trained_file = trained.model / name
+        if sha256_of(prepared_file) != sha256_of(trained_file):
+            raise UserError(
+                f"its symbols are not those of {trained_file}",
+                file=prepared_file,
+                hint=(
+                    "prepare the data once more, with the task's data of"
+                    f" {trained.path} as `--base`"
+                ),
+            )
+
     names = [file.relative_to(trained.path) for file in whole_files(trained.model)]
     for part in (*names, trained.history.relative_to(trained.path)):
         (run.path / part).parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(run.path / part) as temporary:
             shutil.copyfile(trained.path / part, temporary)
+
     # The cost of taking over: the training counts with the run that did it, once.
-    own_cost = watch.restart() | {"trained_on": str(trained.path), "command": command_line()}
-    write_json(run.training, read_json(trained.training) | own_cost)
+    cost = watch.restart() | {"trained_on": str(trained.path), "command": command_line()}
+    write_json(run.training, read_json(trained.training) | cost)

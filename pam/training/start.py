@@ -33,70 +33,78 @@ class Start:
 
 
 def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start]:
-    """What a run starts from: runs of other models on its task with its seed, beside its own
-    folder.
+    """Read the weights that a run starts from.
 
-    A UserError says that one is not trained, or was trained on other symbols than those of the
+    They are those of other models, trained on its task with its seed, in folders beside its own. A
+    UserError says that one is not trained, or was trained on other symbols than those of the
     prepared `data`.
     """
     starts = []
     for prefix, model in run.components.starts().items():
-        other = folder.member(model)
-        file = other.model / WEIGHTS
+        trained = folder.member(model)
+        file = trained.model / WEIGHTS
         if not file.is_file():
-            hint = f"train it first: python -m pam train --run {other.path}"
             raise UserError(
-                f"`{run.model}` starts from `{model}`, which is not trained", file=file, hint=hint
+                f"`{run.model}` starts from `{model}`, which is not trained",
+                file=file,
+                hint=f"train it first: python -m pam train --run {trained.path}",
             )
+
         tensors, notes = load_tensors(file)
-        check_files(other.model, notes)
-        known = json.loads(notes.get("files", "{}"))
+        check_files(trained.model, notes)
+        digests = json.loads(notes.get("files", "{}"))
         # Either the model that starts or the one that it takes as its opposite direction may be
         # reversed.
-        sides = ["source.vocab", "target.vocab"]
-        own = sides[::-1] if run.components.reversed != (prefix != "") else sides
-        for side, name in zip(sides, own, strict=True):
-            if known.get(side) != sha256_of(data.folder / name):
-                hint = f"train `{model}` again on this data, in the direction that is taken over"
+        trained_sides = ["source.vocab", "target.vocab"]
+        is_turned = run.components.reversed != (prefix != "")
+        sides = trained_sides[::-1] if is_turned else trained_sides
+        for trained_side, side in zip(trained_sides, sides, strict=True):
+            if digests.get(trained_side) != sha256_of(data.folder / side):
                 raise UserError(
-                    f"its symbols are not those of {data.folder / name}",
-                    file=other.model / side,
-                    hint=hint,
+                    f"its symbols are not those of {data.folder / side}",
+                    file=trained.model / trained_side,
+                    hint=f"train `{model}` again on this data, in the direction that is taken over",
                 )
-        named = {prefix + name: value for name, value in tensors.items()}
-        starts.append(Start(model, file, sha256_of(file), named))
+
+        weights = {prefix + name: value for name, value in tensors.items()}
+        starts.append(Start(model, file, sha256_of(file), weights))
     return starts
 
 
 def take_over(model: Model, starts: Sequence[Start]) -> None:
-    """Gives parameters the values of those that have the same name in a trained model; the others
-    stay fresh.
+    """Give parameters the values of those that have the same name in a trained model.
 
-    A UserError says that one has another shape there, or that none has the same name.
+    The other parameters stay fresh. A UserError says that one has another shape there, or that none
+    has the same name.
     """
     fresh = dict(model.named_parameters())
     for start in starts:
         shared = [name for name in start.weights if name in fresh]
         for name in shared:
-            theirs, own = tuple(start.weights[name].shape), tuple(fresh[name].shape)
-            if theirs != own:
-                message = (
-                    f"`{name}` of `{start.model}` has the shape {theirs}, where {own} is needed"
-                )
+            trained_shape = tuple(start.weights[name].shape)
+            shape = tuple(fresh[name].shape)
+            if trained_shape != shape:
                 raise UserError(
-                    message, file=start.file, hint="give both models the same sizes in `network`"
+                    f"`{name}` of `{start.model}` has the shape {trained_shape}, where {shape} is"
+                    " needed",
+                    file=start.file,
+                    hint="give both models the same sizes in `network`",
                 )
+
         if not shared:
-            hint = (
-                "start from a model that shares some, such as encoder and decoder, or leave out"
-                " `init_from`"
-            )
             raise UserError(
-                f"`{start.model}` has no parameter that is needed here", file=start.file, hint=hint
+                f"`{start.model}` has no parameter that is needed here",
+                file=start.file,
+                hint=(
+                    "start from a model that shares some, such as encoder and decoder, or leave out"
+                    " `init_from`"
+                ),
             )
+
         for name in shared:
             with torch.no_grad():
                 fresh.pop(name).copy_(start.weights[name])
+
         left = sorted(start.weights.keys() - set(shared))
         log.info(
             "starting from %s: took over %s; left there: %s",
@@ -104,8 +112,11 @@ def take_over(model: Model, starts: Sequence[Start]) -> None:
             _listed(shared),
             _listed(left),
         )
+
     log.info("starting afresh: %s", _listed(list(fresh)))
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{len(names)} parameters ({', '.join(names)})" if names else "nothing"
+    if not names:
+        return "nothing"
+    return f"{len(names)} parameters ({', '.join(names)})"

@@ -23,7 +23,7 @@ def outputs_of(
     source_eos: bool = True,
     **more: Any,
 ) -> list[list[Output]]:
-    """The outputs of sources of ids, behind which an end symbol stands if `source_eos`."""
+    """Decode sources of ids, which end in an end symbol if `source_eos`."""
     read = [torch.tensor(ended(ids, source_eos), dtype=torch.long) for ids in sources]
     return generator.decode(model, read, decoding, actions, **more)
 
@@ -31,22 +31,23 @@ def outputs_of(
 def decode(
     model: Model, sources: list[list[int]], decoding: Decoding, actions: bool = False
 ) -> list[Output]:
-    """The best output of each source."""
+    """Return the best output of each source."""
     return [outputs[0] for outputs in outputs_of(model, sources, decoding, actions)]
 
 
 def log_likelihoods(model: Model, source: list[int], targets: list[list[int]]) -> list[float]:
-    """log p(target | source) of each target, as training computes it."""
+    """Return log p(target | source) of each target, as training computes it."""
     ended = torch.tensor([[*source, EOS]]).expand(len(targets), -1)
     lengths = torch.full((len(targets),), len(source) + 1)
     padded = pad_sequence([torch.tensor(target) for target in targets], True, PAD)
     with torch.no_grad():
         log_probs = model.log_likelihood(ended, lengths, padded)
     scores: list[float] = log_probs.masked_fill(padded == PAD, 0.0).sum(1).tolist()
+
     return scores
 
 
-def assert_same(found: Output, wanted: Output) -> None:
-    assert (found.symbols, found.complete) == (wanted.symbols, wanted.complete)
-    assert found.log_prob == pytest.approx(wanted.log_prob, rel=1e-9)
-    assert found.score == pytest.approx(wanted.score, rel=1e-9)
+def assert_same(actual: Output, expected: Output) -> None:
+    assert (actual.symbols, actual.complete) == (expected.symbols, expected.complete)
+    assert actual.log_prob == pytest.approx(expected.log_prob, rel=1e-9)
+    assert actual.score == pytest.approx(expected.score, rel=1e-9)

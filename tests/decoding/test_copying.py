@@ -44,11 +44,14 @@ def test_an_unknown_word_has_the_id_of_its_first_place_in_the_source() -> None:
 
 def test_prepared_data_know_what_can_be_copied(data: Path) -> None:
     prepared = Prepared(data)
-    plain, extended = prepared.split("test"), prepared.split("test", extended=True)
-    known, written = len(prepared.source), len(prepared.target)
+    plain = prepared.split("test")
+    extended = prepared.split("test", extended=True)
+    size = len(prepared.source)
+    written = len(prepared.target)
+
     assert plain.sources[0].tolist()[2] == UNK and plain.targets[0].tolist()[0] == UNK
     assert (
-        extended.sources[0].tolist()[2] == known + 2
+        extended.sources[0].tolist()[2] == size + 2
         and extended.targets[0].tolist()[0] == written + 2
     )
     assert extended.sources[0].tolist()[:2] == plain.sources[0].tolist()[:2]
@@ -58,8 +61,10 @@ def test_prepared_data_know_what_can_be_copied(data: Path) -> None:
 def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
     prepared = Prepared(data)
     examples = Examples(prepared.split("test", extended=True), "symbols", len(prepared.target))
-    short, batch = examples.cut(2, 3), examples.batch(torch.arange(4).numpy())
+    short = examples.cut(2, 3)
+    batch = examples.batch(torch.arange(4).numpy())
     cut = short.batch(torch.arange(4).numpy())
+
     assert cut.source.shape == (4, 2) and cut.lengths.tolist() == [2] * 4
     assert torch.equal(cut.source, batch.source[:, :2])
     assert batch.target[0, 0] == len(prepared.target) + 2 and (cut.target[:, 0] == UNK).all()
@@ -68,7 +73,7 @@ def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
 
 
 def answer_of(model: SavedModel, folder: Path, path: Path) -> tuple[Answer, Generator]:
-    """The answer to a file of one line, and what answered it."""
+    """Return the answer to a file of one line, and the generator that wrote it."""
     generator = Generator(model, folder / "model", Decoding(beam=5))
     (answer,) = answers(generator, path)
     return answer, generator
@@ -84,19 +89,25 @@ def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
         tmp_path,
         run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})}),
     )
+
     assert main(["train", "--run", str(tmp_path), "--data", str(data), "--device", "cpu"]) == 0
+
     trained = load_model(tmp_path / "model")
     sources = [source.split() for source, _ in TEXTS["test"]]
     outputs = Generator(trained, tmp_path / "model", Decoding(beam=5))(sources)
+
     assert [output.target for (output, *_) in outputs] == [target for _, target in TEXTS["test"]]
+
     path = tmp_path / "sources.txt"
     path.write_text(f"{TEXTS['test'][0][0]}\n", encoding="utf-8")
     answer, generator = answer_of(trained, tmp_path, path)
     (read,) = read_again(generator, answer).outputs
+
     assert read.tokens == [*TEXTS["test"][0][1].split(), "</s>"]
     assert read.copied is not None and read.copied[0] and not read.copied[1]
     assert attended(generator, [answer])["rows"][0]["target"] == read.tokens
     # Teacher forcing knows of these words too.
     assert max(analyze(trained, data, "test", 4).sentences.nll) < 2
+
     maps = heat_maps(trained, data, "test", 1)["rows"]
     assert max(range(4), key=maps[0]["alignment"][0].__getitem__) == 2

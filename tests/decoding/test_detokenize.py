@@ -11,7 +11,9 @@ from pam.decoding.generator import detokenize
 from pam.decoding.hypotheses import Output
 
 TARGET = Vocabulary(["a", "house", "in", "st@@", "reet"])
-A, HOUSE, IN = 5, 6, 7
+A = 5
+HOUSE = 6
+IN = 7
 
 
 def codec(merges: list[str] | None = None) -> TranslationCodec:
@@ -25,18 +27,18 @@ def output(symbols: list[int], attended: list[int]) -> Output:
 
 def test_unknown_words_become_the_source_words_attended() -> None:
     source = ["ein", "Haus", "in", "Bremen"]
-    found = detokenize(output([A, HOUSE, IN, UNK], [0, 1, 2, 3]), TARGET, source, codec())
-    assert found == (["a", "house", "in", "Bremen"], 1)
+    words = detokenize(output([A, HOUSE, IN, UNK], [0, 1, 2, 3]), TARGET, source, codec())
+    assert words == (["a", "house", "in", "Bremen"], 1)
 
 
 def test_they_stay_unknown_where_nobody_asked() -> None:
-    found = detokenize(output([A, UNK], []), TARGET, ["ein", "Haus"], codec())
-    assert found == (["a", "<unk>"], 0)
+    words = detokenize(output([A, UNK], []), TARGET, ["ein", "Haus"], codec())
+    assert words == (["a", "<unk>"], 0)
 
 
 def test_the_last_one_of_an_output_that_was_cut_short_stays_unknown() -> None:
-    found = detokenize(output([UNK, UNK], [1]), TARGET, ["ein", "Haus"], codec())
-    assert found == (["Haus", "<unk>"], 1)
+    words = detokenize(output([UNK, UNK], [1]), TARGET, ["ein", "Haus"], codec())
+    assert words == (["Haus", "<unk>"], 1)
 
 
 def test_a_source_without_words_replaces_nothing() -> None:
@@ -48,13 +50,15 @@ def test_a_whole_word_is_taken_whichever_of_its_subwords_was_attended(position: 
     subwords = codec(["B r", "e n</w>"])
     source = ["in", "Brem@@", "en", "."]
     symbols, count = detokenize(output([IN, UNK], [0, position]), TARGET, source, subwords)
+
     assert (symbols, count) == (["in", "Bremen"], 1)
     assert subwords.target_text(symbols) == "in Bremen"
 
 
 def test_steps_of_a_pointer_are_left_out() -> None:
     vocabulary = Vocabulary(["H", "a"])
-    found = detokenize(
+    words = detokenize(
         output([5, STEP, STEP, UNK, 6], [0, 0, 1, 2, 2]), vocabulary, "Haß", Letters()
     )
-    assert found == (["H", "ß", "a"], 1)
+
+    assert words == (["H", "ß", "a"], 1)

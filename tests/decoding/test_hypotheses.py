@@ -46,16 +46,20 @@ class Alone:
     def step(self, symbol: Tensor) -> Step:
         previous = Previous(self.model.decoder.gates(symbol.flatten()))
         with plain.plain_kernels():
-            self.found = plain.step(self.model, self.memory, self.state, previous, symbol.flatten())
-        return self.found
+            self.last_step = plain.step(
+                self.model, self.memory, self.state, previous, symbol.flatten()
+            )
+        return self.last_step
 
     def update(self, parents: Tensor, symbol: Tensor) -> None:
-        """Each parent's state after its child's symbol, a child at a time."""
-        states, parents = [], BEAM * torch.arange(len(parents))[:, None] + parents
+        """Set each parent's state after its child's symbol, a child at a time."""
+        states = []
+        parents = BEAM * torch.arange(len(parents))[:, None] + parents
         for parent, written in zip(parents.flatten(), symbol.flatten(), strict=True):
             chosen = torch.full_like(symbol.flatten(), int(written))
-            after = self.model.update(self.memory, self.found, chosen)
+            after = self.model.update(self.memory, self.last_step, chosen)
             states.append(after.select(parent[None]))
+
         hidden = tuple(
             tuple(torch.cat([state.hidden[layer][part] for state in states]) for part in (0, 1))
             for layer in range(len(states[0].hidden))
@@ -74,7 +78,8 @@ class Alone:
     def keep(self, left: Tensor) -> None:
         rows = (BEAM * left[:, None] + torch.arange(BEAM)).flatten()
         self.sources = self.sources[0][rows], self.sources[1][rows]
-        self.memory, self.state = self.encoded(), self.state.select(rows)
+        self.memory = self.encoded()
+        self.state = self.state.select(rows)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -83,16 +88,19 @@ class Alone:
 def test_a_beam_is_its_hypotheses_alone(name: str, changed: dict[str, Any], layers: int) -> None:
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, _ = tiny.batch(rows=5)
-    together, alone = Hypotheses(model, source, lengths, BEAM), Alone(model, source, lengths)
+    together = Hypotheses(model, source, lengths, BEAM)
+    alone = Alone(model, source, lengths)
     generator = torch.Generator().manual_seed(7)
     symbol = torch.full((5, BEAM), BOS)
+
     for time in range(4):
-        log_probs, wanted = together.step(symbol), alone.step(symbol)
-        expected = wanted.output.log_probs()
+        log_probs = together.step(symbol)
+        step_alone = alone.step(symbol)
+        expected = step_alone.output.log_probs()
         impossible = expected < -600  # no word of the source
         close(log_probs.flatten(0, 1), expected.masked_fill(impossible, -torch.inf))
-        close(together.found.query, wanted.query)
-        close(together.found.log_prior.exp(), wanted.log_prior.exp())
+        close(together.last_step.query, step_alone.query)
+        close(together.last_step.log_prior.exp(), step_alone.log_prior.exp())
         parents = torch.randint(0, BEAM, symbol.shape, generator=generator)
         symbol = torch.randint(4, tiny.VOCABULARY, symbol.shape, generator=generator)
         together.update(parents, symbol)
@@ -105,22 +113,26 @@ def test_a_beam_is_its_hypotheses_alone(name: str, changed: dict[str, Any], laye
             symbol = symbol[left]
 
 
-def close(found: Tensor, wanted: Tensor | None) -> None:
-    assert wanted is not None
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+def close(actual: Tensor, expected: Tensor | None) -> None:
+    assert expected is not None
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 @torch.no_grad()
 def test_hypotheses_that_go_on_from_themselves_need_no_parents(name: str) -> None:
-    model, (source, lengths, _) = tiny.model(tiny.components(name)), tiny.batch()
-    symbol, found = torch.full((4, BEAM), BOS), []
+    model = tiny.model(tiny.components(name))
+    source, lengths, _ = tiny.batch()
+    symbol = torch.full((4, BEAM), BOS)
+    results = []
+
     for parents in (None, torch.arange(BEAM).expand(4, -1)):
         hypotheses = Hypotheses(model, source, lengths, BEAM)
         hypotheses.step(symbol)
         hypotheses.update(parents, symbol + 5)
-        found.append(hypotheses.step(symbol + 5).clone())
-    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+        results.append(hypotheses.step(symbol + 5).clone())
+
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
 def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
@@ -137,5 +149,6 @@ def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
     state = hypotheses.state
     history = AttentionHistory(alignment=alignment)
     hypotheses.state = State(state.hidden, state.context, history)
-    found = hypotheses.most_attended(torch.tensor([3, 1, 0]))
-    assert found.tolist() == [[2, 0], [0, 0], [0, 0]]
+    positions = hypotheses.most_attended(torch.tensor([3, 1, 0]))
+
+    assert positions.tolist() == [[2, 0], [0, 0], [0, 0]]

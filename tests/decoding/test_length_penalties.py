@@ -1,6 +1,4 @@
-"""Length penalties: their two forms by their formulas, several by one search, settings that are
-refused.
-"""
+"""Length penalties: their two forms by their formulas, several by one search, wrong settings."""
 
 from __future__ import annotations
 
@@ -28,7 +26,9 @@ def test_the_form_of_wu_and_others_is_their_equation_14(alpha: float, written: i
     ranking = Ranking(decoding, torch.tensor([5]), torch.tensor([20]), None)
     # s(Y, X) = log P(Y | X) / lp(Y), lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha
     lp = (5.0 + written) ** alpha / (5.0 + 1.0) ** alpha
+
     assert ranking.score(0, -7.5, written, True) == pytest.approx(-7.5 / lp, rel=1e-12)
+
     plain = Ranking(Decoding(length_penalty=alpha), torch.tensor([5]), torch.tensor([20]), None)
     assert plain.score(0, -7.5, written, True) == pytest.approx(-7.5 / written**alpha, rel=1e-12)
 
@@ -39,6 +39,7 @@ def test_no_continuation_exceeds_its_bound_and_the_longest_reaches_it(form: Any)
     ranking = Ranking(decoding, torch.tensor([5]), torch.tensor([20]), None)
     bound = float(ranking.bound(torch.tensor([0]), torch.tensor([[-3.0]], dtype=torch.float64), 4))
     scores = [ranking.score(0, -3.0, length, True) for length in range(5, 21)]
+
     assert bound == pytest.approx(scores[-1]) == pytest.approx(max(scores))
 
 
@@ -54,28 +55,31 @@ def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
     prior = PRIOR if weight else None
     shared: dict[str, Any] = {"beam": beam, "length_penalty_form": form, "length_prior": weight}
     shared |= {"max_ratio": 2.0, "max_extra": 4, "batch_size": 5}
-    found = outputs_of(
+    by_one_search = outputs_of(
         model, SOURCES, Decoding(**shared), ACTIONS[name], prior=prior, penalties=CANDIDATES
     )
-    for place, alpha in enumerate(CANDIDATES):
-        own = outputs_of(
+
+    for number, alpha in enumerate(CANDIDATES):
+        by_own_search = outputs_of(
             model, SOURCES, Decoding(length_penalty=alpha, **shared), ACTIONS[name], prior=prior
         )
-        for outputs, (best,) in zip(found, own, strict=True):
-            assert_same(outputs[place], best)
+        for outputs, (best,) in zip(by_one_search, by_own_search, strict=True):
+            assert_same(outputs[number], best)
 
 
 def test_penalties_choose_different_outputs() -> None:
     model = varied.model("postr-joint")
-    found = outputs_of(model, SOURCES, Decoding(beam=5), penalties=CANDIDATES)
+    outputs_of_sources = outputs_of(model, SOURCES, Decoding(beam=5), penalties=CANDIDATES)
     lengths = [
-        sum(len(outputs[place].symbols) for outputs in found) for place in range(len(CANDIDATES))
+        sum(len(outputs[number].symbols) for outputs in outputs_of_sources)
+        for number in range(len(CANDIDATES))
     ]
+
     assert lengths[0] < lengths[-1]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"length_penalty_form": "wo"}, "length_penalty_form"),
         ({"length_penalties": [0.0, -1.0]}, "length_penalties.1"),
@@ -87,7 +91,7 @@ def test_penalties_choose_different_outputs() -> None:
         ({"length_penalties": [0.5], "temperature": 1.0}, "outputs that are drawn"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], message: str) -> None:
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as raised:
-        parse(Decoding, given)
+        parse(Decoding, settings)
     assert raised.value.hint

@@ -29,6 +29,7 @@ def test_it_is_a_distribution_over_lengths(prior: LengthPrior, source: int) -> N
 
 def test_what_was_seen_often_is_as_probable_as_it_was_frequent(prior: LengthPrior) -> None:
     probs = np.exp(prior.log_probs(4, 50))
+    # Smoothing takes a little from what was seen.
     assert probs[5] == pytest.approx(40 / 60, abs=0.03)
     assert probs[6] == pytest.approx(20 / 60, abs=0.03)
     assert 0 < probs[4] < 0.02
@@ -49,9 +50,9 @@ def test_it_is_counted_without_end_symbols() -> None:
 
 def test_it_can_be_saved_and_read_back(prior: LengthPrior, tmp_path: Path) -> None:
     prior.save(tmp_path / "lengths.json")
-    found = LengthPrior.load(tmp_path / "lengths.json")
-    assert found == prior
-    np.testing.assert_array_equal(found.log_probs(5, 20), prior.log_probs(5, 20))
+    loaded = LengthPrior.load(tmp_path / "lengths.json")
+    assert loaded == prior
+    np.testing.assert_array_equal(loaded.log_probs(5, 20), prior.log_probs(5, 20))
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"ratio": 1.0, "counts": [[1, 2]]}'])
@@ -60,4 +61,5 @@ def test_a_damaged_file_is_named(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     with pytest.raises(UserError) as raised:
         LengthPrior.load(path)
+
     assert raised.value.file == str(path)

@@ -1,6 +1,4 @@
-"""Search with an output layer in bfloat16 finds what search in float32 finds, and knows what it is
-worth.
-"""
+"""Search with an output layer in bfloat16 finds what search in float32 finds."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ from tests.models import tiny
 
 pytestmark = pytest.mark.processor
 
-VOCABULARY, SOURCES = (
-    500,
-    [[5 + (7 * row + 3 * place) % 20 for place in range(3 + row % 9)] for row in range(60)],
-)
+VOCABULARY = 500
+SOURCES = [
+    [5 + (7 * row + 3 * position) % 20 for position in range(3 + row % 9)] for row in range(60)
+]
 NUCLEUS: dict[str, Any] = {"marginalization": {"kind": "output", "mass": 0.9}}
 CASES = [
     ("soft", {}),
@@ -37,15 +35,17 @@ CASES = [
 
 
 def made(name: str, changed: dict[str, Any]) -> Model:
-    """A model whose distributions are about as sharp as those of a trained one."""
+    """Make a model whose distributions are about as sharp as those of a trained one."""
     torch.manual_seed(1)
     network = Network(
         embedding=32, encoder=24, decoder=48, encoder_layers=2, decoder_layers=2, dropout=0.0
     )
     model = build(tiny.components(name, **changed), network, 30, VOCABULARY)
+    # Fresh weights give nearly uniform distributions.
     for parameter in model.parameters():
         if parameter.ndim == 2:
             parameter.data.mul_(2.0)
+
     return model.eval()
 
 
@@ -64,21 +64,24 @@ def test_scores_differ_by_less_than_a_hundredth_of_a_nat(
         processor, "try_bfloat16", lambda: Trial(pays=True, reason="as on another processor")
     )
     model = made(name, changed)
-    exact, rough = decoded(model, "float32"), decoded(model, "bf16")
+    exact = decoded(model, "float32")
+    rough = decoded(model, "bf16")
     scores = [{tuple(output.symbols): output.log_prob for output in outputs} for outputs in exact]
     pairs = [
-        (known[tuple(output.symbols)], output.log_prob)
-        for known, outputs in zip(scores, rough, strict=True)
+        (score_row[tuple(output.symbols)], output.log_prob)
+        for score_row, outputs in zip(scores, rough, strict=True)
         for output in outputs
-        if tuple(output.symbols) in known
+        if tuple(output.symbols) in score_row
     ]
+
     assert len(pairs) > 0.9 * sum(map(len, exact))
     assert 0 < max(abs(a - b) for a, b in pairs) < 1e-2
-    written = [
-        [" ".join(map(str, outputs[0].symbols)) for outputs in found] for found in (rough, exact)
-    ]
-    assert sacrebleu.corpus_bleu(written[0], [written[1]], tokenize="none").score > 97
-    assert len(set(written[1])) > 20
+
+    rough_texts = [" ".join(map(str, outputs[0].symbols)) for outputs in rough]
+    exact_texts = [" ".join(map(str, outputs[0].symbols)) for outputs in exact]
+
+    assert sacrebleu.corpus_bleu(rough_texts, [exact_texts], tokenize="none").score > 97
+    assert len(set(exact_texts)) > 20
 
 
 def test_search_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
@@ -88,20 +91,20 @@ def test_search_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
         processor, "try_bfloat16", lambda: Trial(pays=False, reason="as on another processor")
     )
     model = made("soft", {})
+
     assert decoded(model, "bf16") == decoded(model, "float32")
 
 
 def test_logits_of_the_likeliest_symbols_are_exact() -> None:
     torch.manual_seed(2)
-    weight, bias, z = (
-        torch.randn(VOCABULARY, 32),
-        torch.randn(VOCABULARY),
-        torch.tanh(torch.randn(40, 32)),
-    )
-    wanted = torch.log_softmax(z @ weight.t() + bias, dim=1)
+    weight = torch.randn(VOCABULARY, 32)
+    bias = torch.randn(VOCABULARY)
+    z = torch.tanh(torch.randn(40, 32))
+    expected = torch.log_softmax(z @ weight.t() + bias, dim=1)
     rough = SearchLayer(weight, bias, bf16=True).log_probs(z)
-    symbols = wanted.topk(BEST // 2, dim=1).indices
-    off = (rough - wanted).abs()
+    symbols = expected.topk(BEST // 2, dim=1).indices
+    off = (rough - expected).abs()
+
     assert float(off.gather(1, symbols).max()) < 2e-3 < float(off.max()) / 5
 
 
@@ -110,7 +113,8 @@ def test_logits_of_the_likeliest_symbols_are_exact() -> None:
 def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     torch.manual_seed(3)
     values = torch.randn(7, many)
-    wanted = values.topk(min(count, many), dim=1)
-    found, places = largest(values, min(count, many))
-    assert torch.equal(found, wanted.values)
-    assert torch.equal(places, wanted.indices)
+    expected = values.topk(min(count, many), dim=1)
+    values_found, places = largest(values, min(count, many))
+
+    assert torch.equal(values_found, expected.values)
+    assert torch.equal(places, expected.indices)

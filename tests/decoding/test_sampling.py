@@ -34,27 +34,33 @@ def draw(
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_first_symbols_follow_the_models_distribution(temperature: float) -> None:
-    model, source, wanted = varied.model("postr-joint"), [6, 7], 4000
+    model = varied.model("postr-joint")
+    source = [6, 7]
+    draws = 4000
+
     with torch.no_grad():
         memory = model.encode(torch.tensor([[*source, EOS]]), torch.tensor([3]))
         log_probs = model.step(memory, model.start(memory), torch.tensor([BOS])).output.log_probs()[
             0
         ]
+
     log_probs[forbidden_symbols(False)] = -torch.inf
     probs = torch.softmax(log_probs / temperature, 0).numpy()
-    (outputs,) = draw(model, [source], Sampling(temperature), wanted)
+    (outputs,) = draw(model, [source], Sampling(temperature), draws)
     counts = Counter(output.symbols[0] if output.symbols else EOS for output in outputs)
-    found = np.array([counts[symbol] / wanted for symbol in range(tiny.VOCABULARY)])
-    noise = np.sqrt(probs * (1 - probs) / wanted)
-    assert (np.abs(found - probs) <= 4 * noise + 1e-12).all()
-    assert found[[PAD, BOS, STEP]].tolist() == [0, 0, 0]
+    frequencies = np.array([counts[symbol] / draws for symbol in range(tiny.VOCABULARY)])
+    # Standard deviation of a frequency; four of them are exceeded once in 16,000 times.
+    noise = np.sqrt(probs * (1 - probs) / draws)
+
+    assert (np.abs(frequencies - probs) <= 4 * noise + 1e-12).all()
+    assert frequencies[[PAD, BOS, STEP]].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", tiny.NAMED)
 def test_log_probs_are_the_models_whatever_the_temperature(name: str) -> None:
     model = varied.model(name)
-    found = draw(model, SOURCES, Sampling(1.7), 3, actions=ACTIONS[name])
-    for source, outputs in zip(SOURCES, found, strict=True):
+    drawn = draw(model, SOURCES, Sampling(1.7), 3, actions=ACTIONS[name])
+    for source, outputs in zip(SOURCES, drawn, strict=True):
         for output in outputs:
             target = torch.tensor([[*output.symbols, *([EOS] if output.complete else [])]])
             with torch.no_grad():
@@ -66,18 +72,21 @@ def test_log_probs_are_the_models_whatever_the_temperature(name: str) -> None:
             assert len(output.symbols) <= len(source) + 5
 
 
-def symbols(found: list[list[Output]]) -> list[list[list[int]]]:
-    return [[output.symbols for output in outputs] for outputs in found]
+def symbols(outputs_of_sources: list[list[Output]]) -> list[list[list[int]]]:
+    return [[output.symbols for output in outputs] for outputs in outputs_of_sources]
 
 
 def test_outputs_depend_on_seed_and_number_and_not_on_the_batch() -> None:
     model = varied.model("soft")
     together = symbols(draw(model, SOURCES, Sampling(seed=3), 2))
+    # Another batch size puts other sentences side by side.
     for size in (1, 3):
-        other = LIMITS.model_copy(update={"batch_size": size})
-        assert symbols(draw(model, SOURCES, Sampling(seed=3), 2, other)) == together
+        limits = LIMITS.model_copy(update={"batch_size": size})
+        assert symbols(draw(model, SOURCES, Sampling(seed=3), 2, limits)) == together
+
     assert symbols(draw(model, SOURCES, Sampling(seed=4), 2)) != together
     assert symbols(draw(model, SOURCES[:1], Sampling(seed=3), 2)) == together[:1]
+
     # The same sources under other numbers are drawn anew.
     renumbered = decode(model, SOURCES, LIMITS, n_best=2, sampling=Sampling(seed=3), first=100)
     assert symbols(renumbered) != together
@@ -93,7 +102,7 @@ def test_a_low_temperature_is_greedy_search() -> None:
 
 def test_outputs_at_the_length_limit_are_cut_short() -> None:
     model = varied.model("soft")
-    model.readout.output.bias.data[EOS] -= 1e4
+    model.readout.output.bias.data[EOS] -= 1e4  # so that no output ends by itself
     for source, (output,) in zip(SOURCES, draw(model, SOURCES, Sampling()), strict=True):
         assert not output.complete and len(output.symbols) == len(source) + 5
 
@@ -103,4 +112,5 @@ def test_what_samples_attended_is_known_where_it_is_asked_for() -> None:
     asked = LIMITS.model_copy(update={"replace_unknown": True})
     for outputs in draw(model, SOURCES, Sampling(), 2, asked):
         assert all(len(output.attended) == len(output.symbols) for output in outputs)
+
     assert draw(model, SOURCES, Sampling())[0][0].attended == []

@@ -36,18 +36,17 @@ def test_an_end_symbol_is_left_out_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_outputs_have_their_likelihood_given_the_bare_source(beam: int) -> None:
-    model, decoding = (
-        tiny.model(tiny.components("postr-joint")),
-        Decoding(beam=beam, max_ratio=1, max_extra=4),
-    )
-    found = outputs_of(model, SOURCES, decoding, source_eos=False)
-    for source, (output, *_) in zip(SOURCES, found, strict=True):
+    model = tiny.model(tiny.components("postr-joint"))
+    decoding = Decoding(beam=beam, max_ratio=1, max_extra=4)
+    outputs_of_sources = outputs_of(model, SOURCES, decoding, source_eos=False)
+
+    for source, (output, *_) in zip(SOURCES, outputs_of_sources, strict=True):
         target = torch.tensor([[*output.symbols, EOS][: len(output.symbols) + output.complete]])
         with torch.no_grad():
-            wanted = model.log_likelihood(
+            log_probs = model.log_likelihood(
                 torch.tensor([source]), torch.tensor([len(source)]), target
             ).sum()
-        assert output.log_prob == pytest.approx(float(wanted), rel=1e-9)
+        assert output.log_prob == pytest.approx(float(log_probs), rel=1e-9)
 
 
 @pytest.mark.parametrize("source_eos", [True, False])
@@ -56,25 +55,28 @@ def test_an_unknown_word_is_replaced_by_any_word_but_not_by_the_end(source_eos: 
     model.readout.output.bias.data[EOS] = -5.0  # for outputs of some length
     decoding = Decoding(replace_unknown=True, max_ratio=1, max_extra=4)
     last = []
-    found = outputs_of(model, SOURCES, decoding, source_eos=source_eos)
-    for source, (output,) in zip(SOURCES, found, strict=True):
+    outputs_of_sources = outputs_of(model, SOURCES, decoding, source_eos=source_eos)
+
+    for source, (output,) in zip(SOURCES, outputs_of_sources, strict=True):
         read = torch.tensor([[*source, EOS] if source_eos else source])
         forced = model.teacher_force(
             read, torch.tensor([read.shape[1]]), torch.tensor([output.symbols])
         )
-        wanted = forced.alignment[0, :, : len(source)].argmax(1).tolist()
+        most_attended = forced.alignment[0, :, : len(source)].argmax(1).tolist()
         assert len(output.attended) > 2
-        assert output.attended == wanted[: len(output.attended)]
+        assert output.attended == most_attended[: len(output.attended)]
         last.append(len(source) - 1 in output.attended)
+
     assert any(last)
 
 
 @pytest.mark.parametrize("source_eos", [True, False])
 def test_a_length_prior_is_asked_for_the_words_of_the_source(source_eos: bool) -> None:
-    model, prior = tiny.model(tiny.components("soft")), LengthPrior.fit([1, 2, 3], [1, 4, 2])
+    model = tiny.model(tiny.components("soft"))
+    prior = LengthPrior.fit([1, 2, 3], [1, 4, 2])
     decoding = Decoding(beam=3, length_prior=0.5, max_ratio=1, max_extra=4)
-    found = outputs_of(model, SOURCES, decoding, prior=prior, source_eos=source_eos)
-    for source, (output, *_) in zip(SOURCES, found, strict=True):
+    outputs_of_sources = outputs_of(model, SOURCES, decoding, prior=prior, source_eos=source_eos)
+    for source, (output, *_) in zip(SOURCES, outputs_of_sources, strict=True):
         assert output.complete
         of_length = prior.log_probs(len(source), 9)[len(output.symbols)]
         assert output.score == pytest.approx(output.log_prob + 0.5 * of_length)
@@ -92,25 +94,37 @@ def test_attention_is_gathered_over_words_whether_an_end_follows_or_not() -> Non
     bare = rng.dirichlet(np.ones(4), 3)
     ended = np.concatenate([bare, np.zeros((3, 1))], 1)  # an end that nothing attends to
     rows = []
+
     for weights in (bare, ended):
-        gatherer, likelihood = Gatherer(), np.log(np.full(3, 0.5))
-        given = likelihood, likelihood, np.ones(3, bool), weights, weights, weights
-        gatherer.add(0, Sentence(*given, source_words=[0, 0, 1, 2], target_words=[0, 1]))
+        gatherer = Gatherer()
+        likelihood = np.log(np.full(3, 0.5))
+        sentence = Sentence(
+            likelihood,
+            likelihood,
+            np.ones(3, bool),
+            weights,
+            weights,
+            weights,
+            source_words=[0, 0, 1, 2],
+            target_words=[0, 1],
+        )
+        gatherer.add(0, sentence)
         rows.append(gatherer.rows[0])
+
     assert rows[0] == rows[1]
     assert rows[0]["source_words"] == 3
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
-    """Phrases prepared with and without end symbols of sources."""
+    """Prepare phrases with and without end symbols of sources."""
     folder = tmp_path_factory.mktemp("phrases")
     return {end: phrases.prepare(folder / str(end), source_eos=end) for end in (True, False)}
 
 
 @pytest.fixture(scope="module")
 def trained(data: dict[bool, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of sources without end symbols."""
+    """Train a model of sources without end symbols."""
     out = tmp_path_factory.mktemp("trained")
     small.write_run(out, small.run("soft", epochs=30, select="loss", state_every_s=60.0))
     assert main(["train", "--run", str(out), "--data", str(data[False]), "--device", "cpu"]) == 0
@@ -129,10 +143,10 @@ def test_a_model_knows_how_its_sources_end(model: SavedModel) -> None:
 def test_data_of_the_other_kind_are_refused(
     model: SavedModel, trained: Path, data: dict[bool, Path], tmp_path: Path
 ) -> None:
-    made = generator.Generator(model, trained / "model", Decoding())
+    writer = generator.Generator(model, trained / "model", Decoding())
     uses = {
         "predict": lambda: generator.predict_split(
-            made, data[True], "test", tmp_path / "p.tsv", None
+            writer, data[True], "test", tmp_path / "p.tsv", None
         ),
         "analyze": lambda: analyze(model, data[True], "test", 4),
         "attention": lambda: heat_maps(model, data[True], "test", 1),
@@ -149,45 +163,45 @@ def test_data_of_the_other_kind_are_refused(
 def test_predictions_are_of_bare_sources(
     model: SavedModel, trained: Path, data: dict[bool, Path], tmp_path: Path
 ) -> None:
-    made = generator.Generator(model, trained / "model", Decoding(beam=2))
-    generator.predict_split(made, data[False], "test", tmp_path / "p.tsv", None)
+    writer = generator.Generator(model, trained / "model", Decoding(beam=2))
+    generator.predict_split(writer, data[False], "test", tmp_path / "p.tsv", None)
     lines = [
         line.split("\t")
         for line in (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()[1:]
     ]
     split = Prepared(data[False]).split("test")
+
     for row, (_, _, predicted, log_prob, *_) in enumerate(lines):
         source = torch.from_numpy(split.sources[row]).long()[None]
         target = torch.tensor([[*model.target.encode(predicted.split()), EOS]])
         with torch.no_grad():
-            wanted = model.network.log_likelihood(
+            log_probs = model.network.log_likelihood(
                 source, torch.tensor([source.shape[1]]), target
             ).sum()
-        assert float(log_prob) == pytest.approx(float(wanted), abs=1e-4)
+        assert float(log_prob) == pytest.approx(float(log_probs), abs=1e-4)
 
 
 def test_an_analysis_is_that_of_one_sentence_after_the_other(
     model: SavedModel, data: dict[bool, Path]
 ) -> None:
-    found = analyze(model, data[False], "test", 4).sentences
+    together = analyze(model, data[False], "test", 4).sentences
     split = Prepared(data[False]).split("test")
     for row in range(len(split)):
-        source, target = (
-            torch.from_numpy(side[row]).long()[None] for side in (split.sources, split.targets)
-        )
+        source = torch.from_numpy(split.sources[row]).long()[None]
+        target = torch.from_numpy(split.targets[row]).long()[None]
         forced = model.network.teacher_force(source, torch.tensor([source.shape[1]]), target)
-        assert found.nll[row] == pytest.approx(-float(forced.log_probs.sum()), abs=1e-4)
-        assert found.source_words[row] == source.shape[1]
+        assert together.nll[row] == pytest.approx(-float(forced.log_probs.sum()), abs=1e-4)
+        assert together.source_words[row] == source.shape[1]
         attended = forced.alignment[0, :-1].argmax(1).tolist()
-        assert [tuple(link) for link in found.links[row]] == [
+        assert [tuple(link) for link in together.links[row]] == [
             (a, t) for t, a in enumerate(attended)
         ]
 
 
 def test_a_heat_map_has_no_row_for_an_end(model: SavedModel, data: dict[bool, Path]) -> None:
-    (shown,) = heat_maps(model, data[False], "test", 1)["rows"]
-    assert "</s>" not in shown["source"] and shown["target"][-1] == "</s>"
-    assert {len(line) for line in shown["alignment"]} == {len(shown["source"])}
+    (heat_map,) = heat_maps(model, data[False], "test", 1)["rows"]
+    assert "</s>" not in heat_map["source"] and heat_map["target"][-1] == "</s>"
+    assert {len(line) for line in heat_map["alignment"]} == {len(heat_map["source"])}
 
 
 def test_models_of_both_kinds_cannot_be_joined(
@@ -195,9 +209,14 @@ def test_models_of_both_kinds_cannot_be_joined(
 ) -> None:
     task = tmp_path / "task"
     shutil.copytree(trained, task / "soft" / "seed1")
-    other = task / "prior-joint" / "seed1"
-    small.write_run(other, small.run("prior-joint", epochs=1, select="loss"))
-    assert main(["train", "--run", str(other), "--data", str(data[True]), "--device", "cpu"]) == 0
+    without_end = task / "prior-joint" / "seed1"
+    small.write_run(without_end, small.run("prior-joint", epochs=1, select="loss"))
+
+    assert (
+        main(["train", "--run", str(without_end), "--data", str(data[True]), "--device", "cpu"])
+        == 0
+    )
+
     run = small.run("ensemble")
     members = [
         {"components": small.components(name), "network": run.network}
@@ -208,6 +227,7 @@ def test_models_of_both_kinds_cannot_be_joined(
         run.model_dump() | {"components": components.model_dump(), "members": members}
     )
     small.write_run(task / "ensemble" / "seed1", joined)
+
     assert main(["ensemble", "--run", str(task / "ensemble" / "seed1")]) == 2
     assert "reads sources that end in an end symbol" in capsys.readouterr().err
 
@@ -221,12 +241,13 @@ def test_typed_text_is_read_without_an_end(
     read: list[list[int]] = []
     encode = type(model.network).encode
 
-    def noted(self, source, *rest):  # type: ignore[no-untyped-def]
+    def noted(self, source, *arguments):  # type: ignore[no-untyped-def]
         read.extend(source.tolist())
-        return encode(self, source, *rest)
+        return encode(self, source, *arguments)
 
     monkeypatch.setattr(type(model.network), "encode", noted)
-    made = generator.Generator(model, trained / "model", Decoding())
-    ((found,),) = made([["das", "haus"]])
+    writer = generator.Generator(model, trained / "model", Decoding())
+    ((hypothesis,),) = writer([["das", "haus"]])
+
     assert read == [model.source.encode(["das", "haus"])]
-    assert json.dumps(found.text)
+    assert json.dumps(hypothesis.text)

@@ -1,4 +1,4 @@
-"""What analysis learns of given targets, step by step, is what training and the definition say."""
+"""Teacher forcing in analysis gives, step by step, what training and the definition give."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ Given = tuple[Tensor, Tensor, Tensor]
 
 
 def batch() -> Given:
-    """Targets of several lengths, each with its end symbol."""
+    """Make a batch with targets of several lengths, each with its end symbol."""
     source, lengths, target = tiny.batch(rows=5)
     target = target.clamp_min(5)
     for row, length in enumerate((4, 5, 2, 4, 1)):
         target[row, length - 1] = EOS
         target[row, length:] = PAD
+
     return source, lengths, target
 
 
@@ -36,26 +37,32 @@ def batch() -> Given:
 def test_it_is_the_definition_s_and_training_s_teacher_forcing(
     name: str, changed: dict[str, Any], layers: int
 ) -> None:
-    model, given = tiny.model(tiny.components(name, **changed), layers=layers), batch()
-    found, wanted, real = model.teacher_force(*given), plain.force(model, *given), given[2] != PAD
+    model = tiny.model(tiny.components(name, **changed), layers=layers)
+    inputs = batch()
+    forced = model.teacher_force(*inputs)
+    expected = plain.force(model, *inputs)
+    real = inputs[2] != PAD
     pairs = [
-        (found.log_probs, wanted.log_probs),
-        (found.prior, wanted.prior),
-        (model.log_likelihood(*given), wanted.log_probs),
+        (forced.log_probs, expected.log_probs),
+        (forced.prior, expected.prior),
+        (model.log_likelihood(*inputs), expected.log_probs),
     ]
     if name != "structured":  # whose alignment looks at the whole target, see test_attentions
-        pairs.append((found.alignment, wanted.alignment))
+        pairs.append((forced.alignment, expected.alignment))
     for ours, theirs in pairs:
         torch.testing.assert_close(ours[real], theirs[real], rtol=1e-8, atol=1e-9)
-    assert torch.equal(found.correct[real], wanted.correct[real])
+
+    assert torch.equal(forced.correct[real], expected.correct[real])
 
 
-def exactly(model: Seq2Seq, given: Given) -> Tensor:
-    """log p(y_t) over all positions, step by step, with the states of the top-K model."""
-    found = []
-    for table, symbol in plain.steps(model, *given):
-        found.append(torch.logsumexp(table.attention.log_prior + table.of_each(symbol), 1))
-    return torch.stack(found, 1)
+def exactly(model: Seq2Seq, inputs: Given) -> Tensor:
+    """Compute log p(y_t) over all positions, step by step, with the states of the top-K model."""
+    log_probs_of_steps = []
+    for table, symbol in plain.steps(model, *inputs):
+        log_probs_of_steps.append(
+            torch.logsumexp(table.attention.log_prior + table.of_each(symbol), 1)
+        )
+    return torch.stack(log_probs_of_steps, 1)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +70,24 @@ def exactly(model: Seq2Seq, given: Given) -> Tensor:
 )
 @torch.no_grad()
 def test_the_posterior_is_by_bayes_rule_where_positions_have_likelihoods(name: str) -> None:
-    model, given = tiny.model(tiny.components(name)), batch()
-    found, real = model.teacher_force(*given), given[2] != PAD
+    model = tiny.model(tiny.components(name))
+    inputs = batch()
+    forced = model.teacher_force(*inputs)
+    real = inputs[2] != PAD
     if not model.marginalization.gives_positions:
-        assert torch.equal(found.posterior, found.alignment)
+        assert torch.equal(forced.posterior, forced.alignment)
         return
-    wanted = torch.stack(
+    expected = torch.stack(
         [
             torch.softmax(table.attention.log_prior + table.of_each(symbol), 1)
-            for table, symbol in plain.steps(model, *given)
+            for table, symbol in plain.steps(model, *inputs)
         ],
         1,
     )
-    torch.testing.assert_close(found.posterior[real], wanted[real], rtol=1e-8, atol=1e-9)
+
+    torch.testing.assert_close(forced.posterior[real], expected[real], rtol=1e-8, atol=1e-9)
     # What is handed on is the posterior in these models alone.
-    assert torch.allclose(found.posterior[real], found.alignment[real]) == ("postr" in name)
+    assert torch.allclose(forced.posterior[real], forced.alignment[real]) == ("postr" in name)
 
 
 @pytest.mark.parametrize("name", ["prior-joint", "postr-joint", "mono-postr-joint"])
@@ -85,21 +95,25 @@ def test_the_posterior_is_by_bayes_rule_where_positions_have_likelihoods(name: s
 def test_the_exact_sum_of_a_top_k_model_is_over_all_positions(name: str) -> None:
     model = tiny.model(tiny.components(name, **TOP_2))
     source, lengths, target = tiny.batch(rows=5)
-    found = model.teacher_force(source, lengths, target)
-    exact, cut = found.exact, found.log_probs
-    wanted = exactly(model, (source, lengths, target))
-    torch.testing.assert_close(exact, wanted, rtol=1e-8, atol=1e-9)
+    forced = model.teacher_force(source, lengths, target)
+    exact = forced.exact
+    cut = forced.log_probs
+    expected = exactly(model, (source, lengths, target))
+
+    torch.testing.assert_close(exact, expected, rtol=1e-8, atol=1e-9)
     assert (exact >= cut - 1e-12).all() and (exact > cut + 1e-3).any()
 
 
 def test_without_top_k_the_exact_sum_is_the_sum() -> None:
     for name in ("soft", "postr-joint", "variational"):
-        found = tiny.model(tiny.components(name)).teacher_force(*batch())
-        assert torch.equal(found.exact, found.log_probs)
+        forced = tiny.model(tiny.components(name)).teacher_force(*batch())
+        assert torch.equal(forced.exact, forced.log_probs)
 
 
 def test_a_symbol_is_right_if_it_is_the_most_probable() -> None:
-    model, given = tiny.model(tiny.components("postr-joint")), batch()
-    model.readout.output.bias.data[EOS] += 50.0
-    found = model.teacher_force(*given)
-    assert torch.equal(found.correct & (given[2] != PAD), given[2] == EOS)
+    model = tiny.model(tiny.components("postr-joint"))
+    inputs = batch()
+    model.readout.output.bias.data[EOS] += 50.0  # the end is always the most probable symbol
+    forced = model.teacher_force(*inputs)
+
+    assert torch.equal(forced.correct & (inputs[2] != PAD), inputs[2] == EOS)

@@ -28,18 +28,21 @@ SEEDS = {
     "soft-pointer-coverage": (9, 152),
     "postr-joint-pointer": (9, 252),
 }
-"""Of `model` and of `short`, chosen for what they write for `SOURCES`; (9, 17) for the others."""
+"""Seeds of `model` and of `short`, chosen for their outputs for `SOURCES`.
+
+The other models have (9, 17).
+"""
 ACTIONS = {name: name == "hard-mono" for name in tiny.NAMED}
 
 
 def model(name: str) -> Seq2Seq:
-    """A named model in float64, greedy outputs of which differ; some end, some are cut short."""
+    """Make a named model in float64 whose greedy outputs differ; some are cut short."""
     scale = 1.0 if ACTIONS[name] else 3.0
     return _made(name, SEEDS.get(name, (9, 17))[0], scale, scale)
 
 
 def short(name: str, **changed: Any) -> Seq2Seq:
-    """A model whose most probable strings of up to two symbols differ, and differ in length.
+    """Make a model whose most probable strings of up to two symbols differ, also in length.
 
     Args:
         changed: components that are not the named model's.
@@ -49,7 +52,7 @@ def short(name: str, **changed: Any) -> Seq2Seq:
 
 
 def _made(name: str, seed: int, readout: float, recurrence: float, **changed: Any) -> Seq2Seq:
-    made = tiny.model(tiny.components(name, **changed), seed=seed)
-    made.readout.output.weight.data.mul_(readout)
-    made.decoder.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
-    return made
+    network = tiny.model(tiny.components(name, **changed), seed=seed)
+    network.readout.output.weight.data.mul_(readout)
+    network.decoder.get_parameter("cells.0.weight_ih").data.mul_(recurrence)
+    return network

@@ -57,10 +57,10 @@ def test_steps_of_a_beam_equal_teacher_forcing() -> None:
             log_prob = log_probs[:, rank].gather(1, gold).squeeze(1)
             torch.testing.assert_close(log_prob, forced.log_probs[:, t])
 
-        prior = hypotheses.found.log_prior.exp().unflatten(0, (4, 2))
+        prior = hypotheses.last_step.log_prior.exp().unflatten(0, (4, 2))
         torch.testing.assert_close(prior[:, 0], forced.prior[:, t])
         torch.testing.assert_close(prior[:, 1], forced.prior[:, t])
-        assert hypotheses.found.query.shape == (8, 5 * len(NAMES))
+        assert hypotheses.last_step.query.shape == (8, 5 * len(NAMES))
 
         # Both hypotheses go on with the gold symbol, from either of them.
         symbol = gold.expand(-1, 2)

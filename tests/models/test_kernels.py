@@ -29,6 +29,7 @@ from pam.models.kernels import (
     scores_plain,
 )
 from pam.models.output_kernels import PositionLikelihood
+from pam.runtime import torch_internals
 from tests.models import tiny
 from tests.models.gradients import (
     Function,
@@ -91,7 +92,7 @@ def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = SimpleNamespace(
         _thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward
     )
-    monkeypatch.setattr(kernels, "aten", stand_in)
+    monkeypatch.setattr(torch_internals, "aten", stand_in)
     monkeypatch.setattr(kernels, "_Cell", kernels._FusedCell)
 
 

@@ -95,7 +95,7 @@ def test_steps_equal_the_likelihood_of_all_symbols_at_once() -> None:
     for t, gold in enumerate(target.split(1, dim=1)):
         log_probs = hypotheses.step(symbol)[:, 0]
         torch.testing.assert_close(log_probs.gather(1, gold).squeeze(1), likelihood[:, t])
-        torch.testing.assert_close(hypotheses.found.log_prior.exp(), forced.prior[:, t])
+        torch.testing.assert_close(hypotheses.last_step.log_prior.exp(), forced.prior[:, t])
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64))
         hypotheses.update(torch.zeros_like(gold), gold)
         symbol = gold

@@ -11,5 +11,5 @@ from tests.training import small
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prepared folder of real nouns; not to be changed."""
+    """Prepare a folder of real nouns; not to be changed."""
     return small.prepare(tmp_path_factory.mktemp("prepared") / "nouns")

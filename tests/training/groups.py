@@ -24,10 +24,10 @@ from tests.training.trainers import trainer
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training came to.
+    """The outcome of a training.
 
     Attributes:
-        weights: the resulting ones, of the main process.
+        weights: the resulting weights, of the main process.
         history: rows without times.
         last: for each process, its weights after the last step.
     """
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
-    """A training by so many processes, with gloo where there are several."""
+    """Train by so many processes, with gloo where there are several."""
     # As torchrun's, it is held until all have ended: a port that is merely free may be taken before
     # it is bound again.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -52,9 +52,12 @@ def train(run: RunConfig, data: Path, out: Path, processes: int) -> Outcome:
     for process in started:
         process.join(120)
     codes = [process.exitcode for process in started]  # None: it hangs
+
     assert codes == [0] * processes, f"processes ended with {codes}"
+
     weights, _ = load_tensors(out / "best")
     last = [load_tensors(out / f"last{rank}")[0] for rank in range(processes)]
+
     return Outcome(weights, read_json(out / "history.json"), last)
 
 
@@ -70,13 +73,15 @@ def _work(rank: int, size: int, port: int, run: RunConfig, data: Path, out: Path
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "TORCHELASTIC_RUN_ID": "test",
         }
+
     with joined("cpu") as group:
-        made = trainer(run, data, out, reporter=Reporter("", None), group=group)
-        made.model.double()
-        weights, progress = made.run()
+        training = trainer(run, data, out, reporter=Reporter("", None), group=group)
+        training.model.double()
+        weights, progress = training.run()
         left = [part for part in gc.get_objects() if isinstance(part, DistributedDataParallel)]
         assert not left, "what shares gradients outlives the group, which may then hang"
-    save_tensors(out / f"last{rank}", made.model.state_dict(), {})
+
+    save_tensors(out / f"last{rank}", training.model.state_dict(), {})
     if rank == 0:
         save_tensors(out / "best", weights, {})
         rows = [

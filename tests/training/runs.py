@@ -28,7 +28,7 @@ from tests.training.small import write_run
 
 
 class Fault(NamedTuple):
-    """What happens to a process when it calls a function for the `number`-th time.
+    """A fault in a process that calls a function for the `number`-th time.
 
     Attributes:
         module, name: where the function is; `number` counts from 1.
@@ -62,7 +62,7 @@ COLUMNS = [
     *("epoch", "step", "examples", "tokens", "learning_rate", "train_loss", "dev_loss"),
     *("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions", "wall_s", "cpu_s"),
 ]
-"""Of history.csv."""
+"""The columns of history.csv."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,17 @@ class Command:
     log: Path
 
     def end(self) -> int:
-        """Waits; the exit code, negative after a signal."""
+        """Wait for the end; return the exit code, negative after a signal."""
         self.process.join(120)
         assert self.process.exitcode is not None, self.said()
         return self.process.exitcode
 
     def says(self, text: str) -> None:
-        """Waits until it, or what it has started, has written a text."""
+        """Wait until it, or what it has started, has written a text."""
         self._waits(lambda: text in self.said())
 
     def halts(self) -> None:
-        """Waits until it is halted, as after SIGSTOP: a SIGCONT before that would be lost."""
+        """Wait until it is halted, as after SIGSTOP: a SIGCONT before that would be lost."""
         process = psutil.Process(self.process.pid)
         self._waits(lambda: process.status() == psutil.STATUS_STOPPED)
 
@@ -94,13 +94,15 @@ class Command:
             time.sleep(0.01)
 
     def signal(self, number: int) -> None:
-        """Sends it a signal."""
+        """Send it a signal."""
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
     def said(self) -> str:
-        """What it wrote to stdout and stderr."""
-        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+        """Return what it wrote to stdout and stderr."""
+        if not self.log.exists():
+            return ""
+        return self.log.read_text(encoding="utf-8")
 
 
 def start(
@@ -109,9 +111,7 @@ def start(
     fault: Fault | None = None,
     call: Callable[[list[str]], int] = main,
 ) -> Command:
-    """Starts `python -m pam ARGUMENTS`, or another program, as a process, perhaps with a fault to
-    come.
-    """
+    """Start `python -m pam ARGUMENTS`, or another program, perhaps with a fault to come."""
     words = [str(argument) for argument in arguments]
     process = CONTEXT.Process(target=_work, args=(words, str(log), fault, call))
     process.start()
@@ -137,7 +137,8 @@ def _arm(fault: Fault) -> None:
     owner: Any = importlib.import_module(fault.module)
     for part in path:
         owner = getattr(owner, part)
-    original, calls = getattr(owner, last), itertools.count(1)
+    original = getattr(owner, last)
+    calls = itertools.count(1)
 
     def faulty(*args: Any, **named: Any) -> Any:
         number = next(calls)
@@ -150,6 +151,7 @@ def _arm(fault: Fault) -> None:
             _confine(fault.room_mb)
         if fault.effect == "full" and number >= fault.number:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
         return original(*args, **named)
 
     setattr(owner, last, faulty)
@@ -170,30 +172,32 @@ def train(
     processes: int = 1,
     log: str = "log",
 ) -> Command:
-    """Starts a training; its results are in `out`, and what it says in its file `log`."""
+    """Start a training; its results are in `out`, and its output in the file `log` there."""
     words = arguments(run, data, out, code)
     return start([*words, "--processes", processes], out / log, fault)
 
 
 def arguments(run: RunConfig, data: Path, out: Path, code: str = "this code") -> list[str]:
-    """The command line of a training in the folder `out`, where its configuration is written."""
+    """Write the configuration of a training into `out`; return its command line."""
     out.mkdir(parents=True, exist_ok=True)
     write_run(out, run)
     paths = ["--run", str(out), "--data", str(data)]
+
     # A GPU does not promise the same bits twice.
     return ["train", *paths, "--code", code, "--device", "cpu"]
 
 
 def result(out: Path) -> tuple[str, list[Any], int]:
-    """What must be the same in two trainings: weights, history without times, best epoch."""
+    """Return what must be the same in two trainings: weights, history without times, best epoch."""
     history = pd.read_csv(out / "history.csv").drop(columns=["wall_s", "cpu_s"])
     # What was not measured would not be equal to itself.
     history = history.dropna(axis="columns", how="all")
     weights, _ = load_tensors(out / "model" / "weights.safetensors")
+
     return digest(weights, {}), history.to_dict("records"), int(record_of(out)["best_epoch"])
 
 
 def record_of(out: Path) -> dict[str, Any]:
-    """training.json."""
+    """Read training.json."""
     record: dict[str, Any] = json.loads((out / "training.json").read_text(encoding="utf-8"))
     return record

@@ -41,24 +41,28 @@ ROWS = {
 
 
 def prepare(folder: Path, rows: Mapping[str, Sequence[tuple[str, ...]]] | None = None) -> Path:
-    """A prepared folder, made as the command `prepare` makes it."""
+    """Prepare a folder as the command `prepare` does."""
     raw = folder.parent / f"{folder.name} raw"
     files = {}
-    for split, listed in (ROWS if rows is None else rows).items():
+    if rows is None:
+        rows = ROWS
+    for split, listed in rows.items():
         files[split] = raw / f"{split}.tsv"
         write_text(files[split], "".join("\t".join(row) + "\n" for row in listed))
+
     counts = Index(files, InflectionFormat(), folder).run()
     write_summary(folder, {"dataset": "small", "task": "inflection", **counts})
+
     return folder
 
 
 def components(model: str = "soft") -> ModelConfig:
-    """A named model's components without its own sizes."""
+    """Return a named model's components without its own sizes."""
     return model_named(model).model_copy(update={"network": {}})
 
 
 def run(model: str = "soft", seed: int = 1, **training: Any) -> RunConfig:
-    """A training of 3 epochs of 4 batches that saves its state after every batch."""
+    """Configure 3 epochs of 4 batches, with a state saved after every batch."""
     return RunConfig.model_validate(
         {
             "experiment": "tiny",
@@ -82,6 +86,6 @@ def run(model: str = "soft", seed: int = 1, **training: Any) -> RunConfig:
 
 
 def write_run(folder: Path, run: RunConfig) -> Path:
-    """The configuration as the file that `train` reads."""
+    """Write the configuration as the file that `train` reads."""
     write_text(folder / "run.yaml", dump_yaml(run))
     return folder / "run.yaml"

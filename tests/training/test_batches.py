@@ -35,8 +35,10 @@ def test_seed_and_epoch_decide_the_order_and_nothing_else_does(examples: Example
         return [rows.tolist() for rows in examples.shuffled(8, seed, epoch)]
 
     first = order(1, 0)
+    # Other random numbers that are drawn meanwhile change nothing.
     torch.rand(5)
     np.random.default_rng().random()
+
     assert order(1, 0) == first
     assert order(1, 1) != first
     assert order(2, 0) != first
@@ -48,6 +50,7 @@ def test_drawing_batches_uses_up_no_generator(examples: Examples) -> None:
     numpy_before = np.random.get_state(legacy=False)["state"]["key"].copy()
     for rows in examples.shuffled(8, 1, 0):
         examples.batch(rows)
+
     assert torch.equal(torch.get_rng_state(), torch_before)
     assert (np.random.get_state(legacy=False)["state"]["key"] == numpy_before).all()
 
@@ -55,8 +58,9 @@ def test_drawing_batches_uses_up_no_generator(examples: Examples) -> None:
 def test_rows_of_a_batch_have_similar_lengths(examples: Examples) -> None:
     lengths = examples.source_lengths
     batches = [lengths[rows] for rows in examples.shuffled(10, 1, 0)]
+    # Ranges of lengths touch at most.
     ranges = sorted((batch.min(), batch.max()) for batch in batches)
-    assert all(one[1] <= other[0] for one, other in pairwise(ranges))
+    assert all(shorter[1] <= longer[0] for shorter, longer in pairwise(ranges))
 
 
 def test_batches_of_an_epoch_do_not_come_by_length(examples: Examples) -> None:
@@ -66,23 +70,29 @@ def test_batches_of_an_epoch_do_not_come_by_length(examples: Examples) -> None:
 
 def test_a_batch_is_its_rows_padded_at_the_end(examples: Examples) -> None:
     batch = examples.batch(np.array([5, 0, 17]))
-    for place, row in enumerate(batch.rows.tolist()):
-        length, target = int(batch.lengths[place]), examples.targets[row].tolist()
-        assert batch.source[place, :length].tolist() == examples.sources[row].tolist()
-        assert (batch.source[place, length:] == PAD).all()
-        assert batch.target[place][batch.mask[place]].tolist() == target
+    for number, row in enumerate(batch.rows.tolist()):
+        length = int(batch.lengths[number])
+        target = examples.targets[row].tolist()
+        assert batch.source[number, :length].tolist() == examples.sources[row].tolist()
+        assert (batch.source[number, length:] == PAD).all()
+        assert batch.target[number][batch.mask[number]].tolist() == target
         assert target[-1] == EOS and PAD not in target
-        assert (batch.target[place, len(target) :] == PAD).all()
+        assert (batch.target[number, len(target) :] == PAD).all()
 
 
 def test_action_targets_are_the_targets_with_the_steps_of_a_pointer(data: Path) -> None:
     split = Prepared(data).split("train")
-    plain, actions = Examples(split, "symbols"), Examples(split, "actions")
+    plain = Examples(split, "symbols")
+    actions = Examples(split, "actions")
     moved = 0
+
     for row in range(len(split)):
-        target, written = plain.targets[row].tolist(), actions.targets[row].tolist()
+        target = plain.targets[row].tolist()
+        written = actions.targets[row].tolist()
         assert strip(written) == target
-        pointer, positions = 0, []
+        # The pointer moves by one at each step, and each other symbol is written where it stands.
+        pointer = 0
+        positions = []
         for symbol in written:
             if symbol == STEP:
                 pointer += 1
@@ -92,6 +102,7 @@ def test_action_targets_are_the_targets_with_the_steps_of_a_pointer(data: Path) 
         assert positions == [*split.alignments[row].tolist(), last]
         assert pointer == last
         moved += pointer
+
     assert moved > 300
 
 

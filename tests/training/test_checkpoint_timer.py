@@ -25,9 +25,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(checkpoint, "monotonic", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(checkpoint, "monotonic", clock)
+    return clock
 
 
 def seconds_to_next(timer: CheckpointTimer, clock: Clock) -> int:
@@ -46,6 +46,7 @@ def save(timer: CheckpointTimer, clock: Clock, took: float) -> None:
 def test_slow_saving_is_seldom(took: float, wait: int, clock: Clock) -> None:
     timer = CheckpointTimer(30.0)
     assert seconds_to_next(timer, clock) == 30
+
     save(timer, clock, took)
     assert seconds_to_next(timer, clock) == wait
     assert took / (took + wait) <= SAVING_SHARE
@@ -74,8 +75,10 @@ def test_a_training_on_a_slow_disk_saves_seldom(
 
     monkeypatch.setattr(StateFolder, "save", slowly)
     monkeypatch.setattr(Trainer, "_step", stepped)
+    # Each step takes a second, and each state ten seconds, so that only one more is due.
     run = small.run("soft", epochs=2, batch_size=15, state_every_s=2.0)
     trained(run, data, tmp_path)
     within, *ends = saves
+
     assert within == 2
     assert len(ends) == 2, "no other but those at the ends of epochs"

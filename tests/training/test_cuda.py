@@ -29,28 +29,19 @@ def test_a_training_learns_in_every_precision(data: Path, tmp_path: Path, precis
         "postr-joint", epochs=15, precision=precision, state_every_s=60.0, learning_rate=0.01
     )
     small.write_run(tmp_path, run)
-    assert (
-        main(
-            [
-                "train",
-                "--run",
-                str(tmp_path),
-                "--data",
-                str(data),
-                "--code",
-                "x",
-                "--device",
-                "cuda",
-            ]
-        )
-        == 0
-    )
+
+    files = ["--run", str(tmp_path), "--data", str(data)]
+    assert main(["train", *files, "--code", "x", "--device", "cuda"]) == 0
+
     record = record_of(tmp_path)
     assert record["hardware"]["gpu"] == torch.cuda.get_device_name()
     assert 0 < record["gpu_s"] <= record["wall_s"]
+
     history = (tmp_path / "history.csv").read_text(encoding="utf-8").splitlines()
     column = history[0].split(",").index("train_loss")
-    first, last = (float(line.split(",")[column]) for line in (history[1], history[-1]))
+    first = float(history[1].split(",")[column])
+    last = float(history[-1].split(",")[column])
+
     assert last < 0.8 * first
 
 
@@ -61,9 +52,11 @@ def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(
     run = small.run("soft", epochs=2, batch_size=30, state_every_s=60.0)
 
     def on_cuda(out: Path, stop: Stop | None = None) -> dict[str, torch.Tensor]:
-        own = trainer(run, data, out, stop=stop, group=ProcessGroup(device=torch.device("cuda")))
-        own.model.cuda()
-        return own.run()[0]
+        training = trainer(
+            run, data, out, stop=stop, group=ProcessGroup(device=torch.device("cuda"))
+        )
+        training.model.cuda()
+        return training.run()[0]
 
     whole = on_cuda(tmp_path / "whole")
     calls = count(1)
@@ -92,6 +85,7 @@ def test_every_model_that_need_not_wait_is_replayed(
         small.run(name, epochs=2, cuda_graphs="auto", select="loss"), data, tmp_path
     )
     waits = "fusedmax" in caplog.text
+
     assert progress.replayed_steps == (0 if waits else 8), caplog.text
 
 
@@ -101,26 +95,29 @@ def test_replayed_steps_learn_what_those_of_the_cpu_do(
 ) -> None:
     settings: dict[str, Any] = {"epochs": 2, "select": "loss", "optimizer": optimizer}
     run = without_dropout(small.run("postr-joint", cuda_graphs="auto", **settings))
-    found = replayed(run, data, tmp_path / "replayed")
-    wanted = trained(without_dropout(small.run("postr-joint", **settings)), data, tmp_path / "cpu")
-    assert found[1].replayed_steps == 8
-    for mine, plain in zip(found[1].history, wanted[1].history, strict=True):
+    on_cuda = replayed(run, data, tmp_path / "replayed")
+    on_cpu = trained(without_dropout(small.run("postr-joint", **settings)), data, tmp_path / "cpu")
+
+    assert on_cuda[1].replayed_steps == 8
+
+    for mine, plain in zip(on_cuda[1].history, on_cpu[1].history, strict=True):
         assert mine["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-3)
 
 
 def test_replays_draw_by_the_seed_alone(data: Path, tmp_path: Path) -> None:
-    made = trainer(small.run(), data, tmp_path)
-    model = made.model.cuda().train()
+    training = trainer(small.run(), data, tmp_path)
+    model = training.model.cuda().train()
     rate = torch.tensor(0.0, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=True)
     graphs = StepGraphs(
         model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(torch.device("cuda"))
     )
-    batch = made.train.batch(np.arange(15))
+    batch = training.train.batch(np.arange(15))
     losses = []
     for seed in (1, 2, 1, 2):
         assert graphs.step(batch, 100, seed)
         losses.append(graphs.read().loss)
+
     assert losses[0] == pytest.approx(losses[2], rel=1e-6)
     assert losses[1] == pytest.approx(losses[3], rel=1e-6)
     assert losses[0] != pytest.approx(losses[1], rel=1e-4)

@@ -16,7 +16,7 @@ from pam.training.preemption import Deadline, seconds
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of commands, which are found first."""
+    """Make a folder of commands, which are found first."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     return tmp_path
@@ -53,11 +53,12 @@ def test_without_a_scheduler_there_is_no_deadline(monkeypatch: pytest.MonkeyPatc
 def test_there_is_time_for_a_last_state_in_long_jobs_and_in_short_ones(
     commands: Path, left: str, reserve: float
 ) -> None:
+    # It answers only if it is asked for this job.
     command(commands / "squeue", f'test "$3" = 7 && echo {left}')
-    found = Deadline.of_job()
-    assert found.job == "7"
-    assert found.at - time.monotonic() == pytest.approx(seconds(left) - reserve, abs=10)
-    assert not found.near
+    deadline = Deadline.of_job()
+    assert deadline.job == "7"
+    assert deadline.at - time.monotonic() == pytest.approx(seconds(left) - reserve, abs=10)
+    assert not deadline.near
 
 
 def test_a_scheduler_that_does_not_answer_sets_no_deadline(
@@ -75,6 +76,7 @@ def test_a_job_goes_back_to_the_queue(
     command(commands / "scontrol", f'echo "$@" >{commands}/asked')
     with caplog.at_level(logging.INFO):
         Deadline("7", time.monotonic()).requeue()
+
     assert (commands / "asked").read_text(encoding="utf-8") == "requeue 7\n"
     assert "job 7 goes back to the queue" in caplog.text
 
@@ -85,5 +87,6 @@ def test_the_reason_is_logged_where_slurm_refuses(
     command(commands / "scontrol", "echo 'Requested operation is disabled' >&2; exit 1")
     start = time.monotonic()
     Deadline("7", start).requeue()
+
     assert time.monotonic() - start < 30
     assert "job 7 cannot go back to the queue: Requested operation is disabled" in caplog.text

@@ -45,10 +45,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], **tolerance: float) -> None:
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        torch.testing.assert_close(value, other[name], **tolerance)
+def close(
+    actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance: float
+) -> None:
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        torch.testing.assert_close(value, expected[name], **tolerance)
 
 
 @pytest.mark.parametrize(
@@ -77,20 +79,20 @@ def test_two_and_three_processes_train_as_one_does(
 
 def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
     run = small.run("postr-joint")
-    one, two, again = (
-        groups.train(run, data, tmp_path / name, size)
-        for name, size in (("one", 1), ("two", 2), ("again", 2))
-    )
-    close(two.weights, again.weights, rtol=0, atol=0)
-    assert two.history == again.history
+    alone = groups.train(run, data, tmp_path / "one", 1)
+    group = groups.train(run, data, tmp_path / "two", 2)
+    again = groups.train(run, data, tmp_path / "again", 2)
+
+    close(group.weights, again.weights, rtol=0, atol=0)
+    assert group.history == again.history
     # Each process drops other units, so that the result is as good and not the same.
-    assert two.history != one.history
-    assert two.history[-1]["dev_loss"] == pytest.approx(one.history[-1]["dev_loss"], rel=0.1)
+    assert group.history != alone.history
+    assert group.history[-1]["dev_loss"] == pytest.approx(alone.history[-1]["dev_loss"], rel=0.1)
 
 
 def test_what_is_drawn_differs_from_step_to_step_and_process_to_process() -> None:
-    places = [(seed, step, rank) for seed in (1, 2) for step in range(50) for rank in range(4)]
-    assert len({step_seed(*place) for place in places}) == len(places)
+    arguments = [(seed, step, rank) for seed in (1, 2) for step in range(50) for rank in range(4)]
+    assert len({step_seed(*values) for values in arguments}) == len(arguments)
 
 
 RUN = without_dropout(small.run("postr-joint"))
@@ -103,14 +105,14 @@ def children(command: Command) -> list[int]:
 
 
 def trained_for_a_while(run: RunConfig, data: Path, out: Path) -> tuple[Command, list[int]]:
-    """A training by two processes that has saved a state, and its processes."""
+    """Start a training by two processes; return it once it has saved a state, and its processes."""
     command = runs.train(run, data, out, processes=2)
     command.says("epoch 2 of 20")
     return command, children(command)
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, though nobody may have asked how."""
+    """Check whether a process has ended, though nobody may have asked how."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -121,15 +123,18 @@ def gone(pid: int) -> bool:
 def test_the_command_runs_several_processes_whose_results_are_those_of_one(
     data: Path, tmp_path: Path
 ) -> None:
-    alone, group = (runs.train(RUN, data, tmp_path / str(size), processes=size) for size in (1, 2))
+    alone = runs.train(RUN, data, tmp_path / "1", processes=1)
+    group = runs.train(RUN, data, tmp_path / "2", processes=2)
     assert (alone.end(), group.end()) == (0, 0), group.said()
     close(
         *(load_tensors(tmp_path / size / "model" / "weights.safetensors")[0] for size in "12"),
         rtol=1e-3,
         atol=1e-4,
     )
+
     lines = [line for line in group.said().splitlines() if " epoch " in line]
     assert len(lines) == 3 and group.said().count("\n") == 1 + 3, group.said()
+
     record = runs.record_of(tmp_path / "2")
     assert record["processes"] == 2 and record["command"].endswith(" --processes 2")
     assert len(list((tmp_path / "2" / "events").iterdir())) == 1
@@ -143,14 +148,17 @@ def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(
     assert command.end() == 128 + signal.SIGTERM, command.said()
     assert all(gone(worker) for worker in workers)
     assert command.said().count("the state is saved") == 1 and "Traceback" not in command.said()
+
     again = runs.train(LONG, data, tmp_path / "group")
     alone = runs.train(LONG, data, tmp_path / "alone")
     assert (again.end(), alone.end()) == (0, 0)
     assert "going on from epoch" in again.said()
-    found = [
+
+    losses = [
         pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("group", "alone")
     ]
-    pd.testing.assert_series_equal(*found, rtol=1e-3)
+
+    pd.testing.assert_series_equal(*losses, rtol=1e-3)
 
 
 @pytest.mark.faults
@@ -161,6 +169,7 @@ def test_a_process_that_is_killed_ends_the_group_with_one_message(
     os.kill(workers[1], signal.SIGKILL)
     assert command.end() == 2, command.said()
     assert all(gone(worker) for worker in workers)
+
     (message, hint) = [line for line in command.said().splitlines() if " nouns/" not in line]
     assert message == "error: process 2 of 2 of this training was killed (SIGKILL)"
     assert hint.startswith("  hint: run it again: it goes on from its last state")
@@ -175,6 +184,7 @@ def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
     command.signal(signal.SIGKILL)
     command.says("the state is saved")
     again = runs.train(LONG, data, tmp_path, log="again")
+
     assert again.end() == 0, again.said()
     assert all(gone(worker) for worker in workers)
     assert "going on from epoch" in again.said()
@@ -185,6 +195,7 @@ def test_an_error_of_all_processes_is_reported_once(data: Path, tmp_path: Path) 
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
     command = runs.train(run, data, tmp_path, processes=2)
     assert command.end() == 2
+
     # Before it, on some processors, one line of the log says how large products are computed.
     *log, message, hint = command.said().splitlines()
     assert not [line for line in log if "precision: " not in line]

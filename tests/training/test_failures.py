@@ -17,18 +17,21 @@ from tests.training import runs, small
 from tests.training.runs import COLUMNS, Command, Fault
 
 RUN = small.run("soft", epochs=1)
-TRAINED, WRITES = 12, 19
+TRAINED = 12
+WRITES = 19
 """Files that this training writes: 4 states, 5 of the model, 2 records and the mark that they are
 whole; and until the results are published too."""
 
 
 def one_message(command: Command) -> tuple[str, str]:
-    """What is wrong and the hint, after an error that a user can fix."""
+    """Return the message and the hint of an error that a user can fix."""
     assert command.end() == 2
-    said = [line for line in command.said().splitlines() if " nouns/" not in line]
+
+    lines = [line for line in command.said().splitlines() if " nouns/" not in line]
     assert "Traceback" not in command.said()
-    assert len(said) == 2 and said[0].startswith("error: ") and said[1].startswith("  hint: ")
-    return said[0].removeprefix("error: "), said[1].removeprefix("  hint: ")
+    assert len(lines) == 2 and lines[0].startswith("error: ") and lines[1].startswith("  hint: ")
+
+    return lines[0].removeprefix("error: "), lines[1].removeprefix("  hint: ")
 
 
 @pytest.mark.processor
@@ -74,7 +77,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_whole(path: Path) -> None:
-    """A declared output is there as a whole, or not at all."""
+    """Check that a declared output is there as a whole, or not at all."""
     if not path.exists():
         return
     if path.suffix == ".safetensors":
@@ -94,10 +97,12 @@ def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
     message, hint = one_message(runs.train(RUN, data, tmp_path, full))
     assert message.startswith(str(tmp_path)) and message.endswith(": the disk is full")
     assert hint == "free some space and run again"
+
     for name in ("model/weights.safetensors", "history.csv", "training.json"):
         assert_whole(tmp_path / name)
     assert not list(tmp_path.rglob(".*.*"))
     assert not (tmp_path / "training.json").exists()
+
     again = runs.train(RUN, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(whole)
@@ -158,7 +163,9 @@ def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resu
     done = subprocess.run(
         [*apart, *script], cwd=small.ROOT, capture_output=True, text=True, check=False
     )
+
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+
     one_state, no_room, room_again = done.stderr.split("== ")[1:]
     full = "the disk is full\n  hint: free some space and run again\ncode 2\n"
     assert one_state.endswith(f"{disk}/out/state/state.safetensors: {full}")

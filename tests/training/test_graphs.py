@@ -1,6 +1,4 @@
-"""Steps that are recorded for each shape and replayed, on a CPU, where a recording is the work
-itself.
-"""
+"""Steps that are recorded and replayed, on a CPU, where a recording is the work itself."""
 
 from __future__ import annotations
 
@@ -44,9 +42,11 @@ class StandIn(PlainRecorder):
         work()
 
     def record(self, work: Work) -> Work:
-        error = None if self.errors is None else next(self.errors)
-        if error is not None:
-            raise error
+        if self.errors is not None:
+            error = next(self.errors)
+            if error is not None:
+                raise error
+
         self.records += 1
 
         def replay() -> None:
@@ -62,17 +62,16 @@ class StandIn(PlainRecorder):
 def replayed(
     run: RunConfig, data: Path, out: Path, recorder: Recorder, stop: Stop | None = None
 ) -> Result:
-    made = trainer(run, data, out, stop=stop, recorder=recorder)
-    return made.run()
+    return trainer(run, data, out, stop=stop, recorder=recorder).run()
 
 
 def config(model: str = "soft", **training: Any) -> RunConfig:
     return small.run(model, cuda_graphs="auto", **training)
 
 
-def assert_same_weights(found: Result, wanted: Result, **within: float) -> None:
-    for name, value in wanted[0].items():
-        torch.testing.assert_close(found[0][name], value, msg=name, **within)
+def assert_same_weights(actual: Result, expected: Result, **tolerance: float) -> None:
+    for name, value in expected[0].items():
+        torch.testing.assert_close(actual[0][name], value, msg=name, **tolerance)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -88,14 +87,17 @@ def test_replayed_steps_learn_what_plain_ones_do(
         "normalize": "sentences",
     }
     run = without_dropout(config(model, **settings))
-    found = replayed(run, data, tmp_path / "replayed", recorder)
-    wanted = trained(without_dropout(small.run(model, **settings)), data, tmp_path)
-    assert_same_weights(found, wanted, rtol=1e-3, atol=1e-5)
-    for mine, plain in zip(found[1].history, wanted[1].history, strict=True):
+    by_replays = replayed(run, data, tmp_path / "replayed", recorder)
+    by_plain_steps = trained(without_dropout(small.run(model, **settings)), data, tmp_path)
+
+    assert_same_weights(by_replays, by_plain_steps, rtol=1e-3, atol=1e-5)
+
+    for mine, plain in zip(by_replays[1].history, by_plain_steps[1].history, strict=True):
         assert (mine["tokens"], mine["examples"]) == (plain["tokens"], plain["examples"])
         assert mine["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-5)
-    assert found[1].first_loss == pytest.approx(wanted[1].first_loss, rel=1e-6)
-    assert found[1].replayed_steps == 8
+
+    assert by_replays[1].first_loss == pytest.approx(by_plain_steps[1].first_loss, rel=1e-6)
+    assert by_replays[1].replayed_steps == 8
 
 
 def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(
@@ -111,8 +113,9 @@ def test_each_shape_is_recorded_once_and_compared_with_the_plain_step(
 def test_a_step_that_is_compared_counts_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plain step before it leaves nothing: weights, state of the optimizer, averages of an
-    estimator.
+    """The plain step before it leaves nothing behind.
+
+    It would change weights, the state of the optimizer and the averages of an estimator.
     """
     run = config("hard", **SHORT)
     estimator = {"kind": "reinforce", "baseline": "moving"}
@@ -128,8 +131,8 @@ def test_a_step_that_is_compared_counts_once(
             pass
 
     monkeypatch.setattr(training_graphs, "_agree", lambda plain, replayed: True)
-    wanted = replayed(run, data, tmp_path / "blind", Blind())
-    assert_same_weights(compared, wanted, rtol=0.0, atol=0.0)
+    not_compared = replayed(run, data, tmp_path / "blind", Blind())
+    assert_same_weights(compared, not_compared, rtol=0.0, atol=0.0)
 
 
 def test_a_replayed_step_that_differs_turns_graphs_off(
@@ -140,16 +143,20 @@ def test_a_replayed_step_that_differs_turns_graphs_off(
         def record(self, work: Work) -> Work:
             def replay() -> None:
                 work()
-                assert made.graphs is not None
-                made.graphs.loss.mul_(1.001)
+                assert training.graphs is not None
+                training.graphs.loss.mul_(1.001)
 
             return replay
 
-    made = trainer(without_dropout(config(**SHORT)), data, tmp_path / "replayed", recorder=Wrong())
-    found = made.run()
-    wanted = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
-    assert_same_weights(found, wanted, rtol=1e-4, atol=1e-6)
-    assert found[1].replayed_steps == 0
+    training = trainer(
+        without_dropout(config(**SHORT)), data, tmp_path / "replayed", recorder=Wrong()
+    )
+    result = training.run()
+    expected = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
+
+    assert_same_weights(result, expected, rtol=1e-4, atol=1e-6)
+    assert result[1].replayed_steps == 0
+
     (message,) = (record.message for record in caplog.records if "no CUDA graphs" in record.message)
     assert "a replayed step has loss" in message
 
@@ -157,13 +164,16 @@ def test_a_replayed_step_that_differs_turns_graphs_off(
 def test_a_step_that_cannot_be_recorded_turns_graphs_off(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, narrow_buckets: None
 ) -> None:
+    # The first shape is recorded, the second one is not.
     errors = iter([None, RuntimeError("operation not permitted\nwhen stream is capturing")])
     run = without_dropout(config(**SHORT))
-    found = replayed(run, data, tmp_path / "replayed", StandIn(errors))
-    wanted = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
-    assert_same_weights(found, wanted, rtol=1e-3, atol=1e-5)
-    assert 0 < found[1].replayed_steps < 4
-    assert found[1].history[-1]["examples"] == 60
+    result = replayed(run, data, tmp_path / "replayed", StandIn(errors))
+    expected = trained(without_dropout(small.run(**SHORT)), data, tmp_path)
+
+    assert_same_weights(result, expected, rtol=1e-3, atol=1e-5)
+    assert 0 < result[1].replayed_steps < 4
+    assert result[1].history[-1]["examples"] == 60
+
     (message,) = (record.message for record in caplog.records if "no CUDA graphs" in record.message)
     assert message.endswith("a step could not be recorded (operation not permitted)")
 
@@ -171,9 +181,11 @@ def test_a_step_that_cannot_be_recorded_turns_graphs_off(
 def test_the_least_recently_used_shapes_are_dropped_where_memory_is_short(
     data: Path, tmp_path: Path, narrow_buckets: None
 ) -> None:
+    # Memory is short at the third recording.
     short = torch.OutOfMemoryError("CUDA out of memory")
     recorder = StandIn(short if number == 2 else None for number in count())
     _, progress = replayed(config(**SHORT | {"batch_size": 10}), data, tmp_path, recorder)
+
     assert recorder.frees == 1
     assert progress.replayed_steps == 6
     assert progress.replayed_shapes == recorder.records
@@ -204,6 +216,7 @@ def test_losses_are_read_late_and_before_a_state_is_saved(
     monkeypatch.setattr(training_graphs, "READ_EVERY", 5)
     run = config(**SHORT | {"epochs": 2, "batch_size": 5})
     _, progress = replayed(run, data, tmp_path, StandIn())
+
     assert read == [1, 5, 5, 1, 5, 5, 2]
     assert progress.history[-1]["examples"] == 120
 
@@ -239,6 +252,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(
     with pytest.raises(Stopped):
         replayed(run, data, tmp_path / "again", StandIn(), Stop(lambda: next(calls) >= 3))
     again = replayed(run, data, tmp_path / "again", StandIn())
+
     assert_same_weights(again, whole, rtol=0.0, atol=0.0)
     assert again[1].replayed_steps == whole[1].replayed_steps == 8
     assert [row["train_loss"] for row in again[1].history] == pytest.approx(
@@ -251,15 +265,17 @@ def test_a_schedule_that_jumps_has_steps_recorded_anew(data: Path, tmp_path: Pat
     run = config("acvi", **SHORT)
     components = run.components.model_dump() | {"latent": latent}
     run = RunConfig.model_validate(run.model_dump() | {"components": components})
-    made = trainer(run, data, tmp_path, recorder=StandIn())
-    made.run()
-    assert made.graphs is not None
-    shapes = [shape[:4] for shape in made.graphs.recorded]
+    training = trainer(run, data, tmp_path, recorder=StandIn())
+    training.run()
+
+    assert training.graphs is not None
+
+    shapes = [shape[:4] for shape in training.graphs.recorded]
     assert len(set(shapes)) < len(shapes)
 
 
 @pytest.mark.parametrize(
-    ("training", "reason"),
+    ("settings", "reason"),
     [
         ({"accumulate": 2}, "`training.accumulate` cuts batches into parts"),
         ({"components": "sparse"}, "fusedmax asks after each round"),
@@ -268,18 +284,19 @@ def test_a_schedule_that_jumps_has_steps_recorded_anew(data: Path, tmp_path: Pat
     ],
 )
 def test_the_log_says_why_steps_are_not_recorded(
-    training: dict[str, Any],
+    settings: dict[str, Any],
     reason: str,
     data: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    recorder = training.pop("recorder", StandIn())
-    group = training.pop("group", None)
-    run = config(training.pop("components", "soft"), **training)
-    made = trainer(run, data, tmp_path, group=group, recorder=recorder)
-    assert made.graphs is None
+    recorder = settings.pop("recorder", StandIn())
+    group = settings.pop("group", None)
+    run = config(settings.pop("components", "soft"), **settings)
+    training = trainer(run, data, tmp_path, group=group, recorder=recorder)
+
+    assert training.graphs is None
     assert reason in caplog.text
 
 
@@ -287,6 +304,6 @@ def test_graphs_that_are_off_are_not_looked_for(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    made = trainer(small.run(), data, tmp_path, recorder=StandIn())
-    assert made.graphs is None
+    training = trainer(small.run(), data, tmp_path, recorder=StandIn())
+    assert training.graphs is None
     assert "CUDA" not in caplog.text

@@ -19,22 +19,25 @@ from tests.training.runs import CONTEXT, Fault
 from tests.training.test_failures import one_message
 from tests.training.trainers import trained
 
-MANY, FEW = 1500, 50
-STEP, EVALUATION = ("pam.training.trainer", "Trainer._step"), ("pam.training.trainer", "evaluate")
+MANY = 1500
+FEW = 50
+STEP = ("pam.training.trainer", "Trainer._step")
+EVALUATION = ("pam.training.trainer", "evaluate")
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As many rows in each split as no batch should have."""
+    """Prepare so many rows in each split as no batch should have."""
     draw = random.Random(1)
     lemmas = ["".join(draw.choices("abdegiklmnoprstu", k=12)) for _ in range(3 * MANY)]
     rows = [(lemma, "number=plural", f"{lemma}en") for lemma in lemmas]
     splits = {name: rows[start::3] for start, name in enumerate(("train", "dev", "test"))}
+
     return small.prepare(tmp_path_factory.mktemp("prepared") / "many", splits)
 
 
 def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
-    """One step with a network that needs far more memory for a batch than for its weights."""
+    """Configure one step of a network that needs far more memory for a batch than for weights."""
     plain = small.run("postr-joint", batch_size=size, max_steps=1, select="loss", **training)
     network = {"embedding": 64, "encoder": 64, "decoder": 128, "dropout": 0.0}
     changed = {"network": network, "decoding": {"batch_size": decoded}}
@@ -42,7 +45,7 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
 
 
 @pytest.mark.parametrize(
-    ("given", "fault", "work", "hint"),
+    ("config", "fault", "work", "hint"),
     [
         (
             run(MANY),
@@ -62,9 +65,9 @@ def run(size: int = FEW, decoded: int = FEW, **training: int) -> RunConfig:
     ],
 )
 def test_a_batch_too_large_for_memory_names_the_setting_to_change(
-    given: RunConfig, fault: Fault, work: str, hint: str, many: Path, tmp_path: Path
+    config: RunConfig, fault: Fault, work: str, hint: str, many: Path, tmp_path: Path
 ) -> None:
-    assert one_message(runs.train(given, many, tmp_path, fault)) == (
+    assert one_message(runs.train(config, many, tmp_path, fault)) == (
         f"out of memory in {work}",
         hint,
     )
@@ -81,7 +84,9 @@ def test_memory_that_ends_anywhere_in_a_step_is_told_of_as_such(
         assert not (tmp_path / "training.json").exists()
         return
     message, _ = one_message(trained)
+
     assert message == f"out of memory in a training step of {MANY} examples"
+
     record(fault="a batch too large for memory", showed="the setting to change is named")
 
 
@@ -94,7 +99,7 @@ def test_what_the_message_names_helps(many: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that decodes too many at once."""
+    """Train a model that decodes too many at once."""
     out = tmp_path_factory.mktemp("model")
     assert runs.train(run(decoded=MANY), many, out).end() == 0
     return out
@@ -103,7 +108,7 @@ def model(many: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def confined(
     point: tuple[str, str], command: str, files: tuple[Path, Path, Path], *options: object
 ) -> runs.Command:
-    """A command on a run, data and an output, with 50 MB more than at this point."""
+    """Start a command on a run, data and an output, with 50 MB more than it has at this point."""
     run, data, out = files
     arguments = [command, "--run", run, "--data", data, "--out", out, "--device", "cpu", *options]
     fault = Fault(*point, 1, "confined", 50)
@@ -119,6 +124,7 @@ def test_decoding_too_many_at_once_names_the_setting_to_change(
         f"out of memory in the decoding of {MANY} sources side by side",
         "lower `decoding.batch_size`, or the beam",
     )
+
     fewer = confined(point, "predict", files, "--config", dump_yaml(run()))
     assert fewer.end() == 0, fewer.said()
 
@@ -132,6 +138,7 @@ def test_analyzing_too_many_at_once_names_the_setting_to_change(
         f"out of memory in the analysis of {MANY} rows side by side",
         "lower `decoding.batch_size`, or --batch-size",
     )
+
     fewer = confined(point, "analyze", files, "--batch-size", FEW)
     assert fewer.end() == 0, fewer.said()
 
@@ -157,8 +164,8 @@ def test_other_errors_stay_what_they_are() -> None:
         raise RuntimeError("shapes cannot be multiplied")
 
 
-def _watched(given: RunConfig, data: Path, out: Path) -> None:
-    """Trains, and notes after each epoch how many bytes are resident."""
+def _watched(config: RunConfig, data: Path, out: Path) -> None:
+    """Train, and note after each epoch how many bytes are resident."""
     sizes: list[int] = []
     save = Trainer._save
 
@@ -169,7 +176,7 @@ def _watched(given: RunConfig, data: Path, out: Path) -> None:
 
     Trainer._save = noted  # type: ignore[method-assign]
     keep_heap()
-    trained(given, data, out)
+    trained(config, data, out)
     write_json(out / "sizes.json", sizes)
 
 
@@ -179,16 +186,20 @@ def _watched(given: RunConfig, data: Path, out: Path) -> None:
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, data: Path, tmp_path: Path, record: Recorder
 ) -> None:
-    given = small.run("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
-    process = CONTEXT.Process(target=_watched, args=(given, data, tmp_path))
+    config = small.run("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
+    process = CONTEXT.Process(target=_watched, args=(config, data, tmp_path))
     process.start()
     process.join()
+
     assert process.exitcode == 0
+
     sizes = read_json(tmp_path / "sizes.json")
     assert len(sizes) == epochs
+
     grown = (max(sizes[settled:]) - sizes[settled]) / (epochs - settled)
     # A row of the history, with what it takes to write it into the state, is all that is left of an
     # epoch: less than any batch, and than the weights.
     assert grown < 16384, f"{grown} bytes an epoch"
+
     showed = f"{sizes[-1] / 2**20:.0f} MB, {grown:.0f} bytes more an epoch"
     record(fault=f"{epochs} epochs", showed=showed)

@@ -1,4 +1,4 @@
-"""Length, parts of a batch, averages and precision: what each option of a training does."""
+"""The options of a training: length, parts of a batch, averages, precision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
 from pam.runtime import processor
 from tests.training import runs, small
-from tests.training.trainers import trained, trainer, without_dropout
+from tests.training.trainers import Result, trained, trainer, without_dropout
 
 STEP = ("pam.training.trainer", "Trainer._step")
 
@@ -31,6 +31,7 @@ def test_a_training_that_ends_early_is_resumed_to_the_same_result(
 ) -> None:
     run = small.run(max_steps=6, average=2)
     assert runs.train(run, data, tmp_path / "straight").end() == 0
+
     fault = runs.Fault("pam.training.trainer", "Trainer._step", 6)
     assert runs.train(run, data, tmp_path / "killed", fault).end() != 0
     assert runs.train(run, data, tmp_path / "killed").end() == 0
@@ -41,6 +42,7 @@ def test_a_training_without_progress_ends_when_patience_does(data: Path, tmp_pat
     run = small.run(epochs=30, patience=2, learning_rate=0.2, flat=1.0, divergence=1000.0)
     _, progress = trained(run, data, tmp_path)
     losses = [row["dev_loss"] for row in progress.history]
+
     assert len(losses) < 30
     assert losses.index(min(losses)) == len(losses) - 3
 
@@ -48,13 +50,13 @@ def test_a_training_without_progress_ends_when_patience_does(data: Path, tmp_pat
 @pytest.mark.parametrize("model", ["soft", "postr-joint"])
 def test_a_batch_cut_into_parts_gives_the_same_step(model: str, data: Path, tmp_path: Path) -> None:
     plain = {"epochs": 1, "select": "loss", "optimizer": "sgd", "learning_rate": 0.5}
-    found = [
+    results = [
         trained(without_dropout(small.run(model, accumulate=parts, **plain)), data, tmp_path / p)
         for parts, p in ((1, "one"), (4, "four"), (100, "every"))
     ]
-    for weights, _ in found[1:]:
+    for weights, _ in results[1:]:
         for name, value in weights.items():
-            torch.testing.assert_close(value, found[0][0][name], rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(value, results[0][0][name], rtol=1e-4, atol=1e-6)
 
 
 def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path) -> None:
@@ -63,7 +65,8 @@ def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path
 
     # All three trainings take the same steps; they differ in their end and in what is kept.
     steps = {"schedule": "halving"}
-    second, third = (run(f"at{n}", max_steps=n, **steps) for n in (8, 12))
+    second = run("at8", max_steps=8, **steps)
+    third = run("at12", max_steps=12, **steps)
     mean = run("mean", average=2, **steps)
     for name, value in mean.items():
         torch.testing.assert_close(value, (second[name] + third[name]) / 2)
@@ -71,23 +74,24 @@ def test_kept_weights_are_the_mean_of_the_last_epochs(data: Path, tmp_path: Path
 
 def test_selection_by_loss_searches_no_outputs(data: Path, tmp_path: Path) -> None:
     assert runs.train(small.run(select="loss"), data, tmp_path).end() == 0
+
     history = pd.read_csv(tmp_path / "history.csv")
     assert history["dev_accuracy"].isna().all()
+
     best = runs.record_of(tmp_path)["best_epoch"]
     assert history["dev_loss"].idxmin() + 1 == best
 
 
 @pytest.mark.parametrize("model", ["variational-sample", "hard-mono"])
 def test_more_metrics_change_nothing_in_a_training(model: str, data: Path, tmp_path: Path) -> None:
-    plain, measured = (
-        trained(small.run(model, eval_metrics=chosen), data, tmp_path / str(chosen))
-        for chosen in (False, True)
-    )
+    plain = trained(small.run(model, eval_metrics=False), data, tmp_path / "False")
+    measured = trained(small.run(model, eval_metrics=True), data, tmp_path / "True")
     for name, value in plain[0].items():
         assert torch.equal(value, measured[0][name])
     for row in measured[1].history:
         assert 0 <= row["dev_token_accuracy"] <= 1
         assert row["dev_objective"] < 0 and row["dev_positions"] >= 1
+
     assert {row["dev_objective"] for row in plain[1].history} == {None}
 
 
@@ -103,29 +107,30 @@ def test_a_gradient_divided_by_sentences_makes_a_step_so_much_longer(
         "batch_size": 60,
     }
     # All rows are one batch, of so many tokens to a sentence.
-    per = int(Examples(Prepared(data).split("train"), "symbols").target_lengths.sum()) / 60
-    by_tokens, by_sentences = (
-        trained(
-            without_dropout(small.run(**plain, normalize=normalize, learning_rate=rate)),
-            data,
-            tmp_path / normalize,
-        )
-        for normalize, rate in (("tokens", 0.01 * per), ("sentences", 0.01))
-    )
+    lengths = Examples(Prepared(data).split("train"), "symbols").target_lengths
+    tokens_per_sentence = int(lengths.sum()) / 60
+
+    def train(normalize: str, rate: float) -> Result:
+        run = small.run(**plain, normalize=normalize, learning_rate=rate)
+        return trained(without_dropout(run), data, tmp_path / normalize)
+
+    by_tokens = train("tokens", 0.01 * tokens_per_sentence)
+    by_sentences = train("sentences", 0.01)
     for name, value in by_sentences[0].items():
         torch.testing.assert_close(value, by_tokens[0][name], rtol=1e-5, atol=1e-6)
     # What is logged stays per token.
     losses = [progress.history[0]["train_loss"] for _, progress in (by_tokens, by_sentences)]
+
     assert losses[0] == pytest.approx(losses[1])
 
 
 def test_adam_s_betas_are_what_the_training_says(data: Path, tmp_path: Path) -> None:
-    made = trainer(small.run(adam_betas=[0.8, 0.98]), data, tmp_path)
-    assert made.optimizer.defaults["betas"] == (0.8, 0.98)
+    training = trainer(small.run(adam_betas=[0.8, 0.98]), data, tmp_path)
+    assert training.optimizer.defaults["betas"] == (0.8, 0.98)
 
 
 def plateau(model: str = "soft", **training: Any) -> RunConfig:
-    """A rate so high that some epochs are worse than those before."""
+    """Configure a rate so high that some epochs are worse than those before."""
     chosen: dict[str, Any] = {
         "schedule": "plateau",
         "learning_rate": 0.15,
@@ -140,15 +145,18 @@ def test_the_rate_is_halved_after_epochs_whose_development_bound_is_not_the_best
     model: str, data: Path, tmp_path: Path
 ) -> None:
     _, progress = trained(plateau(model), data, tmp_path)
-    rate, best, rates = 0.15, -float("inf"), []
+    # The schedule, step by step from the bounds that were measured.
+    rate = 0.15
+    best = -float("inf")
+    rates = []
     for row in progress.history:
         rates.append(rate)
-        rate, best = (
-            rate if row["dev_objective"] >= best else rate / 2,
-            max(best, row["dev_objective"]),
-        )
+        rate = rate if row["dev_objective"] >= best else rate / 2
+        best = max(best, row["dev_objective"])
+
     assert [row["learning_rate"] for row in progress.history] == rates
     assert len(set(rates)) > 1
+
     if model == "soft":  # its bound is the likelihood
         assert [-row["dev_objective"] for row in progress.history] == pytest.approx(
             [row["dev_loss"] for row in progress.history]
@@ -162,6 +170,7 @@ def test_a_plateau_s_rate_survives_a_kill(number: int, data: Path, tmp_path: Pat
     assert runs.train(run, data, tmp_path / "killed", runs.Fault(*STEP, number)).end() != 0
     assert runs.train(run, data, tmp_path / "killed").end() == 0
     assert runs.result(tmp_path / "killed") == runs.result(tmp_path / "straight")
+
     rates = pd.read_csv(tmp_path / "killed" / "history.csv")["learning_rate"]
     assert rates.nunique() > 1
 
@@ -174,7 +183,8 @@ def test_bf16_products_train_as_well(data: Path, tmp_path: Path) -> None:
         _, progress = trained(run, data, tmp_path / precision)
         return [row["train_loss"] for row in progress.history]
 
-    exact, bf16 = losses("float32"), losses("bf16")
+    exact = losses("float32")
+    bf16 = losses("bf16")
     assert bf16 != exact
     assert bf16 == pytest.approx(exact, rel=0.1)
     assert bf16[-1] < bf16[0]

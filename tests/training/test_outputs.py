@@ -1,4 +1,4 @@
-"""What a training leaves behind: weights of the best epoch, history, record, curves."""
+"""The files of a training: weights of the best epoch, history, record, curves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RUN = small.run("mono-postr-joint")
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was killed after its second epoch was reported and before it was saved."""
+    """Train, killed once after the second epoch was reported and before it was saved."""
     out = tmp_path_factory.mktemp("trained")
     runs.train(RUN, data, out, Fault("pam.training.checkpoint", "save_tensors", 8)).end()
     assert runs.train(RUN, data, out).end() == 0
@@ -52,6 +52,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(
         "source.vocab",
         "target.vocab",
     }
+
     model = load_model(folder)
     assert model.run == load_run(folder / "config.yaml") == RUN
     assert model.task == "inflection"
@@ -82,9 +83,11 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
         "replayed_steps",
     }
+
     history = pd.read_csv(finished / "history.csv").to_dict("records")
     assert (record["seed"], record["epochs"], record["resumed"]) == (1, 3, 1)
     assert record["dev_accuracy"] == history[record["best_epoch"] - 1]["dev_accuracy"]
+
     weights, _ = load_tensors(finished / "model" / "weights.safetensors")
     assert record["parameters"] == sum(value.numel() for value in weights.values())
     assert record["wall_s"] >= history[-1]["wall_s"] > 0
@@ -98,10 +101,10 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
 
 
 def test_the_record_names_the_versions_of_what_ran(finished: Path) -> None:
-    found = runs.record_of(finished)["versions"]
-    assert found == versions()
-    assert found["pam"] == pam.__version__
-    assert found["torch"] == torch.__version__
+    recorded = runs.record_of(finished)["versions"]
+    assert recorded == versions()
+    assert recorded["pam"] == pam.__version__
+    assert recorded["torch"] == torch.__version__
 
 
 def test_the_package_and_its_metadata_have_the_same_version() -> None:
@@ -119,6 +122,7 @@ def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(fini
         "dev_accuracy",
         "learning_rate",
     }
+
     for name in ("train_loss", "dev_loss", "dev_accuracy", "learning_rate"):
         scalars = events.Scalars(name)
         assert [scalar.step for scalar in scalars] == [1, 2, 3]
@@ -159,13 +163,13 @@ def test_the_weights_of_the_best_epoch_are_kept(
         best = {"accuracy": 3, "loss": 2, "last": 4}[select]
     seen: list[dict[str, torch.Tensor]] = []
 
-    def scripted(model: torch.nn.Module, *rest: Any, **options: bool) -> dict[str, float]:
+    def scripted(model: torch.nn.Module, *arguments: Any, **options: bool) -> dict[str, float]:
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return scores[len(seen) - 1]
 
     monkeypatch.setattr(training_loop, "evaluate", scripted)
-    weights, found = trained(small.run(epochs=4, select=select), data, tmp_path)
-    assert found.best is not None and found.best["epoch"] == best
+    weights, progress = trained(small.run(epochs=4, select=select), data, tmp_path)
+    assert progress.best is not None and progress.best["epoch"] == best
     assert all(torch.equal(weights[name], seen[best - 1][name]) for name in weights)
     assert not torch.equal(seen[0]["readout.output.weight"], seen[3]["readout.output.weight"])
 
@@ -176,11 +180,11 @@ def test_gradients_are_clipped_to_their_largest_norm(
     norms: list[float] = []
     step = torch.optim.SGD.step
 
-    def noted(self: torch.optim.SGD, *rest: Any) -> Any:
+    def noted(self: torch.optim.SGD, *arguments: Any) -> Any:
         parameters = [p for group in self.param_groups for p in group["params"]]
         grads = [p.grad.norm() for p in parameters if p.grad is not None]
         norms.append(float(torch.stack(grads).norm()))
-        return step(self, *rest)
+        return step(self, *arguments)
 
     monkeypatch.setattr(torch.optim.SGD, "step", noted)
     trained(small.run(optimizer="sgd", clip=0.01, epochs=1), data, tmp_path)
@@ -199,6 +203,7 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     with caplog.at_level(logging.INFO, "pam"):
         trained(small.run(epochs=2), data, tmp_path)
     lines = [record.getMessage() for record in caplog.records]
+
     assert lines.pop(0) == "small: precision: float32; float32 products: default"
     assert len(lines) == 8 + 2
     assert lines[1].startswith("small: epoch 1 of 2, step 2 of 8, loss 3.")
@@ -218,16 +223,18 @@ def test_lines_come_no_faster_than_a_person_reads(
 def test_a_terminal_gets_a_bar_and_whole_lines_above_it(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = Terminal()
-    monkeypatch.setattr("sys.stderr", said)
-    handler = logging.StreamHandler(said)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    handler = logging.StreamHandler(terminal)
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [handler])
     monkeypatch.setattr(root, "level", logging.INFO)
     trained(small.run(epochs=2), data, tmp_path)
-    pieces = said.text.replace("\r", "\n").split("\n")
+    pieces = terminal.text.replace("\r", "\n").split("\n")
     lines = [piece for piece in pieces if "train loss" in piece]
+
     assert len(lines) == 2 and all(piece.startswith("small: epoch ") for piece in lines)
+
     bars = [piece for piece in pieces if piece.startswith("small:") and "%|" in piece]
     assert " 8/8 [" in bars[-1] and "step" in bars[-1]
     assert root.handlers == [handler]
@@ -258,9 +265,10 @@ def test_progress_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
     )
     states = StateFolder(tmp_path, "key")
     states.save({"a": torch.zeros(1)}, before)
-    found = states.load()
-    assert found is not None and found[1] == before
-    assert json.loads(json.dumps(found[1].history)) == before.history
+    loaded = states.load()
+
+    assert loaded is not None and loaded[1] == before
+    assert json.loads(json.dumps(loaded[1].history)) == before.history
 
 
 def written(folder: Path, key: str) -> Results:
@@ -271,18 +279,23 @@ def written(folder: Path, key: str) -> Results:
         results.clear()
         write_text(results.folder / "model/weights", key)
         results.complete()
+
     return results
 
 
 def test_results_of_another_configuration_are_kept_and_come_back_with_it(tmp_path: Path) -> None:
-    two, four = (f"{epochs} epochs" for epochs in ("two", "four"))
+    two = "two epochs"
+    four = "four epochs"
     written(tmp_path, two)
     written(tmp_path, four)
+
     assert (tmp_path / "replaced/model/weights").read_text(encoding="utf-8") == two
+
     before = (tmp_path / "replaced/model/weights").stat().st_ino
     back = written(tmp_path, two)
     assert (back.folder / "model/weights").stat().st_ino == before
     assert (tmp_path / "replaced/model/weights").read_text(encoding="utf-8") == four
+
     # What is damaged is made again and takes nobody's place.
     (back.folder / "model/weights").write_text("torn", encoding="utf-8")
     assert (written(tmp_path, two).folder / "model/weights").read_text(encoding="utf-8") == two

@@ -38,25 +38,27 @@ def test_steps_read_what_their_phase_says_and_development_data_what_the_last_one
 
     noted("objective")
     noted("log_likelihood")
-    made = trainer(small.run("soft", phases=PHASES, epochs=2), data, tmp_path)
-    _, progress = made.run()
+    training = trainer(small.run("soft", phases=PHASES, epochs=2), data, tmp_path)
+    _, progress = training.run()
     longest = [(3, 2)] * 2 + [(6, 20)] * 3 + [(5, 4)] * 3
+
     assert len(seen[True]) == 8
     assert all(
         m <= most and n <= limit for (m, n), (most, limit) in zip(seen[True], longest, strict=True)
     )
     assert seen[True][:2] == [(3, 2)] * 2 and max(n for _, n in seen[True][2:5]) > 5
     assert (max(m for m, _ in seen[False]), max(n for _, n in seen[False])) == (5, 4)
+
     # Only what was learned is counted.
-    lengths = made.train.target_lengths
+    lengths = training.train.target_lengths
     assert progress.history[0]["tokens"] < int(lengths.sum())
 
 
 def test_without_phases_everything_is_read(data: Path, tmp_path: Path) -> None:
-    made = trainer(small.run("soft"), data, tmp_path)
-    rows = made.train.shuffled(15, 1, 0)[0]
-    whole: Batch = made.train.batch(rows)
-    assert made._examples().batch(rows).target.tolist() == whole.target.tolist()
+    training = trainer(small.run("soft"), data, tmp_path)
+    rows = training.train.shuffled(15, 1, 0)[0]
+    whole: Batch = training.train.batch(rows)
+    assert training._examples().batch(rows).target.tolist() == whole.target.tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The precision of large products and who takes them, and the same in a training that goes on."""
+"""The precision of large products and their library, also in a training that goes on."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tests.training.trainers import trained
 
 @pytest.fixture(autouse=True)
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ends as it began: the choice is that of the whole process."""
+    """Leave the choice as it was: it is that of the whole process."""
     monkeypatch.setattr(Products, "by_onednn", False)
     yield
     assert torch.backends.mkldnn.matmul.fp32_precision != "bf16"  # type: ignore[attr-defined]
 
 
 def on(maker: str | None, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor of this maker, whose products by oneDNN are exact or not."""
+    """Stand in for a processor of this maker, whose products by oneDNN are exact or not."""
     monkeypatch.setattr(processor, "maker", lambda: maker)
     monkeypatch.setattr(processor, "onednn_is_exact", lambda: exact)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
 
 
 @pytest.mark.parametrize(
-    ("maker", "exact", "saved", "found"),
+    ("maker", "exact", "saved", "library"),
     [
         ("AuthenticAMD", True, None, "onednn"),
         ("AuthenticAMD", False, None, "default"),
@@ -51,11 +51,24 @@ def on(maker: str | None, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_onednn_is_taken_where_it_is_exact_and_pays_or_did_so_before(
-    maker: str | None, exact: bool, saved: str | None, found: str, monkeypatch: pytest.MonkeyPatch
+    maker: str | None, exact: bool, saved: str | None, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(maker, exact, monkeypatch)
-    assert devices.use_precision("float32", saved) == found
-    assert Products.by_onednn == (found == "onednn")
+    assert devices.use_precision("float32", saved) == library
+    assert Products.by_onednn == (library == "onednn")
+
+
+PROBE = """
+import torch
+from pam.runtime.processor import onednn_is_exact
+from pam.runtime.torch_internals import onednn_float32
+
+a, b = torch.randn(300, 700), torch.randn(700, 200)
+with onednn_float32():
+    product = a @ b
+exact = a.double() @ b.double()
+print(onednn_is_exact(), float((product - exact).abs().mean() / exact.abs().mean()))
+"""
 
 
 @pytest.mark.skipif(
@@ -63,21 +76,18 @@ def test_onednn_is_taken_where_it_is_exact_and_pays_or_did_so_before(
 )
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE", "DEFAULT"])
 def test_the_probe_tells_exact_products_from_rounded_ones(isa: str) -> None:
-    """In a process of its own, as oneDNN chooses its instructions once; the last is what this
-    machine has.
+    """In a process of its own, as oneDNN chooses its instructions once.
+
+    `DEFAULT` is what this machine has.
     """
-    code = (
-        "import torch\nfrom pam.models.kernels import onednn_float32\nfrom pam.runtime.processor"
-        " import onednn_is_exact\na, b = torch.randn(300, 700), torch.randn(700, 200)\nwith"
-        " onednn_float32(): c = a @ b\nd = a.double() @ b.double(); print(onednn_is_exact(),"
-        " float((c - d).abs().mean() / d.abs().mean()))"
-    )
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
     )
     exact, error = done.stdout.split()
+
     assert (exact == "True") == (float(error) < processor.EXACT)
+
     if isa != "DEFAULT":
         assert exact == "True"  # without tiles of bfloat16 there is nothing to round to
 
@@ -111,10 +121,12 @@ def test_padded_sizes_are_few_and_near() -> None:
 
 @pytest.mark.processor
 def test_rows_of_padding_change_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, bias = torch.randn(24, 40, dtype=torch.double), torch.randn(24, dtype=torch.double)
+    weight = torch.randn(24, 40, dtype=torch.double)
+    bias = torch.randn(24, dtype=torch.double)
     x = torch.randn(13, 40, dtype=torch.double)
     plain = SharedLinear(weight, bias)(x)
     monkeypatch.setattr(Products, "by_onednn", True)
+
     assert SharedLinear(weight, bias)(x).shape == plain.shape
     torch.testing.assert_close(SharedLinear(weight, bias)(x), plain, rtol=1e-14, atol=1e-14)
 
@@ -126,14 +138,19 @@ def test_a_training_by_onednn_that_was_stopped_goes_on_by_it_to_the_same_result(
     run = small.run("postr-joint", epochs=2, batch_size=30, state_every_s=60.0)
     on("AuthenticAMD", True, monkeypatch)
     whole, progress = trained(run, data, tmp_path / "whole")
+
     assert progress.products == "onednn"
+
     calls = count(1)
     with pytest.raises(Stopped) as stopped:
         trained(run, data, tmp_path / "again", Stop(lambda: next(calls) >= 3))
+
     assert stopped.value.code == 128 + signal.SIGTERM
+
     on("GenuineIntel", True, monkeypatch)
     caplog.set_level("INFO")
     weights, progress = trained(run, data, tmp_path / "again")
+
     assert (progress.resumed, progress.products) == (1, "onednn")
     assert "float32 products: onednn" in caplog.text
     assert all(torch.equal(weights[name], value) for name, value in whole.items())
@@ -162,6 +179,7 @@ def test_a_processor_that_does_not_name_itself_is_known_by_its_architecture(
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
     if content is not None:
         (tmp_path / "cpuinfo").write_text(content, encoding="utf-8")
+
     assert processor.maker() == maker
     assert processor.model_name() == (model or platform.processor() or platform.machine())
     assert devices.hardware(torch.device("cpu"))["cpu"] == processor.model_name()
@@ -213,6 +231,7 @@ def test_the_trial_draws_nothing_from_the_global_generator() -> None:
     expected = torch.rand(3)
     torch.manual_seed(5)
     processor.try_bfloat16.__wrapped__()
+
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -250,6 +269,7 @@ def test_a_training_in_bf16_is_one_in_float32_where_bfloat16_does_not_pay(
     weights, progress = trained(
         small.run("soft", epochs=1, precision="bf16"), data, tmp_path / "bf16"
     )
+
     assert progress.precisions == ["float32"]
     assert all(torch.equal(weights[name], value) for name, value in exact.items())
     assert f"small: precision: float32 ({SLOW.reason}); float32 products: " in caplog.text
@@ -283,11 +303,14 @@ def test_a_training_that_goes_on_elsewhere_keeps_to_its_precision_or_says_why_no
         trained(run, data, tmp_path, Stop(lambda: next(calls) >= 2))
     monkeypatch.setattr(processor, "try_bfloat16", lambda: then)
     _, progress = trained(run, data, tmp_path)
+
     assert progress.precisions == used
+
     warning = (
         f"this training began in bf16, which is not used here ({SLOW.reason}): it goes on in"
         " float32"
     )
+
     assert (warning in caplog.text) == warned
 
 
@@ -296,6 +319,7 @@ def test_the_record_of_a_training_names_its_precision(data: Path, tmp_path: Path
     run = small.run("soft", epochs=1, precision="bf16")
     done = runs.train(run, data, tmp_path)
     assert done.end() == 0, done.said()
+
     expected = "bf16" if processor.try_bfloat16().pays else "float32"
     assert runs.record_of(tmp_path)["precision"] == expected
     assert f"precision: {expected} (" in done.said()

@@ -15,7 +15,8 @@ from pam.training.checkpoint import CURRENT, SPARE
 from tests.training import runs, small
 from tests.training.runs import Fault
 
-STEP, SAVE = ("pam.training.trainer", "Trainer._step"), ("pam.training.checkpoint", "save_tensors")
+STEP = ("pam.training.trainer", "Trainer._step")
+SAVE = ("pam.training.checkpoint", "save_tensors")
 MOMENTS: dict[str, tuple[Fault, int]] = {
     # The moment, and how many states were resumed after it.
     "before anything is saved": (Fault(*STEP, 1), 0),
@@ -54,7 +55,7 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
 
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was never stopped, and saved its state at the end of each epoch only."""
+    """Train without a stop, with a state saved at the end of each epoch only."""
     out = tmp_path_factory.mktemp("undisturbed")
     assert runs.train(small.run("postr-joint", state_every_s=60.0), data, out).end() == 0
     return out
@@ -67,6 +68,7 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
     fault, resumed = MOMENTS[name]
     run = small.run("postr-joint")
     assert runs.train(run, data, tmp_path, fault).end() == -signal.SIGKILL
+
     again = runs.train(run, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(undisturbed)
@@ -77,7 +79,10 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 def test_what_a_training_draws_and_averages_is_resumed_too(
     model: str, data: Path, tmp_path: Path
 ) -> None:
-    run, whole, killed = small.run(model), tmp_path / "whole", tmp_path / "killed"
+    run = small.run(model)
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
+
     assert runs.train(run, data, whole).end() == 0
     assert runs.train(run, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
     assert runs.train(run, data, killed).end() == 0
@@ -95,11 +100,10 @@ PHASES = [
 def test_a_training_in_phases_is_resumed_within_a_phase_and_between_two(
     step: int, data: Path, tmp_path: Path
 ) -> None:
-    run, whole, killed = (
-        small.run("soft-pointer-coverage", phases=PHASES),
-        tmp_path / "whole",
-        tmp_path / "killed",
-    )
+    run = small.run("soft-pointer-coverage", phases=PHASES)
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
+
     assert runs.train(run, data, whole).end() == 0
     assert runs.train(run, data, killed, Fault(*STEP, step)).end() == -signal.SIGKILL
     assert runs.train(run, data, killed).end() == 0
@@ -110,11 +114,10 @@ def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(
     data: Path, tmp_path: Path
 ) -> None:
     """Coverage that is not active yet would change the loss."""
-    run, whole, stopped = (
-        small.run("soft-pointer-coverage"),
-        tmp_path / "whole",
-        tmp_path / "stopped",
-    )
+    run = small.run("soft-pointer-coverage")
+    whole = tmp_path / "whole"
+    stopped = tmp_path / "stopped"
+
     assert runs.train(run, data, whole).end() == 0
     assert (
         runs.train(
@@ -132,6 +135,7 @@ def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     run = small.run("postr-joint")
     for number in (3, 2, 4):
         assert runs.train(run, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
+
     assert runs.train(run, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 3
@@ -156,16 +160,22 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 ) -> None:
     """`python -m pam train` whole, killed at no chosen moment but that a state is there."""
     run = small.run("postr-joint", epochs=20)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
+
     assert runs.train(run, data, whole).end() == 0
+
     command = [sys.executable, "-m", "pam", *runs.arguments(run, data, killed)]
+
     with subprocess.Popen(command, cwd=small.ROOT, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
         while not (killed / "state" / CURRENT).exists() and time.monotonic() < until:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGKILL)
+
     assert process.returncode == -signal.SIGKILL
     assert not (killed / "training.json").exists()
+
     done = subprocess.run(command, cwd=small.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "going on from epoch" in done.stderr
@@ -175,11 +185,14 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 def test_what_a_killed_process_left_half_written_is_cleared_away(
     data: Path, tmp_path: Path
 ) -> None:
-    run, state = small.run(), tmp_path / "state"
+    run = small.run()
+    state = tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")
     runs.train(run, data, tmp_path, Fault("pam.io", "_flush", 5)).end()
+
     assert any(path.name.startswith(f".{CURRENT}.") for path in state.iterdir())
+
     runs.train(run, data, tmp_path, Fault("pathlib", "Path.replace", 1)).end()
     assert (state / SPARE).exists()
     assert runs.train(run, data, tmp_path).end() == 0

@@ -18,9 +18,9 @@ def rates(steps: int = 100, **training: Any) -> list[float]:
 
 
 def test_it_rises_linearly_over_the_warm_up_to_its_highest_value() -> None:
-    found = rates()
-    assert found[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
-    assert max(found) == 0.002
+    rates_of_run = rates()
+    assert rates_of_run[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
+    assert max(rates_of_run) == 0.002
 
 
 def test_it_stays_until_the_share_of_the_run_that_is_flat() -> None:
@@ -29,8 +29,10 @@ def test_it_stays_until_the_share_of_the_run_that_is_flat() -> None:
 
 
 def test_it_falls_linearly_to_zero_at_the_end_of_the_run() -> None:
-    found = rates(flat=0.4)
-    assert found[40:] == pytest.approx([0.002 * (100 - step) / 60 for step in range(40, 100)])
+    rates_of_run = rates(flat=0.4)
+    assert rates_of_run[40:] == pytest.approx(
+        [0.002 * (100 - step) / 60 for step in range(40, 100)]
+    )
     training = Training.model_validate({"flat": 0.4})
     assert learning_rate(training, 100, 100) == 0.0
 
@@ -44,16 +46,19 @@ def test_without_warm_up_the_first_step_is_at_full_rate() -> None:
 
 
 def test_a_warm_up_longer_than_the_run_still_gives_positive_rates() -> None:
-    found = rates(steps=5, warmup_steps=100)
-    assert all(0 < rate < 0.002 for rate in found)
+    rates_of_run = rates(steps=5, warmup_steps=100)
+    assert all(0 < rate < 0.002 for rate in rates_of_run)
 
 
 def test_an_inverse_root_rises_to_its_highest_rate_and_falls_with_the_root_of_the_step() -> None:
-    found = rates(schedule="inverse_sqrt", flat=0.0)
-    assert found[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
-    assert found[10:] == pytest.approx([0.002 * math.sqrt(10 / step) for step in range(11, 101)])
-    alone = rates(schedule="inverse_sqrt", warmup_steps=0)
-    assert alone == pytest.approx([0.002 / math.sqrt(step) for step in range(1, 101)])
+    rates_of_run = rates(schedule="inverse_sqrt", flat=0.0)
+    assert rates_of_run[:10] == pytest.approx([0.0002 * step for step in range(1, 11)])
+    assert rates_of_run[10:] == pytest.approx(
+        [0.002 * math.sqrt(10 / step) for step in range(11, 101)]
+    )
+
+    without_warm_up = rates(schedule="inverse_sqrt", warmup_steps=0)
+    assert without_warm_up == pytest.approx([0.002 / math.sqrt(step) for step in range(1, 101)])
 
 
 BOUNDS = [3.0, 3.5, 2.0, 2.0, 2.5, 2.2, 1.0]  # worse than the best before: epochs 2, 5 and 6
@@ -74,8 +79,11 @@ def test_on_a_plateau_the_rate_is_halved_after_epochs_that_are_not_the_best_so_f
     training = Training.model_validate(
         {"schedule": "plateau", "halve_from": first, "learning_rate": 0.002, "warmup_steps": 0}
     )
-    found = [learning_rate(training, 10 * epoch, 80, BOUNDS[:epoch]) for epoch in range(8)]
-    assert found == pytest.approx([0.002 * 0.5**times for times in halvings])
+    rates_of_epochs = [
+        learning_rate(training, 10 * epoch, 80, BOUNDS[:epoch]) for epoch in range(8)
+    ]
+
+    assert rates_of_epochs == pytest.approx([0.002 * 0.5**times for times in halvings])
 
 
 @pytest.mark.parametrize(
@@ -94,8 +102,8 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_halving_rate_is_halved_from_a_step_on_and_then_at_every_so_many() -> None:
-    found = rates(schedule="halving", halve_after=50, halve_every=20, warmup_steps=0)
-    assert set(found[:50]) == {0.002}
-    assert set(found[50:70]) == {0.001}
-    assert set(found[70:90]) == {0.0005}
-    assert set(found[90:]) == {0.00025}
+    rates_of_run = rates(schedule="halving", halve_after=50, halve_every=20, warmup_steps=0)
+    assert set(rates_of_run[:50]) == {0.002}
+    assert set(rates_of_run[50:70]) == {0.001}
+    assert set(rates_of_run[70:90]) == {0.0005}
+    assert set(rates_of_run[90:]) == {0.00025}

@@ -35,7 +35,7 @@ STEP = ("pam.training.trainer", "Trainer._step")
 
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was never stopped."""
+    """Train without a stop."""
     out = tmp_path_factory.mktemp("whole")
     assert runs.train(RUN, data, out).end() == 0
     return out
@@ -43,7 +43,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, killed before its seventh step, with the states after five and six."""
+    """Train, killed before the seventh step, with the states after five and six."""
     out = tmp_path_factory.mktemp("killed")
     stopped = runs.train(RUN, data, out, Fault(*STEP, 7))
     assert stopped.end() == -signal.SIGKILL
@@ -52,13 +52,13 @@ def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stopped(killed: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """Copy the killed training, to damage it."""
     return Path(shutil.copytree(killed, tmp_path / "stopped"))
 
 
-def flipped(path: Path, place: float) -> None:
+def flipped(path: Path, share: float) -> None:
     content = bytearray(path.read_bytes())
-    content[int(place * len(content))] ^= 0x10
+    content[int(share * len(content))] ^= 0x10
     path.write_bytes(content)
 
 
@@ -95,6 +95,7 @@ def test_with_both_states_damaged_the_training_begins_anew(
     flipped(stopped / "state" / CURRENT, 0.5)
     flipped(stopped / "state" / PREVIOUS, 0.5)
     again = runs.train(RUN, data, stopped)
+
     assert again.end() == 0
     assert "Traceback" not in again.said()
     assert runs.record_of(stopped)["resumed"] == 0
@@ -106,12 +107,13 @@ def test_no_flipped_bit_anywhere_in_the_header_goes_unnoticed(tmp_path: Path) ->
     states.save({"model.weight": torch.arange(3.0)}, Progress(epoch=1, batch=7, loss=0.25))
     path = tmp_path / CURRENT
     sound = path.read_bytes()
-    for place in range(len(sound)):
+
+    for position in range(len(sound)):
         for bit in (0x01, 0x04, 0x40):
             content = bytearray(sound)
-            content[place] ^= bit
+            content[position] ^= bit
             path.write_bytes(content)
-            assert states.load() is None, (place, bit)
+            assert states.load() is None, (position, bit)
 
 
 @pytest.mark.parametrize("changed", ["configuration", "code", "data"])
@@ -123,7 +125,9 @@ def test_a_state_of_another_training_is_begun_anew(
     if changed == "data":
         rows = {**small.ROWS, "train": small.ROWS["train"][1:]}
         data = small.prepare(tmp_path / "other", rows)
-    again, fresh = (runs.train(run, data, out, None, code) for out in (stopped, tmp_path / "new"))
+    again = runs.train(run, data, stopped, code=code)
+    fresh = runs.train(run, data, tmp_path / "new", code=code)
+
     assert (again.end(), fresh.end()) == (0, 0)
     assert "of another configuration, data or code: starting anew" in again.said()
     assert runs.record_of(stopped)["resumed"] == 0
@@ -131,12 +135,13 @@ def test_a_state_of_another_training_is_begun_anew(
 
 
 def _two_at_once(data: Path, out: Path) -> tuple[runs.Command, runs.Command]:
-    """A training that is halted midway, and a second one that waits for it."""
+    """Start a training that is halted midway, and a second one that waits for it."""
     first = runs.train(RUN, data, out, Fault(*STEP, 7, "halted"))
     first.says("epoch 1 of 3")
     first.halts()
     second = runs.train(RUN, data, out, log="second")
     second.says("waiting for it")
+
     return first, second
 
 
@@ -146,6 +151,7 @@ def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
     first, second = _two_at_once(data, tmp_path)
     first.signal(signal.SIGKILL)
     assert second.end() == 0, second.said()
+
     holder = f"process {first.process.pid} on {platform.node()}"
     notice = f"{tmp_path / 'state'}: another process is at work here ({holder}, since "
     assert second.said().count(notice) == second.said().count("waiting for it") == 1
@@ -174,7 +180,7 @@ def test_a_process_that_waits_ends_when_it_is_asked_to(data: Path, tmp_path: Pat
 
 @pytest.fixture
 def finished(whole: Path, tmp_path: Path) -> Path:
-    """A copy of the finished training, of whose outputs a workflow has removed some."""
+    """Copy the finished training; remove some of its outputs, as a workflow does."""
     out = Path(shutil.copytree(whole, tmp_path / "finished"))
     shutil.rmtree(out / "model")
     (out / "training.json").unlink()
@@ -190,6 +196,7 @@ def test_a_finished_training_gives_its_results_again_and_is_not_trained_again(
     assert "finished already" in again.said() and " epoch " not in again.said()
     assert runs.result(finished) == runs.result(whole)
     assert runs.record_of(finished) == runs.record_of(whole)
+
     outputs = [*(finished / "model").iterdir(), finished / "history.csv"]
     # Older than the data, they would be made once more.
     assert all(path.stat().st_mtime >= int(began) for path in outputs)
@@ -207,6 +214,7 @@ def test_results_that_are_not_this_trainings_or_not_whole_are_made_again(
     if changed == "a file too many":
         (kept / "model" / "codes.txt").write_text("of another model", encoding="utf-8")
     again = runs.train(RUN, data, finished, code="new" if changed == "code" else "this code")
+
     assert again.end() == 0, again.said()
     assert "finished already" not in again.said() and "epoch 3 of 3" in again.said()
     assert runs.result(finished) == runs.result(whole)
@@ -222,9 +230,11 @@ def test_results_take_no_room_twice_where_files_can_have_two_names(
     write_text(results.folder / "model" / "weights", "many numbers")
     results.complete()
     kept = results.folder / "model" / "weights"
+    # Publishing once more changes nothing.
     for _ in range(2):
         results.publish(tmp_path / "out")
         assert (tmp_path / "out" / "model" / "weights").samefile(kept)
+
     monkeypatch.setattr(os, "link", refuse)
     results.publish(tmp_path / "elsewhere")
     assert (tmp_path / "elsewhere" / "model" / "weights").read_text() == "many numbers"
@@ -235,6 +245,7 @@ def test_a_dead_process_holds_nothing(tmp_path: Path, data: Path) -> None:
     out = tmp_path / "out"
     runs.train(RUN, data, out, Fault(*STEP, 1)).end()
     assert (out / "state" / "lock").exists()
+
     with locked(out / "state"):
         pass
 
@@ -243,6 +254,7 @@ def test_a_file_in_the_place_of_the_state_folder_is_named(tmp_path: Path) -> Non
     (tmp_path / "state").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError) as raised, locked(tmp_path / "state"):
         pass
+
     assert raised.value.file == str(tmp_path / "state" / "lock")
     assert raised.value.hint
 
@@ -250,8 +262,10 @@ def test_a_file_in_the_place_of_the_state_folder_is_named(tmp_path: Path) -> Non
 def test_notes_and_tensors_come_back_as_they_were(tmp_path: Path) -> None:
     tensors = {"a": torch.arange(6.0).view(2, 3).t(), "b": torch.tensor(3, dtype=torch.int64)}
     save_tensors(tmp_path / "file", tensors, {"note": "Größe"})
-    found, notes = load_tensors(tmp_path / "file")
+    loaded, notes = load_tensors(tmp_path / "file")
+
     assert notes == {"note": "Größe"}
-    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+
     save_tensors(tmp_path / "again", dict(reversed(tensors.items())), {"note": "Größe"})
     assert (tmp_path / "again").read_bytes() == (tmp_path / "file").read_bytes()

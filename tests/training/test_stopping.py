@@ -17,11 +17,14 @@ from tests.training.trainers import Result, trained
 
 RUN = small.run("postr-joint", epochs=2, batch_size=30, average=2, state_every_s=60.0)
 CHECKS = 10
-"""Of the time limit, in two epochs: after two steps, two batches of the evaluation and its end."""
+"""Checks of the time limit in two epochs.
+
+Each epoch has one after two steps, two batches of the evaluation, and its end.
+"""
 
 
 def at(number: int) -> Callable[[], bool]:
-    """A time limit that is near when it is checked for the `number`-th time."""
+    """Make a time limit that is near when it is checked for the `number`-th time."""
     calls = itertools.count(1)
     return lambda: next(calls) >= number
 
@@ -38,10 +41,15 @@ def test_a_time_limit_that_is_near_at_any_moment_costs_nothing(
     with pytest.raises(Stopped) as stopped:
         trained(RUN, data, tmp_path, Stop(at(number)))
     assert stopped.value.code == 128 + signal.SIGTERM
+
     weights, progress = trained(RUN, data, tmp_path)
     assert progress.resumed == 1
     assert all(torch.equal(weights[name], value) for name, value in undisturbed[0].items())
-    losses = [[row["dev_loss"] for row in found.history] for found in (progress, undisturbed[1])]
+
+    losses = [
+        [row["dev_loss"] for row in outcome.history] for outcome in (progress, undisturbed[1])
+    ]
+
     assert losses[0] == losses[1]
 
 
@@ -49,9 +57,12 @@ def test_a_scheduler_that_ends_a_training_gets_a_saved_state(data: Path, tmp_pat
     run = small.run("postr-joint", state_every_s=60.0)
     fault = runs.Fault("pam.training.trainer", "Trainer._step", 6, "ended")
     stopped = runs.train(run, data, tmp_path / "out", fault)
+
     assert stopped.end() == 128 + signal.SIGTERM
     assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 4; the state is saved\n")
-    again, whole = (runs.train(run, data, tmp_path / name) for name in ("out", "whole"))
+
+    again = runs.train(run, data, tmp_path / "out")
+    whole = runs.train(run, data, tmp_path / "whole")
     assert (again.end(), whole.end()) == (0, 0)
     assert "going on from epoch 2, batch 3" in again.said()
     assert runs.result(tmp_path / "out") == runs.result(tmp_path / "whole")
@@ -74,6 +85,7 @@ def test_a_second_interruption_ends_at_once() -> None:
         assert stop.exit_code() == 128 + signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

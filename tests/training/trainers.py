@@ -29,31 +29,33 @@ def trainer(
     stop: Stop | None = None,
     recorder: Recorder | None = None,
 ) -> Trainer:
-    """A training with its state and its curves in `out`.
+    """Make a training with its state and its curves in `out`.
 
     Args:
         reporter: by default one whose lines begin with `small:`.
         recorder: of steps that are replayed.
         group: each of its processes has weights of its own at first, which must not matter.
     """
-    prepared, group = Prepared(data), group or ProcessGroup()
-    train, dev = (
-        Examples(prepared.split(name), run.components.targets) for name in ("train", "dev")
-    )
+    prepared = Prepared(data)
+    group = group or ProcessGroup()
+    train = Examples(prepared.split("train"), run.components.targets)
+    dev = Examples(prepared.split("dev"), run.components.targets)
+
     torch.manual_seed(run.seed + group.rank)
-    model = build(run.components, run.network, len(prepared.source), len(prepared.target)).to(
-        group.device
-    )
+    model = build(run.components, run.network, len(prepared.source), len(prepared.target))
+    model = model.to(group.device)
+
     states = StateFolder(out / "state", "key")
     reporter = reporter or Reporter("small", out / "events")
+
     return Trainer(run, model, train, dev, states, reporter, group, stop or Stop(), recorder)
 
 
 def trained(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
-    """The resulting weights of a training, and how it went."""
+    """Train; return the resulting weights, and how the training went."""
     return trainer(run, data, out, stop=stop).run()
 
 
 def without_dropout(run: RunConfig) -> RunConfig:
-    """The same run, in which nothing is drawn by dropout."""
+    """Return the same run, in which nothing is drawn by dropout."""
     return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
