@@ -50,8 +50,9 @@ class PositionedSymbols(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, symbols: Tensor, first: int = 0, added: Tensor | None = None) -> Tensor:
-        """Embed symbols (B, n), which stand at positions from `first` on: (B, n, d). What is
-        `added`, (B, n, d), joins the embeddings.
+        """Embed symbols (B, n) at positions from `first` on, (B, n, d).
+
+        `added` (B, n, d), if given, is added to the embeddings.
         """
         embedded = with_positions(self.symbols(symbols), first)
         if added is not None:
@@ -155,8 +156,10 @@ class AlignedStep:
 
 
 class AlignedTransformer(AttentionModel):
-    """A Transformer (Vaswani et al. 2017) whose last attention is a component like a recurrent
-    model's.
+    """A Transformer (Vaswani et al. 2017) whose last attention is made of components.
+
+    They are those of a recurrent model: score, window, distribution, coupling, marginalization,
+    input feeding and copying.
     """
 
     encoder: AlignedEncoder
@@ -238,7 +241,7 @@ class AlignedTransformer(AttentionModel):
     def forward(
         self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
     ) -> Unrolled:
-        """All steps of given targets, arguments as of `log_likelihood`; nothing is drawn."""
+        """Run all steps of given targets; arguments as of `log_likelihood`. Nothing is drawn."""
         packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
         if self.input_feeding.feeds:
@@ -250,7 +253,7 @@ class AlignedTransformer(AttentionModel):
     def _all_at_once(
         self, memory: Memory, packed: PackedTargets
     ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
-        """Queries and scores of all tokens, then the scan over time."""
+        """Compute queries and scores of all tokens at once, then scan over time."""
         queries = self._queries(memory, packed)
         scores = self._scores(memory, packed, queries)
 
@@ -276,19 +279,22 @@ class AlignedTransformer(AttentionModel):
         return outputs, alignments
 
     def _queries(self, memory: Memory, packed: PackedTargets) -> Tensor:
-        """s_t of all steps, (B, T, d)."""
+        """Compute s_t of all steps, (B, T, d)."""
         dtype = memory.values.dtype
         previous = packed.before[:, : packed.steps]
         causal = causal_mask(packed.steps, previous.device)
         nothing_seen = [None] * len(self.decoder.layers)
         with torch.autocast(previous.device.type, torch.bfloat16, enabled=self.bf16):
             embedded = self.decoder.embed(previous)
-            queries, _ = self.decoder(embedded, nothing_seen, self._source(memory), causal)
-        return queries.to(dtype)
+            states, _ = self.decoder(embedded, nothing_seen, self._source(memory), causal)
+
+        queries: Tensor = states.to(dtype)
+        return queries
 
     def _scores(self, memory: Memory, packed: PackedTargets, queries: Tensor) -> Tensor:
-        """e_t(a) of all tokens, (N, m): the steps of a sentence are scored as if they were
-        hypotheses of it.
+        """Compute e_t(a) of all tokens, (N, m).
+
+        The steps of a sentence are scored as a search scores the hypotheses of one.
         """
         rows, steps = queries.shape[:2]
         scores = self.score(queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory())
@@ -297,7 +303,7 @@ class AlignedTransformer(AttentionModel):
     def _step_by_step(
         self, memory: Memory, packed: PackedTargets
     ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
-        """The steps of a search, where each input waits for the alignment of the step before."""
+        """Take the steps of a search, where each input waits for the alignment before it."""
         state = self.start(memory)
         outputs: list[TokenDistribution] = []
         alignments: list[Tensor | None] = []
@@ -321,7 +327,10 @@ class AlignedTransformer(AttentionModel):
         history: AttentionHistory,
         previous: Tensor,
     ) -> TokenDistribution:
-        """p(y_t | y_<t, x) of a query (n, d) with scores (n, m), after symbols `previous` (n,)."""
+        """Return p(y_t | y_<t, x) of a query (n, d) with scores (n, m).
+
+        `previous` (n,) are the symbols y_{t-1}.
+        """
         attention = self.weigh(scores, query, memory, history)
         context = None
         if memory.viewed is not None:
@@ -335,13 +344,13 @@ class AlignedTransformer(AttentionModel):
         )
 
     def _source(self, memory: Memory) -> SourceStates:
-        """What the decoder's layers attend to: h_a of each row, (n, m, d)."""
+        """Return what the decoder's layers attend to: h_a of each row, (n, m, d)."""
         rows = len(memory.mask)
         values = memory.values.repeat_interleave(memory.beam, 0)[:rows]
         return SourceStates(values, memory.mask)
 
     def _fed_back(self, context: Tensor) -> Tensor | None:
-        """W c_{t-1}, (n, 1, d), where there is input feeding."""
+        """Compute W c_{t-1}, (n, 1, d), where there is input feeding."""
         of_context = self.decoder.of_context
         if of_context is None:
             return None

@@ -120,7 +120,8 @@ def with_positions(embedded: Tensor, first: int = 0) -> Tensor:
     exponents = torch.arange(0, units, 2, device=embedded.device) / units
     angles = positions[:, None] * torch.exp(-math.log(10_000.0) * exponents)
     waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
-    return embedded * units**0.5 + waves
+    positioned: Tensor = embedded * units**0.5 + waves
+    return positioned
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

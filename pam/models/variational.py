@@ -173,7 +173,7 @@ class Reinforce(Estimator):
         return value
 
     def _mean_reward(self, log_prob: Tensor, is_real: Tensor) -> Tensor:
-        """Return the moving average of log p, or 0; training updates it.
+        """Return the moving average of log p before this step, or 0; training updates it.
 
         `log_prob` (N,) is that of the step's tokens, of which those in the mask `is_real` (N,)
         count.
@@ -181,7 +181,8 @@ class Reinforce(Estimator):
         if self.baseline == "none":
             return torch.zeros_like(log_prob)
 
-        average = self.average.to(log_prob)
+        # A copy: the average that is updated below has the reward of this step in it.
+        average = self.average.to(log_prob, copy=True)
         if self.training:
             mean = torch.where(is_real, log_prob, 0.0).sum() / is_real.sum()
             self.average.mul_(self.decay).add_((1 - self.decay) * mean)

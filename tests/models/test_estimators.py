@@ -113,6 +113,18 @@ def test_the_moving_baseline_follows_what_it_saw_in_training_alone() -> None:
     assert float(model.estimator.average) == pytest.approx(0.1 * float(value.detach().mean()))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_moving_baseline_is_the_average_before_the_step(dtype: torch.dtype) -> None:
+    model = tiny.model(tiny.components("hard-moving")).to(dtype).train()
+    model.estimator.average.fill_(-1.5)
+    log_prob = torch.tensor([-3.0, -5.0], dtype=dtype)
+
+    baseline = model.estimator._mean_reward(log_prob, is_real=torch.tensor([True, True]))
+
+    assert float(baseline) == -1.5
+    assert float(model.estimator.average) == pytest.approx(0.9 * -1.5 + 0.1 * -4.0)
+
+
 def test_gumbel_softmax_is_biased_and_less_so_at_a_lower_temperature() -> None:
     """Value and gradient, each the mean of 4,000 draws."""
     source, lengths, target = one_sentence(target=1)
