@@ -1,6 +1,4 @@
-"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: what trained models do, and
-how well.
-"""
+"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: how good models are."""
 
 from __future__ import annotations
 
@@ -34,11 +32,13 @@ def analyze(args: Namespace) -> int:
     limit_threads()
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}", hint="use a whole number, at least 1")
+
     run = RunFolder(args.run)
     model = load_writer_of_symbols(run.model, args.device)
     batch_size = args.batch_size or model.run.decoding.batch_size
-    found = analyze(model, args.data or run.data(args.split), args.split, batch_size)
-    save(found, args.out or run.analysis(args.split))
+    analysis = analyze(model, args.data or run.data(args.split), args.split, batch_size)
+    save(analysis, args.out or run.analysis(args.split))
+
     return 0
 
 
@@ -61,10 +61,14 @@ def attention(args: Namespace) -> int:
     model = load_writer_of_symbols(run.model)
     if args.count < 1:
         raise UserError(f"--count {args.count}", hint="use a whole number, at least 1")
-    try:
-        rows = None if args.rows is None else [int(part) for part in args.rows.split(",")]
-    except ValueError as error:
-        raise UserError(f"--rows {args.rows}", hint="write numbers, such as 0,5,9") from error
+
+    rows = None
+    if args.rows is not None:
+        try:
+            rows = [int(part) for part in args.rows.split(",")]
+        except ValueError as error:
+            raise UserError(f"--rows {args.rows}", hint="write numbers, such as 0,5,9") from error
+
     maps = heat_maps(model, args.data or run.data(args.split), args.split, args.count, rows)
     write_json(args.out or run.attention, maps)
     return 0
@@ -91,26 +95,30 @@ def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, score
     from pam.io import UserError
 
-    instead = ("predictions", "decoding", "data", "analysis", "training", "kind")
-    given = {name: getattr(args, name) for name in instead if getattr(args, name)}
+    names = ("predictions", "decoding", "data", "analysis", "training", "kind")
+    single_files = {name: getattr(args, name) for name in names if getattr(args, name)}
+
     if args.run is None:
-        files = Scored(split=args.split, **given)
-    elif given:
+        files = Scored(split=args.split, **single_files)
+    elif single_files:
         raise UserError("--run and single files", hint="name a run, or its files, not both")
     else:
         files = files_of(RunFolder(args.run), args.split)
-    found = score(files)
-    out = args.out or (args.run and RunFolder(args.run).scores(args.split))
-    if out:
-        save(found, out)
+
+    scores = score(files)
+    out = args.out
+    if out is None and args.run is not None:
+        out = RunFolder(args.run).scores(args.split)
+    if out is not None:
+        save(scores, out)
         return 0
-    for name, value in found.metrics.items():
-        unit, interval = (
-            f" {value.unit}" if value.unit else "",
-            f"[{value.low:.2f}, {value.high:.2f}]",
-        )
-        units = f"{len(found.units)} {found.over}"
-        sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
+
+    for name, metric in scores.metrics.items():
+        unit = f" {metric.unit}" if metric.unit else ""
+        interval = f"[{metric.low:.2f}, {metric.high:.2f}]"
+        units = f"{len(scores.units)} {scores.over}"
+        sys.stdout.write(f"{name}: {metric.value:.2f}{unit} {interval} of {metric.n}, {units}\n")
+
     return 0
 
 
@@ -127,11 +135,16 @@ def control(args: Namespace) -> int:
     from pam.evaluation.inputs import save
     from pam.evaluation.scores import score_control
 
-    own = args.experiment, args.task
-    save(
-        score_control(args.name, args.data, args.split, args.out / "predictions.tsv", *own),
-        args.out / "scores.json",
+    scores = score_control(
+        args.name,
+        args.data,
+        args.split,
+        args.out / "predictions.tsv",
+        args.experiment,
+        args.task,
     )
+    save(scores, args.out / "scores.json")
+
     return 0
 
 
@@ -170,13 +183,17 @@ def significance(args: Namespace) -> int:
 def tables(args: Namespace) -> int:
     from pam.reporting import catalogue, render, runs, tables
 
-    files = {
-        name: getattr(args, name)
-        for name in ("scores", "predictions", "significance", "gold_scores", "analyses")
-    }
-    papers = catalogue.load_papers(args.paper)
-    inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
+    inputs = tables.Inputs(
+        experiment=runs.load_experiment(args.experiment),
+        papers=catalogue.load_papers(args.paper),
+        scores=args.scores,
+        predictions=args.predictions,
+        significance=args.significance,
+        gold_scores=args.gold_scores,
+        analyses=args.analyses,
+    )
     render.write(tables.build(args.table, inputs), args.out, args.table)
+
     return 0
 
 
