@@ -108,15 +108,10 @@ def estimate(
         for task, config in plan.experiment.tasks.items():
             for name in filter(None, (config.dataset, config.word_alignments)):
                 say(f"data of {task}: {data_at_hand(name, datasets[name])}")
-            if config.trained_on:
-                say(f"task {task}: tests the models of {config.trained_on}, trains none")
-                continue
 
-            runs = _runs_to_train(plan, files, task)
+            runs = _runs_to_train(plan, files, task, say)
             if not runs:
                 continue
-            _tell_replaced(files, runs, say)
-
             entry = datasets[config.dataset].with_format(config.format)
             rows = _some_rows(
                 config.dataset, entry, task=Path(files.results, task), scratch=Path(scratch, task)
@@ -157,22 +152,21 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     """
     check_local(name, dataset)
     fetched = Path("data", name)
-    here = {
-        key: Path(file.path) if file.path else fetched / key for key, file in dataset.files.items()
-    }
+    here = {key: Path(file.path or fetched / key) for key, file in dataset.files.items()}
     if all(path.exists() for path in here.values()):
+        text = f"`{name}`, {len(here)} files here"
         row = _first_row(dataset, fetched, here)
-        first = f"; first row: {row}" if row else ""
-        return f"`{name}`, {len(here)} files here{first}"
+        return f"{text}; first row: {row}" if row else text
 
     if dataset.package is not None:
         return f"`{name}` will be drawn from the package {dataset.package.name}"
 
     missing = [file for key, file in dataset.files.items() if not here[key].exists()]
     size_mb = sum(file.bytes or 0 for file in missing) / 1e6
-    size = f", {size_mb:.0f} MB" if size_mb else ""
-
-    return f"`{name}` will be fetched: {len(missing)} files{size}"
+    text = f"`{name}` will be fetched: {len(missing)} files"
+    if size_mb:
+        text += f", {size_mb:.0f} MB"
+    return text
 
 
 def _first_row(dataset: Dataset, fetched: Path, here: Mapping[str, Path]) -> str:
@@ -248,11 +242,16 @@ def _sampled(name: str, entry: Dataset, raw: Path, out: Path) -> Rows:
 # Trainings that are left to do.
 
 
-def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str) -> list[RunConfig]:
-    """List the trainings of a task that are still to be done.
+def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> list[RunConfig]:
+    """List the trainings of a task that are still to be done, and say what is special of them.
 
     Models that others start from or are joined from are among them.
     """
+    trained_on = plan.task(task).trained_on
+    if trained_on:
+        say(f"task {task}: tests the models of {trained_on}, trains none")
+        return []
+
     # A dictionary in place of a set, as it keeps the order.
     waiting = list(plan.experiment.models_of(task))
     models: dict[str, None] = {}
@@ -263,12 +262,15 @@ def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str) -> list[RunConfi
         models[model] = None
 
     seeds = plan.experiment.seeds_of(task)
-    runs = [plan.run(task, model, seed) for model in models for seed in seeds]
-    return [
-        run
-        for run in runs
-        if not run.members and not _is_trained(files.run_of(task, run.model, run.seed), run)
-    ]
+    runs = []
+    for model in models:
+        for seed in seeds:
+            run = plan.run(task, model, seed)
+            if not run.members and not _is_trained(files.run_of(task, model, seed), run):
+                runs.append(run)
+
+    _tell_replaced(files, runs, say)
+    return runs
 
 
 def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
@@ -486,7 +488,6 @@ def _tell_total(
     needed = kept + 4 * at_once * max(cost.disk for cost in costs)
     free = shutil.disk_usage(".").free
     memory_mb = at_once * max(cost.memory_mb for cost in costs)
-    available_mb = _available_mb()
 
     more = " and what is not known yet" if has_unknown else ""
     say(
@@ -498,19 +499,27 @@ def _tell_total(
     warnings = []
     if needed > free:
         warnings.append(f"the disk has {free / 1e9:.2f} GB left")
-    if has_gpu:
-        return warnings
+    if not has_gpu:
+        warnings += _memory_warnings(plan, costs, memory_mb)
+    return warnings
+
+
+def _memory_warnings(plan: Plan, costs: Sequence[Cost], memory_mb: float) -> list[str]:
+    """Warn where trainings take more memory than is free, or than a cluster is asked for."""
+    warnings = []
+    available_mb = _available_mb()
     if available_mb is not None and memory_mb > available_mb:
         warnings.append(
             f"{available_mb:.0f} MB of memory are free: lower `training.batch_size`, or use fewer"
             " --cores"
         )
 
-    for cost, asked in zip(costs, resources, strict=True):
-        if cost.memory_mb > asked.mem_mb:
+    for cost in costs:
+        asked_mb = plan.resources(cost.task, cost.model).mem_mb
+        if cost.memory_mb > asked_mb:
             warnings.append(
                 f"{cost.model} on {cost.task} takes {cost.memory_mb:.0f} MB; `resources.mem_mb`"
-                f" asks a cluster for {asked.mem_mb}"
+                f" asks a cluster for {asked_mb}"
             )
 
     return list(dict.fromkeys(warnings))
