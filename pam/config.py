@@ -510,9 +510,7 @@ VARIANT = (
     " dot}}`"
 )
 Listed = str | dict[str, dict[str, Any]]
-"""An item of an experiment's `models`: the name of a file, or the name of a variant with what it
-changes.
-"""
+"""An item of an experiment's `models`: the name of a file, or of a variant with its changes."""
 
 
 @dataclass(frozen=True)
@@ -569,8 +567,7 @@ class ListedModel:
 
 
 def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return what the file of a variant would hold: all that its base says, with the variant's
-    changes.
+    """Return what the file of a variant would hold: what its base says, with its changes.
 
     Of a component that is written without its `kind`, and of overrides, the base keeps what the
     variant does not say. The label is the variant's name unless it has its own, since no two models
@@ -579,7 +576,6 @@ def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -
     values: dict[str, Any] = {}
     if base:
         values = {key: getattr(base, key) for key in base.model_fields_set}
-
     values["label"] = name
 
     for key, value in changes.items():
@@ -633,8 +629,8 @@ class TaskConfig(Strict):
 
     def family(self) -> str:
         """Return what it shares with tasks that differ in the amount of training data alone."""
-        others = sorted((key, value) for key, value in self.format.items() if key != "train_pairs")
-        return f"{self.dataset} {others}"
+        format_keys = sorted(item for item in self.format.items() if item[0] != "train_pairs")
+        return f"{self.dataset} {format_keys}"
 
 
 def _names(models: Sequence[Listed]) -> list[str]:

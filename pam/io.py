@@ -133,9 +133,9 @@ class Given(str):
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> Given:
         """Make one of this name."""
-        made = cls(name)
-        made.content = content
-        return made
+        values = cls(name)
+        values.content = content
+        return values
 
 
 def merged(base: Any, over: Any) -> Any:

@@ -147,8 +147,8 @@ class JobProgress(logging.Handler):
             job = Job(record.rule_name, wildcards)
 
         # Without a message of its own a rule is known by what it makes.
-        made = f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
-        job.words = record.rule_msg or made
+        default = f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
+        job.words = record.rule_msg or default
         job.log = next(iter(getattr(record, "log", None) or ()), None)
         job.began = time.monotonic()
         self.running[record.jobid] = job

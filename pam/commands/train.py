@@ -168,7 +168,6 @@ def predict(args: Namespace) -> int:
     from pam import api
     from pam.decoding.generator import Generator, predict_lines, sampling_of
     from pam.decoding.search import Sampling
-    from pam.io import parse
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
@@ -177,7 +176,6 @@ def predict(args: Namespace) -> int:
     _check_search(args)
 
     folder = None
-
     if args.run is not None:
         folder = RunFolder(args.run, args.config)
         model_folder = folder.model
@@ -193,17 +191,9 @@ def predict(args: Namespace) -> int:
     if folder is not None and (args.config or folder.config_file.is_file()):
         run = folder.load()
 
-    options = ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown")
-    changed = {name: getattr(args, name) for name in options if getattr(args, name) is not None}
     beam = args.beam or run.decoding.beam
     penalty = _chosen_penalty(args, folder, run.decoding, beam)
-    if penalty is not None:
-        changed["length_penalty"] = penalty
-
-    decoding = parse(
-        type(run.decoding), run.decoding.model_dump() | {"length_penalties": []} | changed
-    )
-
+    decoding = _changed_decoding(args, run.decoding, penalty)
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
         seed = 1 if args.seed is None else args.seed
@@ -241,6 +231,19 @@ def export(args: Namespace) -> int:
 
     export_model(RunFolder(args.run), args.out, args.half)
     return 0
+
+
+def _changed_decoding(args: Namespace, decoding: Decoding, penalty: float | None) -> Decoding:
+    """Return a run's decoding with what the command line says, and with a chosen penalty."""
+    from pam.io import parse
+
+    values = decoding.model_dump() | {"length_penalties": []}
+    for name in ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown"):
+        if getattr(args, name) is not None:
+            values[name] = getattr(args, name)
+    if penalty is not None:
+        values["length_penalty"] = penalty
+    return parse(type(decoding), values)
 
 
 def _reads_lines(args: Namespace) -> bool:

@@ -81,7 +81,7 @@ def _part(owner: Any, path: str, default: Any = REQUIRED) -> Any:
 
 
 def _is_there(owner: Any, path: str) -> bool:
-    """Whether a path of attributes exists, be its value None or not."""
+    """Return whether a path of attributes exists, be its value None or not."""
     above, _, name = path.rpartition(".")
     return hasattr(_part(owner, above, None) if above else owner, name)
 
@@ -134,7 +134,7 @@ def command_line(workflow: Any) -> CommandLine:
 
 
 def is_main_process(workflow: Any) -> bool:
-    """Whether this process plans the jobs, rather than being one of them.
+    """Return whether this process plans the jobs, rather than being one of them.
 
     A job must not check or delete what the run that started it has prepared. Where Snakemake does
     not say, every process is taken for the main one.
@@ -150,6 +150,7 @@ def share_gpus(workflow: Any, jobs_per_gpu: int) -> int:
     once, and wait for one another by the locks of `pam.runtime.gpus`.
     """
     gpus = len(visible())
+    # On a cluster there is a number of nodes.
     nodes = _part(workflow, "resource_settings.nodes", None)
     resources = _part(workflow, "global_resources", {})
     register = _part(workflow, "register_resource", None)

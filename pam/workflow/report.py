@@ -289,7 +289,7 @@ class ReportFiles:
             yield f"{files} on {task}"
 
     def _is_made(self, item: Item) -> bool:
-        """Whether there is enough for a table or a figure: some files of its first option."""
+        """Return whether there is enough for an item: some files of its first option."""
         first = next(iter(item.files))
         groups = {
             run_input.group for run_input in self._run_inputs(item) if run_input.option == first

@@ -1,4 +1,5 @@
-# All runs of the experiment: tables, figures, a page of results, and Snakemake's report of how they were made.
+# All runs of the experiment: tables, figures, a page of results, and Snakemake's report of how they
+# were made.
 
 from pathlib import Path
 

@@ -77,8 +77,8 @@ rule train_run:
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam train --run {params.run:q} --config {params.config:q} --code {params.code:q} "
-        "--device {resources.device} --processes {resources.processes}"
+        "python -m pam train --run {params.run:q} --config {params.config:q} "
+        "--code {params.code:q} --device {resources.device} --processes {resources.processes}"
 
 
 rule join_ensemble:

@@ -56,13 +56,13 @@ def schema(kind: type[Strict]) -> Schema:
     Overrides may hold what they override and nothing else.
     """
     sections = Experiment.model_json_schema()["$defs"]
-    made = kind.model_json_schema()
-    for part in (*sections.values(), made, *made.get("$defs", {}).values()):
+    kind_schema = kind.model_json_schema()
+    for part in (*sections.values(), kind_schema, *kind_schema.get("$defs", {}).values()):
         properties = part.get("properties", {})
         _close_overrides(properties, sections)
         for item in properties.get("models", {}).get("items", {}).get("anyOf", []):
             if item["type"] == "object":
-                item["additionalProperties"] = _variant(made["$defs"])
+                item["additionalProperties"] = _variant(kind_schema["$defs"])
 
         for value in properties.values():
             if "patternProperties" in value:
@@ -70,7 +70,7 @@ def schema(kind: type[Strict]) -> Schema:
             if isinstance(value.get("default"), dict) and "kind" in value["default"]:
                 value["default"] = value["default"]["kind"]
 
-    return {"$schema": DRAFT, **_without_titles(made)}
+    return {"$schema": DRAFT, **_without_titles(kind_schema)}
 
 
 def _close_overrides(properties: Schema, sections: Schema) -> None:
