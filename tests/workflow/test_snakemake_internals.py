@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -64,6 +65,23 @@ def test_this_version_of_snakemake_has_every_part_and_each_says_what_is_expected
     assert (line["moves_files"], line["has_config"]) == (False, False)
     assert sorted(told["jobs"]) == [["all", False], ["make", True]]
     assert (told["targets"], told["cores"], told["main"]) == (["all"], 2, True)
+
+
+def test_no_other_file_uses_them() -> None:
+    attributes = "|".join({path.partition(".")[0] for path in internals.WORKFLOW_PARTS})
+    inner = re.compile(
+        rf"\bworkflow\.(?:{attributes})\b|(?:from|import) snakemake\.(?!utils\b)", re.MULTILINE
+    )
+    files = [ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.smk"), *(ROOT / "pam").rglob("*.py")]
+    users = [file.name for file in files if inner.search(code_of(file))]
+    assert users == []  # it reads them by their paths
+
+
+def code_of(file: Path) -> str:
+    """The lines of a file that are no comments and name no module `pam.workflow`."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if not line.lstrip().startswith("#")]
+    return "\n".join(lines).replace("pam.workflow", "")
 
 
 def test_a_snakemake_without_the_parts_is_named_or_done_without() -> None:

@@ -135,7 +135,6 @@ def experiment_row(name: str) -> str:
     seeds_text = "-".join(map(str, dict.fromkeys([min(seeds), max(seeds)])))
 
     machines = []
-
     for machine in record["machines"]:
         hardware = machine["hardware"]
         cpu = hardware["cpu"].replace("(R)", "").removesuffix(" Processor")
