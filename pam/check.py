@@ -21,6 +21,7 @@ before anything runs, and reads the data that are at hand.
       load_registries      pam.data.registry        every key and value of their entries
       check_datasets       pam.check                data sets suit their tasks and models
       check_rows           pam.reporting.catalogue  rows of the papers' tables exist
+      validate             snakemake.utils          the same keys by the JSON schema (Snakefile)
     what is there already
       check_unchanged      pam.restored             restored runs are of this configuration
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
@@ -166,8 +167,10 @@ def check_dataset(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> Non
     check_splits(plan, task, datasets)
     check_penalties(plan, task, entry.task)
     check_alignments(plan, task, datasets)
+    # With what the task overrides in it.
     parse(kind.Format, entry.format, plan.files, (*keys, "format"))
 
+    # Packages that only this kind of task needs.
     for package in kind.packages:
         if find_spec(package) is None:
             error = UserError(

@@ -156,7 +156,9 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     if all(path.exists() for path in here.values()):
         text = f"`{name}`, {len(here)} files here"
         row = _first_row(dataset, fetched, here)
-        return f"{text}; first row: {row}" if row else text
+        if row:
+            text += f"; first row: {row}"
+        return text
 
     if dataset.package is not None:
         return f"`{name}` will be drawn from the package {dataset.package.name}"
@@ -341,6 +343,7 @@ def _costs(
     """Yield the costs of trainings of one task, each model timed once."""
     rates: dict[str, Rate] = {}
     for run in runs:
+        # Seeds do not differ in speed.
         if run.model not in rates:
             threads = plan.resources(run.task, run.model).threads
             rates[run.model] = _rate(run, rows.data, device, threads)
@@ -438,6 +441,7 @@ def _tell_precision(plan: Plan, device: torch.device, say: Say) -> None:
     if not has_bf16 or device.type == "cuda":
         return
 
+    # Outside of CUDA a trial shows whether it pays.
     trial = processor.try_bfloat16()
     used = "bf16" if trial.pays else "float32 in place of bf16"
     say(f"precision: {used} ({trial.reason})")
@@ -452,6 +456,7 @@ def _tell_each_training(costs: Sequence[Cost], device: torch.device, say: Say) -
         memory=("memory_mb", "max"),
         steps=("steps", "max"),
     )
+    # Numbers become texts with their units.
     table = table.reset_index()
     table["minutes"] = table["minutes"].map(lambda seconds: f"{seconds / 60:.1f}")
     table["memory"] = table["memory"].map(lambda memory: f"{memory:.0f} MB")

@@ -163,8 +163,8 @@ class Plan:
         """
         members = self.model(model).members
         where = self.place_of(model, "members")
+        # Distributions are averaged, so all members have to write the same.
         outputs = set()
-
         for member in members:
             try:
                 components = self.model(member)
@@ -195,6 +195,7 @@ class Plan:
         starts = self.model(model).starts()
         for prefix, name in starts.items():
             self._check_start(model, name, is_backward=prefix != "", before=before)
+            # The source may start from another model in turn.
             self.starts(name, (*before, model))
         return list(starts.values())
 
@@ -497,6 +498,7 @@ def check_models(plan: Plan) -> None:
             )
             raise placed(same_label, *plan.place_of(model, "label"))
 
+        # An error if one of its members cannot be joined.
         plan.members(model)
         if components.reversed:
             no_outputs = UserError(
@@ -526,6 +528,7 @@ def check_task(plan: Plan, task: str) -> None:
         none_left = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none_left, plan.files, [*keys, "without"])
 
+    # Resources are read for their errors; jobs read them again.
     plan.resources(task)
     for model in experiment.resources.models:
         check_listed(model, ["resources", "models"])
@@ -541,6 +544,7 @@ def check_task(plan: Plan, task: str) -> None:
 
 def _check_sizes(plan: Plan, task: str, model: str) -> None:
     """Check that a model, or each member of an ensemble, can have the sizes of a task's network."""
+    # All seeds of a task have the same sizes.
     run = plan.run(task, model, plan.experiment.seeds_of(task)[0])
     try:
         check_sizes(run.components, run.network)

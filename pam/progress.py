@@ -114,7 +114,10 @@ class JobProgress(logging.Handler):
         super().__init__()
         self.cores = cores
         self.waiting = [Job(rule, wildcards) for rule, wildcards in jobs]
-        self.expected = expected if expected is not None and expected.knows(self.waiting) else None
+        # Without an estimate of each training the means of jobs so far are nearer.
+        self.expected = None
+        if expected is not None and expected.knows(self.waiting):
+            self.expected = expected
         self.running: dict[int, Job] = {}  # by Snakemake's number
         self.ended: list[Job] = []
         self.total = len(self.waiting)
@@ -140,7 +143,6 @@ class JobProgress(logging.Handler):
         same_rule = [job for job in self.waiting if job.rule == record.rule_name]
         same_job = [job for job in same_rule if job.wildcards == wildcards]
         job = next(iter(same_job or same_rule), None)
-
         if job is not None:
             self.waiting.remove(job)
         else:  # it is tried once more

@@ -109,8 +109,10 @@ class RunFolder:
 
     def data(self, split: str = "test") -> Path:
         """Return the folder of prepared data that has a split."""
-        folder = GOLD if split == GOLD else "data"
-        return self.path.parent.parent / folder
+        task = self.path.parent.parent
+        if split == GOLD:
+            return task / GOLD
+        return task / "data"
 
     def member(self, model: str) -> RunFolder:
         """Return the run of another model on the same task with the same seed."""
@@ -118,8 +120,9 @@ class RunFolder:
 
     def predictions(self, split: str, beam: int | str = "") -> Path:
         """Return the file of outputs on a split; the test split has one for every beam."""
-        folder = f"beam{beam}" if split == "test" else split
-        return self.path / folder / "predictions.tsv"
+        if split == "test":
+            return self.path / f"beam{beam}" / "predictions.tsv"
+        return self.path / split / "predictions.tsv"
 
     def decoding(self, split: str, beam: int | str = "") -> Path:
         """Return the record of a split's decoding: its cost, and what it was like."""

@@ -114,7 +114,6 @@ def check(args: Namespace) -> int:
 
     check_configfiles(args.configfile or [])
     values = {}
-
     for text in args.config:
         key, equals, value = text.partition("=")
         if not equals:

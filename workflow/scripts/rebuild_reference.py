@@ -192,7 +192,6 @@ def shown_before(page: Path) -> list[Cells]:
     table = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     headings, _, *body = table
     rows = []
-
     for line in body:
         row: Cells = {}
         for heading, text in zip(headings, line, strict=True):
