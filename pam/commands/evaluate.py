@@ -95,30 +95,26 @@ def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, score
     from pam.io import UserError
 
-    names = ("predictions", "decoding", "data", "analysis", "training", "kind")
-    single_files = {name: getattr(args, name) for name in names if getattr(args, name)}
-
+    instead = ("predictions", "decoding", "data", "analysis", "training", "kind")
+    given = {name: getattr(args, name) for name in instead if getattr(args, name)}
     if args.run is None:
-        files = Scored(split=args.split, **single_files)
-    elif single_files:
+        files = Scored(split=args.split, **given)
+    elif given:
         raise UserError("--run and single files", hint="name a run, or its files, not both")
     else:
         files = files_of(RunFolder(args.run), args.split)
-
-    scores = score(files)
-    out = args.out
-    if out is None and args.run is not None:
-        out = RunFolder(args.run).scores(args.split)
-    if out is not None:
-        save(scores, out)
+    found = score(files)
+    out = args.out or (args.run and RunFolder(args.run).scores(args.split))
+    if out:
+        save(found, out)
         return 0
-
-    for name, metric in scores.metrics.items():
-        unit = f" {metric.unit}" if metric.unit else ""
-        interval = f"[{metric.low:.2f}, {metric.high:.2f}]"
-        units = f"{len(scores.units)} {scores.over}"
-        sys.stdout.write(f"{name}: {metric.value:.2f}{unit} {interval} of {metric.n}, {units}\n")
-
+    for name, value in found.metrics.items():
+        unit, interval = (
+            f" {value.unit}" if value.unit else "",
+            f"[{value.low:.2f}, {value.high:.2f}]",
+        )
+        units = f"{len(found.units)} {found.over}"
+        sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
     return 0
 
 
