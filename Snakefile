@@ -3,17 +3,21 @@
 #   snakemake --cores all                         the default experiment, config/config.yaml
 #   snakemake --cores all --configfile FILE       another one
 #   snakemake --cores all data|train|tables|figures|report
+#
+# The rules ask four objects (pam/workflow/): which files there are, what a job depends on, which
+# resources it is given, what the report is made of.
 
 import os
 
-from snakemake.exceptions import MissingRuleException
-from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import min_version, validate
 
 from pam import jobs, progress
+from pam.check import check_experiment, check_folder
 from pam.io import SHIPPED, check_writable, find_file, remove_leftovers
-from pam.workflow import ReportFiles, Workflow, check_place, or_exit, read_config
-from pam.workflow import folder_of, input_folder, input_folders, output_folder
+from pam.runtime import locks, snakemake_internals
+from pam.workflow import JobInputs, JobResources, ReportFiles, WorkflowFiles
+from pam.workflow import input_folder, input_folders, output_folder
+from pam.workflow import or_exit, read_config, untracked
 
 min_version("9.20")
 
@@ -21,39 +25,52 @@ min_version("9.20")
 report: "workflow/report/workflow.rst"
 
 
-or_exit(check_place)
-flow = or_exit(Workflow, config, or_exit(read_config, workflow, config))
+or_exit(check_folder)
+plan, datasets = or_exit(check_experiment, config, or_exit(read_config, workflow, config))
 # No defaults: of a value with several forms, Snakemake would fill in those of all.
 validate(config, "workflow/schemas/config.schema.json", set_default=False)
-EXPERIMENT, shown = flow.experiment, ReportFiles(flow)
+EXPERIMENT = plan.experiment
 CONDA = "../../envs/environment.yaml"
 config.update(EXPERIMENT.model_dump())
+
 jobs.set_environment(str(SHIPPED), EXPERIMENT.mirror, EXPERIMENT.jobs_per_gpu)
 shell.prefix(jobs.LOGGED)
+gpus = 0
 if EXPERIMENT.device != "cpu":
-    flow.gpus = jobs.share_gpus(workflow, EXPERIMENT.jobs_per_gpu)
+    gpus = snakemake_internals.share_gpus(workflow, EXPERIMENT.jobs_per_gpu)
+
+files = WorkflowFiles(plan, datasets)
+job_inputs = JobInputs(plan, datasets, files)
+job_resources = JobResources(plan, gpus)
+report_files = ReportFiles(plan, files)
+
 # Before anything is deleted that another run has made and may be reading.
-if not workflow.is_main_process:
-    or_exit(jobs.check_not_replaced, EXPERIMENT.experiment)
+if snakemake_internals.is_main_process(workflow):
+    or_exit(files.check_restored)
 else:
-    or_exit(flow.check_restored)
+    or_exit(locks.check_not_replaced, EXPERIMENT.experiment)
 
 
-jobs.name_nearest(
-    MissingRuleException,
-    lambda: [rule.name for rule in workflow.rules if not rule.output],
-    lambda: [*flow.files(), *shown.tables(), *shown.figures(), flow.page, flow.report],
+snakemake_internals.name_nearest(
+    lambda: snakemake_internals.rules_without_output(workflow),
+    lambda: [
+        *files.targets(),
+        *report_files.tables(),
+        *report_files.figures(),
+        files.page,
+        files.report,
+    ],
 )
 
 
 onstart:
-    or_exit(jobs.hold, EXPERIMENT.experiment)
-    for folder in ("data", flow.results):
+    or_exit(locks.hold, EXPERIMENT.experiment)
+    for folder in ("data", files.results):
         or_exit(check_writable, folder)
         remove_leftovers(folder)
-    jobs.wake_once(JobScheduler)
+    snakemake_internals.wake_once()
     progress.show(workflow)
-    progress.tell_trained_again(workflow, flow.restored)
+    progress.tell_trained_again(workflow, files.restored)
 
 
 include: "workflow/rules/data.smk"
@@ -73,32 +90,32 @@ localrules:
 rule all:
     default_target: True
     input:
-        flow.page,
-        flow.report,
+        files.page,
+        files.report,
 
 
 rule data:
     input:
-        flow.of_tasks("summary.json"),
-        flow.gold_summaries(),
+        files.of_tasks("summary.json"),
+        files.gold_summaries(),
 
 
 rule train:
     input:
-        flow.of_runs("training.json"),
+        files.of_runs("training.json"),
 
 
 rule tables:
     input:
-        shown.tables(),
+        report_files.tables(),
 
 
 rule figures:
     input:
-        shown.figures(),
+        report_files.figures(),
 
 
 rule report:
     input:
-        flow.page,
-        flow.report,
+        files.page,
+        files.report,

@@ -35,37 +35,41 @@ COMMANDS = {  # in the order in which a user meets them
 }
 
 
-class Shown(argparse.ArgumentDefaultsHelpFormatter):
+class WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
     """Tells the default of an option that has one and does not tell it itself."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        told = action.default is None or "default" in (action.help or "")
-        return action.help if told else super()._get_help_string(action)
+        if action.default is None or "default" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        about = command.help
-        command.add_to(
-            parsers.add_parser(name, help=about, description=about, formatter_class=Shown)
+        command_parser = parsers.add_parser(
+            name, help=command.help, description=command.help, formatter_class=WithDefaults
         )
+        command.add_to(command_parser)
+
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code is 0, or 2 after an error that the user can correct, printed
-    in one message.
+    """Run one command and return its exit code.
 
-    After an interruption it is what a shell would give, 128 and the signal's number.
+    That is 0, or 2 after an error that the user can correct, printed in one message. After an
+    interruption it is what a shell would give, 128 and the signal's number.
     """
     write_utf8()
     args = parser().parse_args(arguments)
+
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s", force=True
     )
+
     try:
         return int(args.call(args))
     except KeyboardInterrupt:
@@ -82,5 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(worded, UserError):
             raise
         message = worded
+
     sys.stderr.write(f"error: {message}\n")
     return 2

@@ -45,31 +45,34 @@ from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 
 
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
-    """The options of one kind, from a name and values that YAML wrote.
+    """Return the options of one kind, from a name and values that YAML wrote.
 
     No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError:
-        `pam.io.parse` makes UserErrors of them.
+    `pam.io.parse` makes UserErrors of them.
     """
     kinds = COMPONENTS[component]
     if kind not in kinds:
         raise refused(unknown(component, kind, sorted(kinds)), "kind")
-    known = [name for name in kinds[kind].model_fields if name != "kind"]
+
+    names = [name for name in kinds[kind].model_fields if name != "kind"]
     for name in values:
-        if name not in known:
-            raise refused(unknown(f"option of {component} `{kind}`", str(name), known), str(name))
+        if name not in names:
+            raise refused(unknown(f"option of {component} `{kind}`", str(name), names), str(name))
+
     return kinds[kind].model_validate({"kind": kind, **values})
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Marks a field that holds the options of one of a component's kinds, which are looked up when
-    it is read.
+    """Marks a field that holds the options of one of a component's kinds.
+
+    The kinds are looked up when the field is read, as plugins may have added some.
     """
 
     name: str
 
     def read(self, value: Any) -> Options:
-        """A value of YAML as options; options themselves are left as they are."""
+        """Return a value of YAML as options; options themselves are left as they are."""
         if isinstance(value, Options) and type(value) in COMPONENTS[self.name].values():
             return value
         if isinstance(value, str):
@@ -77,14 +80,15 @@ class Kind:
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
             hint = f"write `{self.name}: name`, or `{self.name}: {{kind: name, option: value}}`"
             raise refused(UserError(f"a {self.name} without `kind`", hint=hint), "kind")
-        others = {name: own for name, own in value.items() if name != "kind"}
-        return read_options(self.name, value["kind"], others)
+
+        values = {name: option for name, option in value.items() if name != "kind"}
+        return read_options(self.name, value["kind"], values)
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        written = core_schema.plain_serializer_function_ser_schema(Options.model_dump)
-        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+        serialization = core_schema.plain_serializer_function_ser_schema(Options.model_dump)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=serialization)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
         shipped = {
@@ -94,41 +98,52 @@ class Kind:
         return {"anyOf": [{"enum": list(shipped)}, *kinds]}
 
 
-def _checked(layer: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """A layer of options as it is, once every component, kind, option and value is known."""
+def _check_layer(
+    layer: dict[str, dict[str, dict[str, Any]]],
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Check every component, kind, option and value of a layer of options, and return it."""
     for component, kinds in layer.items():
         if component not in COMPONENTS:
             raise refused(unknown("component", component, list(COMPONENTS)), component)
         for kind, values in kinds.items():
-            try:
-                read_options(component, kind, values)
-            except PydanticCustomError as error:
-                details = [InitErrorDetails(type=error, loc=(component, kind), input=None)]
-                raise ValidationError.from_exception_data("options", details) from error
-            except ValidationError as error:
-                details = []
-                for problem in error.errors():
-                    if problem["type"] != "missing":  # the model has what a layer leaves out
-                        said = PydanticCustomError(
-                            problem["type"], "{said}", {"said": problem["msg"]}
-                        )
-                        if problem["type"] == "refused":  # as `parse` words it
-                            said = PydanticCustomError("refused", "{message}", problem["ctx"])
-                        place = (component, kind, *problem["loc"])
-                        details.append(
-                            InitErrorDetails(type=said, loc=place, input=problem["input"])
-                        )
-                if details:
-                    raise ValidationError.from_exception_data("options", details) from error
+            _check_options(component, kind, values)
+
     return layer
 
 
-OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_checked)]
+def _check_options(component: str, kind: str, values: dict[str, Any]) -> None:
+    """Check the options of one kind in a layer; errors are placed below component and kind."""
+    try:
+        read_options(component, kind, values)
+    except PydanticCustomError as error:
+        details = [InitErrorDetails(type=error, loc=(component, kind), input=None)]
+        raise ValidationError.from_exception_data("options", details) from error
+    except ValidationError as error:
+        details = []
+        for problem in error.errors():
+            # The model has what a layer leaves out.
+            if problem["type"] == "missing":
+                continue
+            # As `parse` words it.
+            if problem["type"] == "refused":
+                worded = PydanticCustomError("refused", "{message}", problem["ctx"])
+            else:
+                message = {"said": problem["msg"]}
+                worded = PydanticCustomError(problem["type"], "{said}", message)
+
+            keys = (component, kind, *problem["loc"])
+            details.append(InitErrorDetails(type=worded, loc=keys, input=problem["input"]))
+
+        if details:
+            raise ValidationError.from_exception_data("options", details) from error
+
+
+OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_check_layer)]
 """Options by component and kind, as in `marginalization: {output: {top_k: 6}}`."""
 
 
-def _imported(modules: list[str]) -> list[str]:
-    """Imports modules, which register their kinds of components."""
+def _import_plugins(modules: list[str]) -> list[str]:
+    """Import modules, which register their kinds of components, and return their names."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -137,31 +152,32 @@ def _imported(modules: list[str]) -> list[str]:
         except ModuleNotFoundError as error:
             hint = f"install the package of `{error.name}`, or put its folder on PYTHONPATH"
             raise refused(UserError(f"no module `{error.name}`", hint=hint), module) from error
-        except Exception as error:  # whatever a module of somebody's own does
-            said = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
-            raise refused(
-                UserError(said, hint=f"`python -c 'import {module}'` shows where"), module
-            ) from error
+        # A module of somebody's own may raise anything.
+        except Exception as error:
+            message = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
+            hint = f"`python -c 'import {module}'` shows where"
+            raise refused(UserError(message, hint=hint), module) from error
+
     return modules
 
 
 ModuleName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
 ]
-Plugins = Annotated[list[ModuleName], AfterValidator(_imported)]
+Plugins = Annotated[list[ModuleName], AfterValidator(_import_plugins)]
 """Modules that are imported as they are read: what is read after them may use their kinds."""
 
-# of folders too: nothing that a shell or a path would read otherwise
+# Names are those of folders too: they hold nothing that a shell or a path would read otherwise.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, Field(pattern=NAME)]
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-# words for people, on one line
+# Words for people, on one line.
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 def key(default: Any, description: str, **bounds: Any) -> Any:
-    """A key that need not be written."""
+    """Declare a key that need not be written."""
     return Field(default, description=description, **bounds)
 
 
@@ -261,19 +277,22 @@ class Training(Strict):
     )
 
     @model_validator(mode="after")
-    def _in_turn(self) -> Training:
-        """Phases follow one another to the end of the training."""
+    def _check_phases(self) -> Training:
+        """Check that phases follow one another to the end of the training."""
         ends = [phase.until or math.inf for phase in self.phases]
         if ends and (ends != sorted(set(ends)) or ends[-1] < math.inf):
             hint = "let `until` rise from phase to phase, and leave it out in the last one"
-            raise refused(
-                UserError("phases that do not follow one another to the end", hint=hint), "phases"
-            )
+            error = UserError("phases that do not follow one another to the end", hint=hint)
+            raise refused(error, "phases")
+
         return self
 
     def phase(self, step: int) -> Phase:
-        """That of a step, from 0."""
-        return next((one for one in self.phases if one.until is None or step < one.until), Phase())
+        """Return the phase of a step, which counts from 0."""
+        for phase in self.phases:
+            if phase.until is None or step < phase.until:
+                return phase
+        return Phase()
 
 
 class Decoding(Strict):
@@ -328,41 +347,50 @@ class Decoding(Strict):
     max_source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
 
     @model_validator(mode="after")
-    def _one_penalty(self) -> Decoding:
-        """Candidates exclude what would be set beside them, or what they would not change."""
+    def _check_lengths(self) -> Decoding:
+        """Check that the lengths of outputs leave room between them."""
         if self.max_length is not None and self.min_length >= self.max_length:
             hint = "let `max_length`, which counts the end symbol, be the greater"
-            raise refused(
-                UserError("`min_length` is not below `max_length`", hint=hint), "min_length"
-            )
+            error = UserError("`min_length` is not below `max_length`", hint=hint)
+            raise refused(error, "min_length")
+        return self
+
+    @model_validator(mode="after")
+    def _check_penalties(self) -> Decoding:
+        """Check that candidates for the length penalty stand alone and can change outputs."""
         if self.length_penalties and self.length_penalty:
             error = UserError(
                 "both a `length_penalty` and candidates for it", hint="leave out one of the two"
             )
             raise refused(error, "length_penalties")
+
         if self.length_penalties and self.temperature is not None:
             error = UserError(
                 "outputs that are drawn have no length penalty to choose",
                 hint="set `length_penalties: []` where `temperature` is set",
             )
             raise refused(error, "length_penalties")
+
         if len(set(self.length_penalties)) < len(self.length_penalties):
-            raise refused(
-                UserError("a candidate is given twice", hint="remove one"), "length_penalties"
-            )
+            error = UserError("a candidate is given twice", hint="remove one")
+            raise refused(error, "length_penalties")
+
         return self
 
 
 AT_TEST_TIME = {
-    *("beam", "beams", "dev", "batch_size", "precision", "replace_unknown"),
-    *(
-        "latent_samples",
-        "length_penalty",
-        "length_penalty_form",
-        "length_penalties",
-        "length_prior",
-        "max_source",
-    ),
+    "beam",
+    "beams",
+    "dev",
+    "batch_size",
+    "precision",
+    "replace_unknown",
+    "latent_samples",
+    "length_penalty",
+    "length_penalty_form",
+    "length_penalties",
+    "length_prior",
+    "max_source",
 }
 """Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
 
@@ -405,7 +433,7 @@ class InitFrom(Strict):
 
 
 def _forward(value: Any) -> Any:
-    """A model's name is short for that of `forward`."""
+    """Read a model's name as that of `forward`."""
     return {"forward": value} if isinstance(value, str) else value
 
 
@@ -469,54 +497,53 @@ class ModelConfig(Strict):
     )
 
     def starts(self) -> dict[str, str]:
-        """Models to start from, by how the names of the parameters begin that are taken over."""
-        chosen = self.init_from or InitFrom()
-        return {
-            start: name
-            for start, name in (("", chosen.forward), ("back.", chosen.backward))
-            if name is not None
-        }
+        """Return models to start from, by how the names of their parameters begin here."""
+        sources = self.init_from or InitFrom()
+        by_prefix = {"": sources.forward, "back.": sources.backward}
+        return {prefix: name for prefix, name in by_prefix.items() if name is not None}
 
 
-# keys of a model that hold overrides, each by its own key
+# Keys of a model that hold overrides, each by its own key.
 OVERRIDES = ("network", "training", "decoding")
 VARIANT = (
     "write `- NAME` for a file of config/models/, or a variant as `- {NAME: {from: MODEL, score:"
     " dot}}`"
 )
 Listed = str | dict[str, dict[str, Any]]
-"""An item of an experiment's `models`: the name of a file, or the name of a variant with what it
-changes.
-"""
+"""An item of an experiment's `models`: the name of a file, or of a variant with its changes."""
 
 
 @dataclass(frozen=True)
 class ListedModel:
-    """Marks an item of an experiment's `models`, whose variants are read when their bases are
-    known.
+    """Marks an item of an experiment's `models`: the name of a file, or a variant.
+
+    Variants are read when their bases are known.
     """
 
     def read(self, value: Any) -> Listed:
-        """A name, or one name with the keys of a model; whether these have right values,
-        `with_changes` sees.
+        """Return a name, or one name with the keys of a model.
+
+        Whether the keys have right values, `with_changes` sees.
         """
         if not isinstance(value, dict):
             return _NAME.validate_python(value)
         if len(value) != 1 or not all(isinstance(changes, dict) for changes in value.values()):
-            raise refused(
-                UserError("a variant is one name, with what it changes below", hint=VARIANT)
-            )
+            error = UserError("a variant is one name, with what it changes below", hint=VARIANT)
+            raise refused(error)
+
         ((name, changes),) = value.items()
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
-            raise refused(
-                UserError(f"`{name}` cannot be the name of a model", hint=VARIANT), str(name)
-            )
-        known = ["from", *ModelConfig.model_fields]
+            error = UserError(f"`{name}` cannot be the name of a model", hint=VARIANT)
+            raise refused(error, str(name))
+
+        keys = ["from", *ModelConfig.model_fields]
         for key in changes:
-            if key not in known:
-                raise refused(unknown("key of a model", str(key), known), name, str(key))
+            if key not in keys:
+                raise refused(unknown("key of a model", str(key), keys), name, str(key))
+
         if not isinstance(changes.get("from"), str | None):
             raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
+
         return {name: changes}
 
     def __get_pydantic_core_schema__(
@@ -540,27 +567,30 @@ class ListedModel:
 
 
 def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return what the file of a variant would hold: all that its base says, with the variant's
-    changes.
+    """Return what the file of a variant would hold: what its base says, with its changes.
 
     Of a component that is written without its `kind`, and of overrides, the base keeps what the
     variant does not say. The label is the variant's name unless it has its own, since no two models
     have the same.
     """
-    values = {key: getattr(base, key) for key in base.model_fields_set} if base else {}
+    values: dict[str, Any] = {}
+    if base:
+        values = {key: getattr(base, key) for key in base.model_fields_set}
     values["label"] = name
+
     for key, value in changes.items():
         if base and key in COMPONENTS and isinstance(value, dict) and "kind" not in value:
-            chosen: Options = getattr(base, key)
+            options_of_base: Options = getattr(base, key)
             values[key] = {
-                "kind": chosen.kind,
-                **chosen.model_dump(include=chosen.model_fields_set),
+                "kind": options_of_base.kind,
+                **options_of_base.model_dump(include=options_of_base.model_fields_set),
                 **value,
             }
         elif base and key in OVERRIDES and isinstance(value, dict):
             values[key] = {**getattr(base, key), **value}
         elif key != "from":
             values[key] = value
+
     return values
 
 
@@ -598,17 +628,18 @@ class TaskConfig(Strict):
     options: OptionLayer = key({}, "overrides of `options` for this task")
 
     def family(self) -> str:
-        """What it shares with the tasks that differ in the amount of training data alone."""
-        others = sorted((key, value) for key, value in self.format.items() if key != "train_pairs")
-        return f"{self.dataset} {others}"
+        """Return what it shares with tasks that differ in the amount of training data alone."""
+        format_keys = sorted(item for item in self.format.items() if item[0] != "train_pairs")
+        return f"{self.dataset} {format_keys}"
 
 
 def _names(models: Sequence[Listed]) -> list[str]:
-    """The names of an experiment's models."""
+    """Return the names of an experiment's models."""
     return [item if isinstance(item, str) else next(iter(item)) for item in models]
 
 
 def _baseline(data: dict[str, Any]) -> str:
+    """Return the baseline of an experiment that names none."""
     names = _names(data.get("models") or ["soft"])
     return "soft" if "soft" in names else names[0]
 
@@ -654,35 +685,37 @@ class Experiment(Strict):
         return _names(self.models)
 
     def variants(self) -> dict[str, dict[str, Any]]:
-        """What each variant changes, by its name."""
-        return {
-            name: changes
-            for item in self.models
-            if isinstance(item, dict)
-            for name, changes in item.items()
-        }
+        """Return what each variant changes, by its name."""
+        changes_by_name: dict[str, dict[str, Any]] = {}
+        for item in self.models:
+            if isinstance(item, dict):
+                changes_by_name |= item
+        return changes_by_name
 
     def models_of(self, task: str) -> list[str]:
-        """The models that a task is run with, in the experiment's order."""
-        own, other = self.tasks[task], self.tasks[self.training_task(task)]
-        chosen = set(own.models or other.models or self.model_names) - {
-            *own.without,
-            *other.without,
-        }
+        """Return the models that a task is run with, in the experiment's order."""
+        tested = self.tasks[task]
+        trained = self.tasks[self.training_task(task)]
+        chosen = set(tested.models or trained.models or self.model_names)
+        chosen -= {*tested.without, *trained.without}
         return [model for model in self.model_names if model in chosen]
 
     def seeds_of(self, task: str, model: str = "") -> list[int]:
-        """The seeds that a task is run with, and those of a model alone."""
-        own, other = self.tasks[task], self.tasks[self.training_task(task)]
-        more = own.more_seeds if own.seeds else own.more_seeds or other.more_seeds
-        return [*(own.seeds or other.seeds or self.seeds), *more.get(model, [])]
+        """Return the seeds that a task is run with, and those of a model alone."""
+        tested = self.tasks[task]
+        trained = self.tasks[self.training_task(task)]
+        # Seeds of the task's own replace all of the task that it is trained on.
+        more = tested.more_seeds
+        if not tested.seeds:
+            more = more or trained.more_seeds
+        return [*(tested.seeds or trained.seeds or self.seeds), *more.get(model, [])]
 
     def training_task(self, task: str) -> str:
-        """The task whose training split a task's models learn from: itself without `trained_on`."""
+        """Return the task on which a task's models are trained: itself without `trained_on`."""
         return self.tasks[task].trained_on or task
 
     def runs(self) -> Iterator[tuple[str, str, int]]:
-        """Task, model and seed of every run that is asked for."""
+        """Yield task, model and seed of every run that is asked for."""
         for task in self.tasks:
             for model in self.models_of(task):
                 for seed in self.seeds_of(task, model):
@@ -712,28 +745,30 @@ class RunConfig(Strict):
     decoding: Decoding
 
     def training_config(self) -> dict[str, Any]:
-        """What decides what the training results in: a change of it is a reason to train again."""
+        """Return what decides the result of the training, and so is a reason to train again."""
         for_people = {"label", "source"}
-        names: dict[str, Any] = {
-            "plugins": True,
-            "experiment": True,
-            "label": True,
-            "components": for_people,
-        }
-        names |= {"members": {"__all__": {"components": for_people}}}
         return self.model_dump(
-            exclude=names | {"training": {"state_every_s"}, "decoding": AT_TEST_TIME}
+            exclude={
+                "plugins": True,
+                "experiment": True,
+                "label": True,
+                "components": for_people,
+                "members": {"__all__": {"components": for_people}},
+                "training": {"state_every_s"},
+                "decoding": AT_TEST_TIME,
+            }
         )
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
-    """Reads `<folder>/<name>.yaml`, the workflow's own where the folder of work has none.
+    """Read `<folder>/<name>.yaml`, the workflow's own where the folder of work has none.
 
     A UserError names the closest if there is none, or what is wrong in it.
     """
     path = find_file(Path(folder) / f"{name}.yaml")
     if path.is_file():
         return parse(ModelConfig, read_yaml(path), path)
+
     experiment = experiment_with(name)
     if experiment is not None:
         hint = (
@@ -743,30 +778,31 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
         raise UserError(
             f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint
         )
+
     raise unknown("model", name, model_files(folder))
 
 
 def model_files(folder: Path | str = "config/models") -> list[str]:
-    """The names of models that have a file, in the folder of work or among the workflow's own."""
-    return sorted(
-        {file.stem for place in (Path(folder), SHIPPED / folder) for file in place.glob("*.yaml")}
-    )
+    """List the models that have a file, in the folder of work or among the workflow's own."""
+    files = [*Path(folder).glob("*.yaml"), *(SHIPPED / folder).glob("*.yaml")]
+    return sorted({file.stem for file in files})
 
 
 def experiment_with(variant: str) -> Path | None:
-    """The first of the workflow's own experiments that writes a variant of this name, as seen from
-    its folder.
+    """Return the first of the workflow's own experiments that writes a variant of this name.
+
+    It is named as seen from the workflow's folder.
     """
     for file in sorted((SHIPPED / "config").rglob("*.yaml")):
         content = read_yaml(file)
         models = content.get("models") if isinstance(content, dict) else None
-        if isinstance(models, list) and any(
-            isinstance(item, dict) and variant in item for item in models
-        ):
-            return file.relative_to(SHIPPED)
+        for item in models if isinstance(models, list) else []:
+            if isinstance(item, dict) and variant in item:
+                return file.relative_to(SHIPPED)
+
     return None
 
 
 def load_run(path: Path | str) -> RunConfig:
-    """Reads the resolved configuration of one training."""
+    """Read the resolved configuration of one training."""
     return parse(RunConfig, read_yaml(path), path)

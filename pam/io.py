@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -33,19 +33,17 @@ NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a
 # The names of such files, as `mkstemp` makes them.
 PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
-LARGEST = (
-    100_000  # keys and values of a YAML file, each counted as often as it is repeated by an alias
-)
+# Keys and values of a YAML file, each counted as often as it is repeated by an alias.
+LARGEST = 100_000
 
 HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
 
 
 class UserError(Exception):
-    """Something in the user's hands is wrong, as an input, an option, a full disk: the command ends
-    with exit code 2.
+    """Something in the user's hands is wrong, as an input, an option, a full disk.
 
-    `message` is one sentence without a full stop, `line` counts from 1, `hint` says what to do
-    about it.
+    The command ends with exit code 2. `message` is one sentence without a full stop, `line` counts
+    from 1, `hint` says what to do about it.
     """
 
     def __init__(
@@ -56,21 +54,26 @@ class UserError(Exception):
         line: int | None = None,
         hint: str | None = None,
     ) -> None:
-        self.message, self.line, self.hint = message, line, hint
+        self.message = message
+        self.line = line
+        self.hint = hint
         self.file = None if file is None else str(file)
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f"{self.line}:"
-        place = "" if self.file is None else f"{self.file}:{line} "
-        hint = f"\n  hint: {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{hint}"
+        text = self.message
+        if self.file is not None and self.line is not None:
+            text = f"{self.file}:{self.line}: {text}"
+        elif self.file is not None:
+            text = f"{self.file}: {text}"
+
+        if self.hint:
+            text += f"\n  hint: {self.hint}"
+        return text
 
 
 def write_utf8() -> None:
-    """Let this process write, and read from its standard input, UTF-8, whatever the language
-    settings say.
-    """
+    """Let this process write and read UTF-8 in its streams, whatever the language settings say."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What is no character, as in some file names, is shown by its number.
@@ -79,15 +82,18 @@ def write_utf8() -> None:
 
 
 def find_file(path: Path | str, *folders: Path) -> Path:
-    """A path from the folder of work, else from the first of `folders`, and last the workflow's
-    own, that has it.
+    """Return a path in the first folder that has it, or as it is if none has.
+
+    The folder of work is looked at first, then `folders`, and last the workflow's own.
     """
-    places = (Path(path), *(folder / path for folder in (*folders, SHIPPED)))
-    return next((place for place in places if is_there(place)), Path(path))
+    for candidate in (Path(path), *(folder / path for folder in (*folders, SHIPPED))):
+        if is_there(candidate):
+            return candidate
+    return Path(path)
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file or folder; there is none of a name that no file can have."""
+    """Return whether a file or folder exists; none does of a name that no file can have."""
     try:
         return path.exists()
     except OSError:  # longer than the file system allows, or below a folder that may not be read
@@ -95,8 +101,9 @@ def is_there(path: Path) -> bool:
 
 
 def check_configfiles(files: Sequence[str]) -> None:
-    """Check that the words after `--configfile` are configurations; a UserError names one that
-    looks like a target.
+    """Check that the words after `--configfile` are configurations.
+
+    A UserError names one that looks like a target.
     """
     for file in files[1:]:
         if Path(file).suffix not in (".yaml", ".yml", ".json"):
@@ -104,66 +111,73 @@ def check_configfiles(files: Sequence[str]) -> None:
                 f"write targets before `--configfile`, or after two dashes: --configfile {files[0]}"
                 f" -- {file}"
             )
-            raise UserError(
-                f"`{file}` stands after `--configfile` and is no configuration", hint=hint
-            )
+            message = f"`{file}` stands after `--configfile` and is no configuration"
+            raise UserError(message, hint=hint)
 
 
 def from_here(path: Path | str) -> Path:
-    """The same file as messages name it: by its path from the folder of work if it is in there."""
-    return (
-        Path(path).relative_to(Path.cwd()) if Path(path).is_relative_to(Path.cwd()) else Path(path)
-    )
+    """Return a path as messages name it: from the folder of work, if it is in there."""
+    if Path(path).is_relative_to(Path.cwd()):
+        return Path(path).relative_to(Path.cwd())
+    return Path(path)
 
 
 class Given(str):
-    """In place of a file's name: keys and values that were given elsewhere, as with `--config`;
-    `content` has them.
+    """Keys and values that were given elsewhere than in a file, as with `--config`.
+
+    It stands in place of the file's name; `content` has the keys and values.
     """
 
     content: dict[str, Any]
 
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> Given:
-        given = cls(name)
-        given.content = content
-        return given
+        """Make one of this name."""
+        values = cls(name)
+        values.content = content
+        return values
 
 
 def merged(base: Any, over: Any) -> Any:
-    """A configuration with what another one sets in its place, section by section."""
+    """Return a configuration with what another one sets in its place, section by section."""
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
-    return base | {key: merged(base.get(key), own) for key, own in over.items()}
+    return base | {key: merged(base.get(key), value) for key, value in over.items()}
 
 
 def retyped(value: Any) -> Any:
-    """Values of Snakemake's `--config`, which reads no numbers inside of `[1, 2]` and `{a: 1}`, as
-    YAML means them.
+    """Return values of Snakemake's `--config` as YAML means them.
+
+    Snakemake reads no numbers inside of `[1, 2]` and `{a: 1}`.
     """
     if isinstance(value, dict):
-        return {key: retyped(own) for key, own in value.items()}
+        return {key: retyped(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [retyped(own) for own in value]
+        return [retyped(item) for item in value]
+
+    if not isinstance(value, str):
+        return value
+
     try:
-        meant = yaml.safe_load(value) if isinstance(value, str) else value
+        meant = yaml.safe_load(value)
     except (yaml.YAMLError, ValueError):
         return value
     return meant if isinstance(meant, bool | int | float | None) else value
 
 
-def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
-    """The error for a name that nothing has, with the closest."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
-    return UserError(
-        f"unknown {what} `{name}`", file=file, hint=f"{hint}known: {', '.join(known) or 'none'}"
-    )
+def unknown(noun: str, name: str, names: list[str], file: Path | str | None = None) -> UserError:
+    """Return the error for a name that nothing has, with the closest one."""
+    hint = f"known: {', '.join(names) or 'none'}"
+    closest = difflib.get_close_matches(name, names, n=1)
+    if closest:
+        hint = f"did you mean `{closest[0]}`? {hint}"
+    return UserError(f"unknown {noun} `{name}`", file=file, hint=hint)
 
 
 def refused(error: UserError, *keys: str) -> PydanticCustomError:
-    """What a validator raises so that `parse` raises `error`, at the line of `keys` below what is
-    validated.
+    """Return what a validator raises so that `parse` raises `error`.
+
+    `keys` lead from what is validated to the line that the message names.
     """
     return PydanticCustomError(
         "refused", "{message}", {"message": error.message, "hint": error.hint, "keys": keys}
@@ -172,8 +186,7 @@ def refused(error: UserError, *keys: str) -> PydanticCustomError:
 
 @contextmanager
 def atomic_write(path: Path | str) -> Iterator[Path]:
-    """Yields a temporary path in the folder of `path`; on success it takes `path`'s place, else it
-    is removed.
+    """Yield a temporary path beside `path`, whose file takes its place, or is removed on failure.
 
     It is flushed first, so that a crash leaves the old file or the new one. A UserError is as
     `storage_error` words it.
@@ -185,6 +198,7 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
         with part_of(path) as temporary:
             yield temporary
             _flush(temporary)
+
             # mkstemp makes files private; others may read results as any other file.
             mask = os.umask(0)
             os.umask(mask)
@@ -197,16 +211,12 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 # A file that is not whole yet is hidden, and locked by the process that writes it. The kernel gives
 # the lock back when that process ends, however it ends, so a lock that is free says that the file
 # is a leftover. Locks hold between hosts where the file system has them. Where it has none,
-# leftovers stay; nothing
-# reads them there
-# either.
+# leftovers stay; nothing reads them there either.
 
 
 @contextmanager
 def part_of(path: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file beside `path`, which is removed at the end if it is still
-    there.
-    """
+    """Yield the path of a new empty file beside `path`, and remove it if it is still there."""
     temporary, descriptor = _locked_part(path)
     try:
         yield temporary
@@ -233,23 +243,23 @@ def _has_lock(descriptor: int) -> bool:
         return False
     except OSError:
         return True
+
     return True
 
 
 def remove_leftovers(folder: Path | str, name: str | None = None) -> None:
-    """Remove what killed processes left half written: for the file `name` of a folder, or for all
-    files below it.
+    """Remove what killed processes left half written, of one file of a folder or of all below it.
 
     What a living process writes stays, whatever its host, and so does what this process may not
     remove.
     """
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         if name is not None:
             folders.clear()
         for file in files:
             match = PARTS.fullmatch(file)
             if match is not None and name in (None, match["name"]):
-                _remove_if_left(Path(place, file))
+                _remove_if_left(Path(parent, file))
 
 
 def _remove_if_left(part: Path) -> None:
@@ -271,12 +281,13 @@ def _remove_if_left(part: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder that is removed at the end, after removing those that killed
-    processes left.
+    """Yield a temporary folder that is removed at the end.
+
+    Those that killed processes left are removed first.
     """
-    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+    for leftover in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with suppress(OSError):
-            _remove_folder_if_left(left)
+            _remove_folder_if_left(leftover)
 
     with tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True) as folder:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -301,8 +312,9 @@ def _remove_folder_if_left(folder: Path) -> None:
 
 
 def whole_files(folder: Path, below: bool = False) -> list[Path]:
-    """Return the files of a folder by name, with `below` those of its folders too; hidden ones are
-    never results.
+    """Return the files of a folder by name, with `below` those of its folders too.
+
+    Hidden ones are left out: they are never results.
     """
     paths = sorted(folder.rglob("*") if below else folder.glob("*"))
     return [path for path in paths if path.is_file() and not _is_hidden(path.relative_to(folder))]
@@ -313,22 +325,21 @@ def _is_hidden(path: Path) -> bool:
 
 
 def check_writable(folder: Path | str) -> None:
-    """Before much is computed: a UserError if a folder, or one in it, exists and may not be written
-    to.
+    """Check that a folder, and all below it, may be written to, where they exist.
+
+    It is called before much is computed. A UserError names one that may not.
     """
-    for place, _, _ in os.walk(folder):
-        if not os.access(place, os.W_OK | os.X_OK):
-            raise storage_error(PermissionError(errno.EACCES, ""), place)
+    for parent, _, _ in os.walk(folder):
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise storage_error(PermissionError(errno.EACCES, ""), parent)
 
 
 def storage_error(error: OSError, path: Path | str) -> UserError | OSError:
-    """Words a full disk, a missing permission, a wrong place; other errors are left alone."""
-    known = (
-        UserError(said, file=path, hint=hint)
-        for codes, said, hint in STORAGE_ERRORS
-        if error.errno in codes
-    )
-    return next(known, error)
+    """Word a full disk, a missing permission, a wrong place; return other errors as they are."""
+    for codes, message, hint in STORAGE_ERRORS:
+        if error.errno in codes:
+            return UserError(message, file=path, hint=hint)
+    return error
 
 
 STORAGE_ERRORS = (
@@ -362,18 +373,18 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Writes `text` as UTF-8 with LF line ends, whole or not at all."""
+    """Write `text` as UTF-8 with LF line ends, whole or not at all."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    """Writes `value` as indented JSON with a stable order of keys as given."""
+    """Write `value` as indented JSON with a stable order of keys as given."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path | str) -> Any:
-    """Reads JSON, also packed (`.gz`); a UserError if the file is missing or is not JSON."""
+    """Read JSON, also packed (`.gz`); a UserError if the file is missing or is not JSON."""
     try:
         content = Path(path).read_bytes()
         if Path(path).suffix == ".gz":
@@ -382,30 +393,36 @@ def read_json(path: Path | str) -> Any:
     except FileNotFoundError as error:
         raise UserError("no such file", file=path, hint="make it first") from error
     except (json.JSONDecodeError, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        line = getattr(error, "lineno", None)
         raise UserError(
-            "this is not valid JSON", file=path, line=line, hint="delete it and make it again"
+            "this is not valid JSON",
+            file=path,
+            line=getattr(error, "lineno", None),
+            hint="delete it and make it again",
         ) from error
 
 
 def sha256_of(path: Path | str) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-# bytes of a file's name and of a whole path, on the file systems of Linux
-LONGEST_NAME, LONGEST_PATH = (255, 4095)
+# Bytes of a file's name and of a whole path, on the file systems of Linux.
+LONGEST_NAME = 255
+LONGEST_PATH = 4095
 
 
 def _checked_path(path: str) -> str:
-    """A path that somebody wrote in a configuration, if a file can have it; else the error that
-    `refused` makes.
+    """Return a path that somebody wrote in a configuration, if a file can have it.
+
+    Else the error that `refused` makes is raised.
     """
-    parts = [len(os.fsencode(part)) for part in path.split("/")]
-    if max(parts) > LONGEST_NAME or sum(parts) + len(parts) - 1 > LONGEST_PATH:
+    lengths = [len(os.fsencode(part)) for part in path.split("/")]
+    slashes = len(lengths) - 1
+    if max(lengths) > LONGEST_NAME or sum(lengths) + slashes > LONGEST_PATH:
         hint = f"use at most {LONGEST_NAME} bytes between two slashes, and {LONGEST_PATH} in all"
         raise refused(UserError("this name is longer than the file system allows", hint=hint))
+
     return path
 
 
@@ -428,121 +445,162 @@ def parse(
     file: Path | str | Sequence[Path | str] | None = None,
     under: Sequence[str] = (),
 ) -> Section:
-    """Reads `value` (from YAML) as `kind`. It was written in `file`, or merged from several, below
-    the keys `under`.
+    """Read `value` (from YAML) as `kind`.
 
     A UserError with file, line and hint says if a key is unknown or missing, or a value of a wrong
     type.
+
+    Args:
+        kind: the class.
+        value: plain data.
+        file: where it was written, or the files that it was merged from.
+        under: the keys below which it was written there.
     """
-    files = [] if file is None else [file] if isinstance(file, str | Path) else file
+    if file is None:
+        files: Sequence[Path | str] = []
+    elif isinstance(file, str | Path):
+        files = [file]
+    else:
+        files = file
+
     if not isinstance(value, dict):
-        raise placed(
-            UserError("expected keys and values", hint="see config/README.md"), files, under
-        )
+        error = UserError("expected keys and values", hint="see config/README.md")
+        raise placed(error, files, under)
+
     try:
         return kind.model_validate(value)
-    except ValidationError as error:
+    except ValidationError as invalid:
         # A key that is unknown is told before one that is missing, as it may be that one misspelt.
-        problem = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        problem = min(invalid.errors(), key=lambda error: error["type"] != "extra_forbidden")
         # An error in a key itself is reported below that key, as `[key]`.
         keys = [str(part) for part in problem["loc"] if part != "[key]"]
-        below = problem["ctx"]["keys"] if problem["type"] == "refused" else ()
         worded = _worded(kind, problem, [*under, *keys], keys)
-        raise placed(worded, files, [*under, *keys, *below]) from error
+        below = []
+        if problem["type"] == "refused":
+            below = problem["ctx"]["keys"]
+        raise placed(worded, files, [*under, *keys, *below]) from invalid
 
 
 def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
-    """The same error, with the file that goes deepest into the nested `keys` (the last of several)
-    and the line there.
+    """Return the same error with the file and the line where it is.
 
-    Of a list, a key is an item or its index. Where no file has any of the keys: the first file and
-    no line.
+    That is the file that goes deepest into the nested `keys`, the last of several. Of a list, a key
+    is an item or its index. Where no file has any of the keys: the first file and no line.
     """
-    file, line, deepest = files[0] if files else None, None, 0
-    for one in files:
-        depth, at = _depth(one, keys)
+    deepest_file = next(iter(files), None)
+    deepest_line = None
+    deepest = 0
+
+    for file in files:
+        depth, line = _depth(file, keys)
         if depth and depth >= deepest:
-            file, line, deepest = one, None if isinstance(one, Given) else at, depth
-    hint = f"{error.hint}; {HOW_TO_GIVE}" if isinstance(file, Given) else error.hint
-    return UserError(error.message, file=file, line=line, hint=hint)
+            deepest = depth
+            deepest_file = file
+            deepest_line = line
+
+    hint = error.hint
+    if isinstance(deepest_file, Given):
+        # What was given elsewhere has no lines that a user could look at.
+        deepest_line = None
+        hint = f"{hint}; {HOW_TO_GIVE}"
+
+    return UserError(error.message, file=deepest_file, line=deepest_line, hint=hint)
 
 
 def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str]) -> UserError:
-    """The error for what pydantic found at `keys` of `kind`; `path` is where in the file."""
+    """Return the error for what pydantic found at `keys` of `kind`; `path` is where in the file."""
     where = ".".join(path)
     if problem["type"] == "refused":
         return UserError(problem["ctx"]["message"], hint=problem["ctx"]["hint"])
+
     if problem["type"] == "missing":
         return UserError(f"missing key `{where}`", hint=f"add `{keys[-1]}:`")
+
     if problem["type"] == "extra_forbidden":
-        key, known = keys[-1], sorted(_fields_at(kind, keys[:-1]))
-        close = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
+        fields = sorted(_fields_at(kind, keys[:-1]))
+        closest = difflib.get_close_matches(keys[-1], fields, n=1)
+        hint = f"known keys: {', '.join(fields)}"
+        if closest:
+            hint = f"did you mean `{closest[0]}`?"
         return UserError(f"unknown key `{where}`", hint=hint)
-    said = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
-    hint, given = "correct the value; config/README.md describes each key", problem["input"]
-    if isinstance(given, str) and NUMBER.fullmatch(given):  # as YAML takes 1e-3 for a text
+
+    hint = "correct the value; config/README.md describes each key"
+    value = problem["input"]
+    # As YAML takes 1e-3 for a text.
+    if isinstance(value, str) and NUMBER.fullmatch(value):
         hint = "write a number with a point, such as 1.0e-3"
-    elif isinstance(given, bool) and problem["type"] == "string_type":
+    elif isinstance(value, bool) and problem["type"] == "string_type":
         hint = "put it into quotes: YAML takes yes, no, on and off for true and false"
-    return UserError(f"`{where}`: {said}, not {given!r}", hint=hint)
+
+    message = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
+    return UserError(f"`{where}`: {message}, not {value!r}", hint=hint)
 
 
 def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
-    """Names of the fields of the section that `keys` lead to."""
+    """List the fields of the section that `keys` lead to."""
     for key in keys:
         field = kind.model_fields.get(key)
-        annotation = field.annotation if field else None
+        annotation = getattr(field, "annotation", None)
         # A section itself, or a section by name as in `dict[str, Section]`.
         for inner in (annotation, *get_args(annotation)):
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 kind = inner
+
     return list(kind.model_fields)
 
 
 def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
-    """A configuration as YAML, keys in the order of the class, without those that pydantic is to
-    exclude.
+    """Return a configuration as YAML, keys in the order of the class.
+
+    `exclude` names keys to leave out, as pydantic takes them.
     """
     return yaml.safe_dump(value.model_dump(exclude=exclude), sort_keys=False, allow_unicode=True)
 
 
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
-    """How many of the nested `keys` a file has, and the line of the last of them; in what was
-    `Given` there is none.
-    """
+    """Return how many of the nested `keys` a file has, and the line of the last of them."""
     if isinstance(file, Given):
         node = yaml.compose(yaml.safe_dump(file.content), Loader=yaml.SafeLoader)
     elif Path(file).is_file():
         node = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     else:
         return 0, None
+
     line = None
     for depth, key in enumerate(keys):
-        below: list[tuple[yaml.Node, yaml.Node]] = []  # keys and what is under them
-        if isinstance(node, yaml.MappingNode):
-            below = [(name, value) for name, value in node.value if name.value == key]
-        elif isinstance(node, yaml.SequenceNode):
-            # The last of equal items, which is the one that is a repetition.
-            items = list(reversed(list(enumerate(node.value))))
-            below = [(item, item) for index, item in items if key in (str(index), item.value)]
-            # An item that is one name with something below it, as a variant among models, is found
-            # by that name.
-            named = [
-                item.value[0]
-                for _, item in items
-                if isinstance(item, yaml.MappingNode) and len(item.value) == 1
-            ]
-            below += [(name, value) for name, value in named if name.value == key]
-        if not below:
+        entry = _entry_of(node, key)
+        if entry is None:
             return depth, line
-        line, node = below[0][0].start_mark.line + 1, below[0][1]
+        name, node = entry
+        line = name.start_mark.line + 1
+
     return len(keys), line
 
 
+def _entry_of(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the node of a key and the node of what is under it, or None without such a key."""
+    entries: list[tuple[yaml.Node, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        entries = [(name, value) for name, value in node.value if name.value == key]
+    elif isinstance(node, yaml.SequenceNode):
+        # The last of equal items, which is the one that is a repetition.
+        items = list(reversed(list(enumerate(node.value))))
+        entries = [(item, item) for index, item in items if key in (str(index), item.value)]
+        # An item that is one name with something below it, as a variant among models, is found by
+        # that name.
+        for _, item in items:
+            if isinstance(item, yaml.MappingNode) and len(item.value) == 1:
+                name, value = item.value[0]
+                if name.value == key:
+                    entries.append((name, value))
+
+    return entries[0] if entries else None
+
+
 def read_yaml(path: Path | str) -> Any:
-    """Reads plain data from YAML; a UserError names the line if it is missing, not UTF-8, no YAML,
-    or repeats a key.
+    """Read plain data from YAML.
+
+    A UserError names the line if it is missing, not UTF-8, no YAML, or repeats a key.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -553,16 +611,21 @@ def read_yaml(path: Path | str) -> Any:
             "no permission to read this file", file=path, hint="change its permissions"
         ) from error
     except (OSError, ValueError) as error:  # a folder, or a name that no file can have
-        shipped = sorted((SHIPPED / "config").rglob("*.yaml"))
-        close = [str(file.relative_to(SHIPPED)) for file in shipped if file.name == Path(path).name]
-        hint = f"did you mean `{close[0]}`?" if close else "check the name"
+        hint = "check the name"
+        for file in sorted((SHIPPED / "config").rglob("*.yaml")):
+            if file.name == Path(path).name:
+                hint = f"did you mean `{file.relative_to(SHIPPED)}`?"
+                break
+
         raise UserError("no such file", file=path, hint=hint) from error
+
     return parse_yaml(text, path)
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:
-    """Reads YAML that is written in `path`; a UserError as `read_yaml`, or if it is larger than any
-    configuration.
+    """Read YAML that is written in `path`.
+
+    A UserError as of `read_yaml`, or if it is larger than any configuration.
     """
     hint = "correct the line (indentation, colon and quotes are the usual causes)"
     try:
@@ -570,11 +633,14 @@ def parse_yaml(text: str, path: Path | str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        _check(node, path)
+        _check_size(node, path)
         return loader.construct_document(node)
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        line = None if mark is None else mark.line + 1
+        problem = getattr(error, "problem", None)
+        mark = getattr(error, "problem_mark", None)
+        line = None
+        if mark is not None:
+            line = mark.line + 1
         raise UserError(
             f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint
         ) from error
@@ -587,34 +653,27 @@ def parse_yaml(text: str, path: Path | str) -> Any:
         ) from error
 
 
-def _check(node: yaml.Node, path: Path | str) -> None:
-    """Refuses aliases (`*name`) that repeat more than any file holds, or for themselves, and keys
-    given twice.
+def _check_size(node: yaml.Node, path: Path | str) -> None:
+    """Refuse keys that are given twice, and aliases (`*name`) that repeat more than files hold.
+
+    An alias that stands for itself repeats without end.
     """
     sizes: dict[int, float] = {}
 
     def size(node: yaml.Node) -> float:
+        """Return the number of keys and values in a node, itself included."""
         if id(node) in sizes:
             return sizes[id(node)]
-        sizes[id(node)] = math.inf  # until it is known; so it stays in itself
-        parts = node.value if isinstance(node, yaml.CollectionNode) else []
+
+        # Until it is known; so it stays for a node in itself.
+        sizes[id(node)] = math.inf
+        parts: Iterable[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
-            known = set()
-            for key, _ in node.value:
-                if key.value == "<<" or not isinstance(
-                    key, yaml.ScalarNode
-                ):  # merges may be repeated
-                    continue
-                if (key.tag, key.value) in known:
-                    line = key.start_mark.line + 1
-                    raise UserError(
-                        f"`{key.value}` is given twice",
-                        file=path,
-                        line=line,
-                        hint="keep one of the two",
-                    )
-                known.add((key.tag, key.value))
+            _check_keys(node, path)
             parts = chain(*node.value)
+        elif isinstance(node, yaml.CollectionNode):
+            parts = node.value
+
         sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 
@@ -622,3 +681,21 @@ def _check(node: yaml.Node, path: Path | str) -> None:
         raise yaml.MarkedYAMLError(
             problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
         )
+
+
+def _check_keys(node: yaml.MappingNode, path: Path | str) -> None:
+    """Refuse a key that is given twice."""
+    keys = set()
+    for key, _ in node.value:
+        # Merges may be repeated.
+        if key.value == "<<" or not isinstance(key, yaml.ScalarNode):
+            continue
+        if (key.tag, key.value) in keys:
+            raise UserError(
+                f"`{key.value}` is given twice",
+                file=path,
+                line=key.start_mark.line + 1,
+                hint="keep one of the two",
+            )
+
+        keys.add((key.tag, key.value))

@@ -1,10 +1,9 @@
-"""What is said of a run's jobs: a line for each that has ended and two a minute of the trainings at
-work.
+"""What is said of a run's jobs: a line for each that has ended, and of the trainings at work.
 
-Both have the time that is left. On a terminal there is a bar too. Snakemake says what its scheduler
-does by records of `logging` that carry an event. This handler reads two of them: a job begins, and
-it ends. Failed jobs are not reported
-here: Snakemake already prints their logs.
+Trainings are told of twice a minute. Both lines have the time that is left. On a terminal there is
+a bar too. Snakemake says what its scheduler does by records of `logging` that carry an event, as
+logger plugins read them. This handler reads two of them: a job begins, and it ends. Failed jobs are
+not reported here: Snakemake already prints their logs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +24,17 @@ from typing import Any
 
 from tqdm import tqdm
 
+from pam.runtime import snakemake_internals
+
 LINES = "PAM_PROGRESS"  # in the environment: a line for each job is all that is to be said
 EXPECTED = "PAM_EXPECTED"  # in the environment: the file that `pam check --expected` wrote
 TRAINING = "train_run"  # how the name of the rule ends that trains
 DECODING = ("predict_run", "predict_dev", "analyze_run", "analyze_dev", "choose_length_penalty")
 LINE_EVERY_S = 30.0
-TRUST = 0.1  # the estimates before the run weigh as much as this share of it, once that is done
-SETTLED_S = (
-    20.0  # so many seconds of a run, what is known of its cores counts as much as what was seen
-)
+# Estimates before the run weigh as much as this share of it, once that is done.
+TRUST = 0.1
+# After so many seconds of a run, the jobs seen at once count as much as its cores.
+SETTLED_S = 20.0
 EPOCH = re.compile(r"epoch (\d+ of \d+)")
 SCORE = re.compile(r"dev (accuracy [\d.]+ %|perplexity [\d.]+)")
 LOG_BYTES = 1 << 16  # of the end of a training's log, which has its last epoch
@@ -53,17 +54,18 @@ class Expected:
 
     @classmethod
     def load(cls, file: str | None) -> Expected | None:
-        """What the file says, or None if there is none or it says nothing."""
+        """Read the file, or return None if there is none or it says nothing."""
         with suppress(OSError, ValueError, TypeError):
             if file:
                 return cls(**json.loads(Path(file).read_text(encoding="utf-8")))
         return None
 
     def knows(self, jobs: Iterable[Job]) -> bool:
-        """Whether all trainings among the jobs could be timed before the run."""
+        """Return whether all trainings among the jobs could be timed before the run."""
         return all(job.run in self.training for job in jobs if job.trains)
 
     def seconds(self, job: Job) -> float:
+        """Return the seconds that a job is expected to take."""
         if job.trains:
             return self.other + self.training.get(job.run, 0.0)
         if job.rule.endswith(DECODING):
@@ -112,7 +114,10 @@ class JobProgress(logging.Handler):
         super().__init__()
         self.cores = cores
         self.waiting = [Job(rule, wildcards) for rule, wildcards in jobs]
-        self.expected = expected if expected is not None and expected.knows(self.waiting) else None
+        # Without an estimate of each training the means of jobs so far are nearer.
+        self.expected = None
+        if expected is not None and expected.knows(self.waiting):
+            self.expected = expected
         self.running: dict[int, Job] = {}  # by Snakemake's number
         self.ended: list[Job] = []
         self.total = len(self.waiting)
@@ -125,7 +130,7 @@ class JobProgress(logging.Handler):
         )
 
     def emit(self, record: Any) -> None:
-        """Takes any record of Snakemake's logger."""
+        """Take any record of Snakemake's logger."""
         event = getattr(getattr(record, "event", None), "value", None)
         if event == "job_info" and record.output:  # a mere target makes nothing
             self._start(record)
@@ -133,24 +138,25 @@ class JobProgress(logging.Handler):
             self._end(self.running.pop(record.job_id))
 
     def _start(self, record: Any) -> None:
+        """Move a job from those that wait to those that run."""
         wildcards = dict(getattr(record, "wildcards", None) or {})
         same_rule = [job for job in self.waiting if job.rule == record.rule_name]
         same_job = [job for job in same_rule if job.wildcards == wildcards]
         job = next(iter(same_job or same_rule), None)
-        if job is None:  # it is tried once more
-            job = Job(record.rule_name, wildcards)
-        else:
+        if job is not None:
             self.waiting.remove(job)
+        else:  # it is tried once more
+            job = Job(record.rule_name, wildcards)
+
         # Without a message of its own a rule is known by what it makes.
-        job.words = (
-            record.rule_msg
-            or f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
-        )
+        default = f"{record.rule_name.replace('_', ' ')}: {', '.join(record.output[:1])}"
+        job.words = record.rule_msg or default
         job.log = next(iter(getattr(record, "log", None) or ()), None)
         job.began = time.monotonic()
         self.running[record.jobid] = job
 
     def _end(self, job: Job) -> None:
+        """Report a job that has ended, on the bar and by a line."""
         job.seconds = self._elapsed(job)
         self.ended.append(job)
         to_go = self._words_to_go()
@@ -160,23 +166,24 @@ class JobProgress(logging.Handler):
         tqdm.write(f"{done}{to_go}", file=sys.stderr)
 
     def tell_trainings(self) -> None:
-        """Says which trainings are at work, in which epoch, and with which score on the development
-        split.
-        """
+        """Say which trainings are at work, in which epoch, and with which development score."""
         at_work = [job for job in list(self.running.values()) if job.trains]
         if at_work:
             states = "; ".join(training_state(job) for job in at_work)
             tqdm.write(f"training: {states}{self._words_to_go()}", file=sys.stderr)
 
     def _words_to_go(self) -> str:
-        left = self.to_go()
-        return "" if left is None else f", about {tqdm.format_interval(left)} to go"
+        """Return the time that is left in words, or nothing while it is not known."""
+        seconds = self.to_go()
+        if seconds is None:
+            return ""
+        return f", about {tqdm.format_interval(seconds)} to go"
 
     def _elapsed(self, job: Job) -> float:
         return 0.0 if job.began is None else time.monotonic() - job.began
 
     def to_go(self) -> float | None:
-        """Seconds until all is done; None while nothing is known of the trainings.
+        """Return the seconds until all is done; None while nothing is known of the trainings.
 
         They are what was expected, by the pace of the jobs that have ended; else the means of each
         rule so far.
@@ -184,102 +191,104 @@ class JobProgress(logging.Handler):
         seconds = self._seconds_by_job()
         if seconds is None:
             return None
+
         running = list(self.running.values())
-        left = [max(0.0, seconds(job) - self._elapsed(job)) for job in running]
-        left += [seconds(job) for job in self.waiting]
+        to_do = [max(0.0, seconds(job) - self._elapsed(job)) for job in running]
+        to_do += [seconds(job) for job in self.waiting]
+
         spent = sum(job.seconds or 0.0 for job in self.ended) + sum(map(self._elapsed, running))
         wall = time.monotonic() - self.begin
         # In the first seconds jobs are too short to tell how many of them work at once.
         at_once = max(1.0, (spent + self.cores * SETTLED_S) / (wall + SETTLED_S))
-        return max([sum(left) / at_once, *left])
+
+        return max([sum(to_do) / at_once, *to_do])
 
     def _seconds_by_job(self) -> Callable[[Job], float] | None:
-        """A function from a job to the seconds that it is likely to take, or None where that is not
-        known.
-        """
+        """Return a function from a job to its likely seconds, or None where they are not known."""
         if self.expected is not None:
             expected = self.expected
-            everything = [*self.ended, *self.running.values(), *self.waiting]
-            pace = {}
-            for trains in (True, False):
-                weight = TRUST * sum(
-                    expected.seconds(job) for job in everything if job.trains == trains
-                )
-                planned = sum(expected.seconds(job) for job in self.ended if job.trains == trains)
-                needed = sum(job.seconds or 0.0 for job in self.ended if job.trains == trains)
-                pace[trains] = (needed + weight) / (planned + weight) if weight else 1.0
+            pace = {trains: self._pace(expected, trains) for trains in (True, False)}
             return lambda job: pace[job.trains] * expected.seconds(job)
 
         by_rule: defaultdict[str, list[float]] = defaultdict(list)
         for job in self.ended:
             by_rule[job.rule].append(job.seconds or 0.0)
-        unknown_training = any(
-            job.trains and job.rule not in by_rule
-            for job in [*self.running.values(), *self.waiting]
-        )
-        if not self.ended or unknown_training:
+
+        to_do = [*self.running.values(), *self.waiting]
+        if not self.ended or any(job.trains and job.rule not in by_rule for job in to_do):
             return None
+
         means = {rule: sum(seconds) / len(seconds) for rule, seconds in by_rule.items()}
         usual = sum(job.seconds or 0.0 for job in self.ended) / len(self.ended)
         return lambda job: means.get(job.rule, usual)
 
+    def _pace(self, expected: Expected, trains: bool) -> float:
+        """Return the seconds that jobs take for each second that was expected of them.
+
+        Trainings, which use all that a core or a GPU has, have a pace of their own.
+        """
+        jobs = [*self.ended, *self.running.values(), *self.waiting]
+        weight = TRUST * sum(expected.seconds(job) for job in jobs if job.trains == trains)
+        if not weight:
+            return 1.0
+
+        planned = sum(expected.seconds(job) for job in self.ended if job.trains == trains)
+        needed = sum(job.seconds or 0.0 for job in self.ended if job.trains == trains)
+        return (needed + weight) / (planned + weight)
+
 
 def training_state(job: Job) -> str:
-    """A training in words, with the last epoch and score in its log, if it has come so far."""
-    named = "{model} on {task}, seed {seed}".format_map(defaultdict(lambda: "?", job.wildcards))
+    """Return a training in words, with the last epoch and score in its log, if there are any."""
+    run = "{model} on {task}, seed {seed}".format_map(defaultdict(lambda: "?", job.wildcards))
     text = ""
     with suppress(OSError):
         if job.log is not None:
             with open(job.log, "rb") as file:
                 file.seek(max(0, os.path.getsize(job.log) - LOG_BYTES))
                 text = file.read().decode("utf-8", errors="replace")
+
     epochs = EPOCH.findall(text)
     scores = SCORE.findall(text)
-    known = [f"epoch {epochs[-1]}"] if epochs else ["begins"]
+    state = f"epoch {epochs[-1]}" if epochs else "begins"
     if scores:
-        known.append(f"dev {scores[-1]}")
-    return f"{named}: {', '.join(known)}"
+        state += f", dev {scores[-1]}"
+
+    return f"{run}: {state}"
 
 
 def show(workflow: Any) -> None:
-    """Reports the jobs that a Snakemake workflow is about to run.
+    """Report the jobs that a Snakemake workflow is about to run.
 
     Where `LINES` is set in the environment, Snakemake itself says no more of them than what goes
     wrong, but in its log.
     """
-    from snakemake.logging import ColorizingTextHandler, logger
-
     lines = bool(os.environ.get(LINES))
-    for handler in logger.handlers:
-        if lines and isinstance(handler, ColorizingTextHandler):
-            handler.setLevel(logging.WARNING)
-    jobs: Sequence[Any] = [job for job in workflow.dag.needrun_jobs() if job.output]
+    jobs = [job for job in snakemake_internals.planned_jobs(workflow) if job.has_output]
     progress = JobProgress(
-        jobs=[(job.rule.name, dict(job.wildcards_dict)) for job in jobs],
+        jobs=[(job.rule, job.wildcards) for job in jobs],
         bar=lines and sys.stderr.isatty(),
         expected=Expected.load(os.environ.get(EXPECTED)),
-        cores=workflow.resource_settings.cores or 1,
+        cores=snakemake_internals.cores(workflow),
     )
-    logger.addHandler(progress)
+    snakemake_internals.add_log_handler(progress, quiet=lines)
     threading.Thread(target=_tell_trainings_regularly, args=(progress,), daemon=True).start()
 
 
 def tell_trained_again(workflow: Any, restored: Collection[tuple[str, str, int]]) -> None:
     """Say which restored runs are about to be trained, as what is asked for needs their weights."""
     again = []
-    for job in workflow.dag.needrun_jobs():
-        wildcards = job.wildcards_dict
-        if job.rule.name.endswith(TRAINING):
-            run = (wildcards["task"], wildcards["model"], int(wildcards["seed"]))
-            if run in restored:
-                again.append("{}/{}/seed{}".format(*run))
+    for job in snakemake_internals.planned_jobs(workflow):
+        if job.rule.endswith(TRAINING):
+            task, model, seed = (job.wildcards[name] for name in ("task", "model", "seed"))
+            if (task, model, int(seed)) in restored:
+                again.append(f"{task}/{model}/seed{seed}")
+
     if again:
-        names = ", ".join(sorted(again))
-        said = (
+        tqdm.write(
             f"{len(again)} restored runs are trained again, as what is asked for needs their"
-            " weights"
+            f" weights: {', '.join(sorted(again))}",
+            file=sys.stderr,
         )
-        tqdm.write(f"{said}: {names}", file=sys.stderr)
 
 
 def _tell_trainings_regularly(progress: JobProgress) -> None:

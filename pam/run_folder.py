@@ -2,14 +2,15 @@
 
 `results/<experiment>/<task>/<model>/seed<k>` holds `run.yaml` and all that is made from it:
 
-    run.yaml                    the run's configuration, written once
-    model/  history.csv  training.json                  by `train` (or `ensemble`)
-    beam<k>/length_penalty.json                         by `length-penalty`, if there are several to
-    choose from beam<k>/predictions.tsv  beam<k>/decoding.json      by `predict`, of the test split
-    attention.json  analysis.json  scores.json          by `attention`, `analyze`, `score`
-    gold_analysis.json  gold_scores.json                of the task's word alignments restored.json
-    by `restore_reference.py`: what a run without weights was trained with <split>/...
-    of other splits, by the same names
+    run.yaml                                        the run's configuration, written once
+    model/  history.csv  training.json              by `train` (or `ensemble`)
+    beam<k>/length_penalty.json                     by `length-penalty`, if there are several
+    beam<k>/predictions.tsv  beam<k>/decoding.json  by `predict`, of the test split
+    attention.json  analysis.json  scores.json      by `attention`, `analyze`, `score`
+    gold_analysis.json  gold_scores.json            of the task's word alignments
+    restored.json                                   by `restore_reference.py`: what a run without
+                                                    weights was trained with
+    <split>/...                                     of other splits, by the same names
 
 The task's prepared data are in `../../data`, its word alignments in `../../gold`. The rules of the
 workflow name their files through this class too, with `{task}`, `{model}`, `{seed}` in the path.
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from pam.config import RunConfig
 
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
-UNPENALIZED = (
-    "unpenalized"  # column of predictions: the outputs without the length penalty that was chosen
-)
+# Column of predictions: the outputs without the length penalty that was chosen.
+UNPENALIZED = "unpenalized"
 # What a model folder holds, so that the model can be used by itself.
 MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
 
@@ -44,8 +44,9 @@ class RunFolder:
     text: str | None = None
 
     def load(self) -> RunConfig:
-        """The run's configuration; a UserError if it is missing, has an error, or the model's parts
-        do not fit.
+        """Read the run's configuration.
+
+        A UserError says that it is missing, has an error, or that the model's parts do not fit.
         """
         from pam.config import RunConfig, load_run
         from pam.models.fitting import FitError, check_fit
@@ -57,11 +58,14 @@ class RunFolder:
         else:
             hint = "name the folder of a run, results/<experiment>/<task>/<model>/seed<k>"
             raise UserError("no such file", file=self.config_file, hint=hint)
+
         try:
             check_fit(run.components, run.network)
         except FitError as error:
-            files = [] if self.text is not None else [self.config_file]
-            raise placed(error, files, ["components", *error.keys]) from error
+            if self.text is not None:
+                raise placed(error, [], ["components", *error.keys]) from error
+            raise placed(error, [self.config_file], ["components", *error.keys]) from error
+
         return run
 
     @property
@@ -104,42 +108,54 @@ class RunFolder:
         return not all(file.is_file() for file in self.model_files)
 
     def data(self, split: str = "test") -> Path:
-        """The folder of prepared data that has a split."""
-        return self.path.parent.parent / (GOLD if split == GOLD else "data")
+        """Return the folder of prepared data that has a split."""
+        task = self.path.parent.parent
+        if split == GOLD:
+            return task / GOLD
+        return task / "data"
 
     def member(self, model: str) -> RunFolder:
-        """The run of another model on the same task with the same seed."""
+        """Return the run of another model on the same task with the same seed."""
         return RunFolder(self.path.parent.parent / model / self.path.name)
 
     def predictions(self, split: str, beam: int | str = "") -> Path:
-        """Outputs on a split; of the test split there are some for every beam."""
-        return self.path / (f"beam{beam}" if split == "test" else split) / "predictions.tsv"
+        """Return the file of outputs on a split; the test split has one for every beam."""
+        if split == "test":
+            return self.path / f"beam{beam}" / "predictions.tsv"
+        return self.path / split / "predictions.tsv"
 
     def decoding(self, split: str, beam: int | str = "") -> Path:
-        """The record of their decoding: cost, and what it was like."""
+        """Return the record of a split's decoding: its cost, and what it was like."""
         return self.predictions(split, beam).with_name("decoding.json")
 
     def length_penalty(self, beam: int | str) -> Path:
-        """The length penalty that was chosen for a beam on the development split."""
+        """Return the file of the length penalty chosen for a beam on the development split."""
         return self.path / f"beam{beam}" / "length_penalty.json"
 
     def analysis(self, split: str) -> Path:
-        """Likelihood and attention under teacher forcing."""
+        """Return the file of likelihood and attention under teacher forcing."""
         return self._by_split("analysis.json", split)
 
     def scores(self, split: str) -> Path:
+        """Return the file of a split's scores."""
         return self._by_split("scores.json", split)
 
     def _by_split(self, name: str, split: str) -> Path:
+        """Return a file of a split: those of the test split lie in the run's folder itself."""
         if split == GOLD:
             return self.path / f"{GOLD}_{name}"
-        return self.path / name if split == "test" else self.path / split / name
+        if split == "test":
+            return self.path / name
+        return self.path / split / name
 
 
 def command_line() -> str:
-    """This process's command, for records; without --config, whose text the run's folder holds."""
+    """Return this process's command, for records.
+
+    It is without `--config`, whose text the run's folder holds.
+    """
     words = sys.argv[1:]
     if "--config" in words:
-        place = words.index("--config")
-        del words[place : place + 2]
+        index = words.index("--config")
+        del words[index : index + 2]
     return shlex.join(["python", "-m", "pam", *words])

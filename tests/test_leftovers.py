@@ -35,7 +35,7 @@ OTHER_LISTINGS = {
     ("pam/experiment.py", "_files_in"): "a folder of the user's",
     ("pam/exporting.py", "export"): "whether a folder is empty",
     ("pam/exporting.py", "pack"): "a temporary folder of this process",
-    ("pam/fingerprint.py", "_kept"): "the package, which nothing is written into",
+    ("pam/fingerprint.py", "_stored"): "the package, which nothing is written into",
     ("pam/io.py", "read_yaml"): "shipped experiments, for a message",
     ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
     ("pam/io.py", "whole_files"): "it is the means",

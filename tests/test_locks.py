@@ -9,18 +9,18 @@ from threading import Thread
 
 import pytest
 
-from pam import jobs
 from pam.io import UserError
+from pam.runtime import locks
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
-    lock = jobs.take(path)
+    lock = locks.take(path)
     assert lock is not None
-    assert jobs.take(path) is None
-    assert jobs.holder(path).startswith(f"process {os.getpid()} on ")
+    assert locks.take(path) is None
+    assert locks.holder(path).startswith(f"process {os.getpid()} on ")
     lock.release()
-    again = jobs.take(path)
+    again = locks.take(path)
     assert again is not None
     again.release()
 
@@ -28,13 +28,13 @@ def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:
 def test_a_lock_is_waited_for_and_that_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "POLL_S", 0.01)
+    monkeypatch.setattr(locks, "POLL_S", 0.01)
     path, said, entered = tmp_path / "lock", [], []
-    first = jobs.take(path)
+    first = locks.take(path)
     assert first is not None
 
     def second() -> None:
-        with jobs.waited_for(path, said.append):
+        with locks.waited_for(path, said.append):
             entered.append(True)
 
     waiting = Thread(target=second)
@@ -55,4 +55,4 @@ def test_a_file_system_without_locks_is_refused(
 
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(UserError, match="this file system has no locks"):
-        jobs.take(tmp_path / "lock")
+        locks.take(tmp_path / "lock")

@@ -17,20 +17,23 @@ Option = tuple[str, dict[str, Any]]  # an option's name, and the rest of what ar
 
 @dataclass(frozen=True)
 class Command:
-    """One command: what it does in one line, the function that does it and returns the exit code,
-    its options.
-    """
+    """One command: its help in one line, the function that returns the exit code, its options."""
 
     help: str
     run: Callable[[argparse.Namespace], int]
     options: tuple[Option | list[Option], ...]
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Declares the command's options."""
+        """Declare the command's options."""
         for option in self.options:
-            group = parser.add_mutually_exclusive_group() if isinstance(option, list) else parser
-            for name, settings in option if isinstance(option, list) else [option]:
-                group.add_argument(name, **settings)
+            if isinstance(option, list):
+                group = parser.add_mutually_exclusive_group()
+                for name, settings in option:
+                    group.add_argument(name, **settings)
+            else:
+                name, settings = option
+                parser.add_argument(name, **settings)
+
         parser.set_defaults(call=self.run)
 
 
@@ -38,24 +41,28 @@ def command(
     help: str,  # noqa: A002 -- argparse's name
     *options: Option | list[Option],
 ) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
-    """Makes a command of the function below it. Of the options in a list only one may be given."""
+    """Make a command of the function below it. Of the options in a list only one may be given."""
     return lambda run: Command(help, run, options)
 
 
-def option(name: str, help: str | None = None, **settings: Any) -> Option:  # noqa: A002 -- argparse's name
+# `help` is argparse's name (A002).
+def option(name: str, help: str | None = None, **settings: Any) -> Option:  # noqa: A002
+    """Declare an option, with the arguments of argparse."""
     return name, {"help": help, **settings}
 
 
 def path(name: str, help: str, metavar: str = "FILE", **settings: Any) -> Option:  # noqa: A002
+    """Declare an option that names a file."""
     return option(name, help, type=Path, metavar=metavar, **settings)
 
 
 def folder(name: str, help: str, **settings: Any) -> Option:  # noqa: A002
+    """Declare an option that names a folder."""
     return path(name, help, "DIR", **settings)
 
 
 def run_with(files: str, required: bool = True) -> Option:
-    """The option that names a run, whose folder has `files`."""
+    """Declare the option that names a run, whose folder has `files`."""
     return folder(
         "--run",
         f"folder of a run, results/EXPERIMENT/TASK/MODEL/seedK, with {files}",

@@ -17,9 +17,8 @@ MODELS = [
 ]
 CUTS = (
     "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much"
-    " of the prior, "
+    " of the prior, NAME:MASS:K over at most K of these"
 )
-CUTS += "NAME:MASS:K over at most K of these"
 
 
 @command(
@@ -52,9 +51,23 @@ def bench(args: Namespace) -> int:
     from pam.benchmark import Plan, run
     from pam.config import Network
 
-    sizes = {name: getattr(args, name) for name in ("embedding", "encoder", "decoder")}
-    network = Network(**sizes, encoder_layers=args.layers, decoder_layers=args.layers)
-    given = ("batch_size", "rounds", "batches", "warm_up", "beams", "precision", "threads")
-    plan = Plan(network, **{name: getattr(args, name) for name in given})
+    network = Network(
+        embedding=args.embedding,
+        encoder=args.encoder,
+        decoder=args.decoder,
+        encoder_layers=args.layers,
+        decoder_layers=args.layers,
+    )
+    plan = Plan(
+        network,
+        batch_size=args.batch_size,
+        rounds=args.rounds,
+        batches=args.batches,
+        warm_up=args.warm_up,
+        beams=args.beams,
+        precision=args.precision,
+        threads=args.threads,
+    )
     run(args.models, plan, args.data, args.device, args.beside, args.out, args.configfile)
+
     return 0

@@ -1,10 +1,11 @@
-"""`fetch`, `prepare` and `word-alignments`: from addresses to ids."""
+"""`data`, `check`, `fetch`, `prepare` and `word-alignments`: from addresses to ids."""
 
 from __future__ import annotations
 
 import re
 import sys
 from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from pam.commands import command, folder, option, path
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
 
-EXPERIMENT, REGISTRY = "config/config.yaml", "config/datasets.yaml"
+EXPERIMENT = "config/config.yaml"
+REGISTRY = "config/datasets.yaml"
 DATASET = (
     option("--dataset", "its name in a registry", required=True, metavar="NAME"),
     option(
@@ -41,7 +43,11 @@ def fetch(args: Namespace) -> int:
     from pam.data import download
 
     download.fetch(
-        args.dataset, _dataset(args), args.out, args.mirror, say=partial(print, file=sys.stderr)
+        args.dataset,
+        _dataset(args),
+        args.out,
+        args.mirror,
+        say=partial(print, file=sys.stderr),
     )
     return 0
 
@@ -63,6 +69,7 @@ def prepare(args: Namespace) -> int:
     dataset = _dataset(args)
     if args.format is not None:
         dataset = dataset.with_format(overrides(args.format, dataset))
+
     counts = preparation.prepare(args.dataset, dataset, args.raw, args.out, args.stage, args.base)
     for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
@@ -106,21 +113,23 @@ def check(args: Namespace) -> int:
     from pam.io import Given, UserError, check_configfiles, find_file, parse_yaml
 
     check_configfiles(args.configfile or [])
-    given = {}
+    values = {}
     for text in args.config:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}", hint="write KEY=VALUE, such as seeds=[1,2]")
-        given[key] = parse_yaml(value, "--config")
-    files = [
-        *(args.configfile or [str(find_file(EXPERIMENT))]),
-        *([Given.of("--config", given)] if given else []),
-    ]
-    said: list[str] = []
-    tell = said.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
-    for warning in checked(files, tell, args.expected):
+        values[key] = parse_yaml(value, "--config")
+
+    files = args.configfile or [str(find_file(EXPERIMENT))]
+    if values:
+        files = [*files, Given.of("--config", values)]
+
+    # With --brief the last line alone is printed, which has the time.
+    lines: list[str] = []
+    say = lines.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
+    for warning in checked(files, say, args.expected):
         sys.stderr.write(f"warning: {warning}\n")
-    sys.stdout.writelines(f"{line}\n" for line in said[-1:])
+    sys.stdout.writelines(f"{line}\n" for line in lines[-1:])
     return 0
 
 
@@ -174,32 +183,39 @@ def data(args: Namespace) -> int:
         splits=args.splits,
     )
     entry = write_entry(name, args.files, registry, choices)
-    dataset, rows, text = entry.dataset, entry.rows, entry.text
-    heads = (
-        InflectionCodec.columns
-        if dataset.task == "inflection"
-        else [dataset.format["source"], dataset.format["target"]]
-    )
-    table = [tuple(heads), *rows]
-    widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]
-    sys.stdout.write(
-        f"{dataset.task}, and these are its first rows:\n\n"
-        + "".join(f"    {line}\n" for line in lines)
-    )
+    dataset = entry.dataset
+
+    if dataset.task == "inflection":
+        headings = tuple(InflectionCodec.columns)
+    else:
+        headings = (dataset.format["source"], dataset.format["target"])
+
+    sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n")
+    sys.stdout.write(_indented(_aligned([headings, *entry.rows])))
     if entry.notes:
-        notes = "".join(f"    {note}\n" for note in entry.notes)
         sys.stdout.write(
-            f"\nThis was guessed; to say otherwise, remove the entry and call again:\n\n{notes}"
+            "\nThis was guessed; to say otherwise, remove the entry and call again:\n\n"
         )
-    sys.stdout.write(
-        f"\nadded to {registry}, where you can correct it:\n\n{text}\n"
-        + USE.format(name=name, registry=registry, run=how_to_run(name))
-    )
+        sys.stdout.write(_indented(entry.notes))
+
+    sys.stdout.write(f"\nadded to {registry}, where you can correct it:\n\n{entry.text}\n")
+    sys.stdout.write(USE.format(name=name, registry=registry, run=how_to_run(name)))
     return 0
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines, with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+
+    return lines
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "".join(f"    {line}\n" for line in lines)
 
 
 USE = """\
@@ -216,7 +232,7 @@ registries: [{registry}]
 
 
 def how_to_run(experiment: str) -> str:
-    """The command that runs an experiment, in the workflow's own folder or elsewhere."""
+    """Return the command that runs an experiment, in the workflow's own folder or elsewhere."""
     from pam.io import SHIPPED
 
     if Path.cwd() == SHIPPED:
@@ -225,20 +241,23 @@ def how_to_run(experiment: str) -> str:
 
 
 def _dataset(args: Namespace) -> Dataset:
+    """Return the entry of the data set that is named on the command line."""
     from pam.data.registry import find_dataset
 
     return find_dataset(args.registry or [REGISTRY], args.dataset)
 
 
 def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
-    """Keys given with --format, checked with those of the data set that they do not override; wrong
-    ones: UserError.
+    """Read the keys of `--format`, checked with those of the data set that they do not override.
+
+    A UserError names what is wrong.
     """
     from pam.data.registry import load_task
     from pam.io import UserError, parse, parse_yaml
 
-    given = parse_yaml(text, "--format")
-    if not isinstance(given, dict):
+    keys = parse_yaml(text, "--format")
+    if not isinstance(keys, dict):
         raise UserError("no keys", file="--format", hint="write {key: value, ...}")
-    parse(load_task(dataset.task).Format, dataset.format | given, "--format")
-    return given
+
+    parse(load_task(dataset.task).Format, dataset.format | keys, "--format")
+    return keys

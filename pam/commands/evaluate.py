@@ -1,6 +1,4 @@
-"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: what trained models do, and
-how well.
-"""
+"""`analyze`, `attention`, `score`, `significance`, `tables`, `figures`: how good models are."""
 
 from __future__ import annotations
 
@@ -38,11 +36,13 @@ def analyze(args: Namespace) -> int:
     limit_threads()
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}", hint="use a whole number, at least 1")
+
     run = RunFolder(args.run)
     model = load_writer_of_symbols(run.model, args.device)
     batch_size = args.batch_size or model.run.decoding.batch_size
-    found = analyze(model, args.data or run.data(args.split), args.split, batch_size)
-    save(found, args.out or run.analysis(args.split))
+    analysis = analyze(model, args.data or run.data(args.split), args.split, batch_size)
+    save(analysis, args.out or run.analysis(args.split))
+
     return 0
 
 
@@ -65,10 +65,14 @@ def attention(args: Namespace) -> int:
     model = load_writer_of_symbols(run.model)
     if args.count < 1:
         raise UserError(f"--count {args.count}", hint="use a whole number, at least 1")
-    try:
-        rows = None if args.rows is None else [int(part) for part in args.rows.split(",")]
-    except ValueError as error:
-        raise UserError(f"--rows {args.rows}", hint="write numbers, such as 0,5,9") from error
+
+    rows = None
+    if args.rows is not None:
+        try:
+            rows = [int(part) for part in args.rows.split(",")]
+        except ValueError as error:
+            raise UserError(f"--rows {args.rows}", hint="write numbers, such as 0,5,9") from error
+
     maps = heat_maps(model, args.data or run.data(args.split), args.split, args.count, rows)
     write_json(args.out or run.attention, maps)
     return 0
@@ -176,11 +180,16 @@ def control(args: Namespace) -> int:
     from pam.evaluation.inputs import save
     from pam.evaluation.scores import score_control
 
-    own = args.experiment, args.task
-    save(
-        score_control(args.name, args.data, args.split, args.out / "predictions.tsv", *own),
-        args.out / "scores.json",
+    scores = score_control(
+        args.name,
+        args.data,
+        args.split,
+        args.out / "predictions.tsv",
+        args.experiment,
+        args.task,
     )
+    save(scores, args.out / "scores.json")
+
     return 0
 
 
@@ -219,13 +228,17 @@ def significance(args: Namespace) -> int:
 def tables(args: Namespace) -> int:
     from pam.reporting import catalogue, render, runs, tables
 
-    files = {
-        name: getattr(args, name)
-        for name in ("scores", "predictions", "significance", "gold_scores", "analyses")
-    }
-    papers = catalogue.load_papers(args.paper)
-    inputs = tables.Inputs(experiment=runs.load_experiment(args.experiment), papers=papers, **files)
+    inputs = tables.Inputs(
+        experiment=runs.load_experiment(args.experiment),
+        papers=catalogue.load_papers(args.paper),
+        scores=args.scores,
+        predictions=args.predictions,
+        significance=args.significance,
+        gold_scores=args.gold_scores,
+        analyses=args.analyses,
+    )
     render.write(tables.build(args.table, inputs), args.out, args.table)
+
     return 0
 
 

@@ -1,6 +1,4 @@
-"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`, `export`: from a configuration to
-model and outputs.
-"""
+"""`train`, `ensemble`, `reuse`, `length-penalty`, `predict`, `export`: models and their outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +33,8 @@ def train(args: Namespace) -> int:
     from pam.training.run import train
 
     run = RunFolder(args.run, args.config)
-    data, state = args.data or run.data(), args.state or run.path / "state"
+    data = args.data or run.data()
+    state = args.state or run.path / "state"
     return train(run, data, state, args.device, args.code, args.processes)
 
 
@@ -58,10 +57,10 @@ def ensemble(args: Namespace) -> int:
     DATA,
 )
 def reuse(args: Namespace) -> int:
-    from pam.training.run import reuse as taken_over
+    from pam.training.run import reuse as reuse_model
 
     run = RunFolder(args.run)
-    taken_over(run, RunFolder(args.trained), args.data or run.data())
+    reuse_model(run, RunFolder(args.trained), args.data or run.data())
     return 0
 
 
@@ -86,14 +85,15 @@ def length_penalty(args: Namespace) -> int:
     keep_heap()
     limit_threads()
     folder = RunFolder(args.run, args.config)
-    own = folder.load().decoding
-    decoding = parse(
-        type(own), own.model_dump() | ({} if args.beam is None else {"beam": args.beam})
-    )
+    decoding = folder.load().decoding
+    if args.beam is not None:
+        decoding = parse(type(decoding), decoding.model_dump() | {"beam": args.beam})
+
     model = load_model(folder.model, choose_device(args.device))
     generator = Generator(model, folder.model, decoding, penalties=decoding.length_penalties)
     choice = choose(generator, args.data or folder.data("dev"))
     save(choice, args.out or folder.length_penalty(decoding.beam))
+
     return 0
 
 
@@ -166,56 +166,52 @@ def length_penalty(args: Namespace) -> int:
 )
 def predict(args: Namespace) -> int:
     from pam import api
-    from pam.decoding.generator import Generator, predict_lines, predict_split, sampling_of
+    from pam.decoding.generator import Generator, predict_lines, sampling_of
     from pam.decoding.search import Sampling
-    from pam.io import parse
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
     keep_heap()
     limit_threads()
     _check_search(args)
-    run_dir, typed = (
-        RunFolder(args.run, args.config) if args.run else None,
-        args.split is None and args.data is None,
-    )
-    if run_dir is not None:
-        model_folder = run_dir.model
+
+    folder = None
+    if args.run is not None:
+        folder = RunFolder(args.run, args.config)
+        model_folder = folder.model
         model = load_model(model_folder, choose_device(args.device))
     else:
         name = args.model if args.pretrained is None else f"{api.PRETRAINED}{args.pretrained}"
         loaded = api.load(name, args.device)
-        model, model_folder = loaded.saved, loaded.folder
-    # Of a run that was only trained there is no run.yaml.
-    known = run_dir is not None and (args.config or run_dir.config_file.is_file())
-    run = run_dir.load() if run_dir and known else model.run
-    names = ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown")
-    given = {name: getattr(args, name) for name in names}
-    changed = {name: value for name, value in given.items() if value is not None}
+        model = loaded.saved
+        model_folder = loaded.folder
+
+    # A run that was only trained has no run.yaml.
+    run = model.run
+    if folder is not None and (args.config or folder.config_file.is_file()):
+        run = folder.load()
+
     beam = args.beam or run.decoding.beam
-    penalty = _chosen_penalty(args, run_dir, run.decoding, beam)
-    if penalty is not None:
-        changed["length_penalty"] = penalty
-    decoding = parse(
-        type(run.decoding), run.decoding.model_dump() | {"length_penalties": []} | changed
-    )
+    penalty = _chosen_penalty(args, folder, run.decoding, beam)
+    decoding = _changed_decoding(args, run.decoding, penalty)
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
-        sampling = Sampling(args.temperature or 1.0, 1 if args.seed is None else args.seed)
+        seed = 1 if args.seed is None else args.seed
+        sampling = Sampling(args.temperature or 1.0, seed)
+
     # Outputs of prepared data are compared with those without a penalty.
-    penalties = [] if penalty is None or typed or args.n_best > 1 else [penalty, 0.0]
-    decoder = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
+    penalties = []
+    if penalty is not None and not _reads_lines(args) and args.n_best == 1:
+        penalties = [penalty, 0.0]
+
+    generator = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
     if args.input is not None:
-        return _predict_file(args, decoder)
-    if typed:
-        predict_lines(decoder, args.n_best, args.each_line)
+        return _predict_file(args, generator)
+    if _reads_lines(args):
+        predict_lines(generator, args.n_best, args.each_line)
         return 0
-    split, record = args.split or "test", args.record
-    out, data = args.out, args.data
-    if run_dir:
-        record = record or (None if out else run_dir.decoding(split, beam))
-        out, data = out or run_dir.predictions(split, beam), data or run_dir.data(split)
-    predict_split(decoder, data, split, out, record, args.n_best)
+
+    _predict_split(args, generator, folder, beam)
     return 0
 
 
@@ -237,8 +233,46 @@ def export(args: Namespace) -> int:
     return 0
 
 
+def _changed_decoding(args: Namespace, decoding: Decoding, penalty: float | None) -> Decoding:
+    """Return a run's decoding with what the command line says, and with a chosen penalty."""
+    from pam.io import parse
+
+    values = decoding.model_dump() | {"length_penalties": []}
+    for name in ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown"):
+        if getattr(args, name) is not None:
+            values[name] = getattr(args, name)
+    if penalty is not None:
+        values["length_penalty"] = penalty
+    return parse(type(decoding), values)
+
+
+def _reads_lines(args: Namespace) -> bool:
+    """Return whether lines of text are decoded, rather than prepared data."""
+    return args.split is None and args.data is None
+
+
+def _predict_split(
+    args: Namespace, generator: Generator, folder: RunFolder | None, beam: int
+) -> None:
+    """Decode a split of prepared data; the run's folder says where what is not named."""
+    from pam.decoding.generator import predict_split
+
+    split = args.split or "test"
+    data = args.data
+    out = args.out
+    record = args.record
+
+    if folder is not None:
+        if record is None and out is None:
+            record = folder.decoding(split, beam)
+        data = data or folder.data(split)
+        out = out or folder.predictions(split, beam)
+
+    predict_split(generator, data, split, out, record, args.n_best)
+
+
 def _predict_file(args: Namespace, generator: Generator) -> int:
-    """Answers the lines of --input."""
+    """Answer the lines of --input."""
     from pam.decoding.files import DRAWN, answers, attended, check_symbols, read_again
     from pam.io import UserError, atomic_write
 
@@ -246,37 +280,43 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
         raise UserError(
             f"--attention {args.attention}", hint="write a name that ends in .svg or .png"
         )
+
     if args.attention is not None or args.weights:
         check_symbols(generator.model)
-    shown: list[Answer] = []
+
+    drawn: list[Answer] = []
     with ExitStack() as stack:
         out: IO[str] = sys.stdout
         if args.out is not None:
-            out = stack.enter_context(
-                open(stack.enter_context(atomic_write(args.out)), "w", encoding="utf-8")
-            )
+            temporary = stack.enter_context(atomic_write(args.out))
+            out = stack.enter_context(open(temporary, "w", encoding="utf-8"))
+
         for answer in answers(generator, args.input):
             reading = read_again(generator, answer) if args.weights else None
-            out.write(f"{answer.json(reading) if args.n_best > 1 else answer.text()}\n")
-            if answer.outputs and len(shown) < DRAWN:
-                shown.append(answer)
+            line = answer.json(reading) if args.n_best > 1 else answer.text()
+            out.write(f"{line}\n")
+            if answer.outputs and len(drawn) < DRAWN:
+                drawn.append(answer)
+
     if args.attention is not None:
         from pam.reporting import style
         from pam.reporting.figures.attention import of_outputs
 
         with style.styled():
-            style.save(of_outputs(attended(generator, shown)), args.attention)
+            style.save(of_outputs(attended(generator, drawn)), args.attention)
         sys.stderr.write(
-            f"{args.attention}: attention of {len(shown)} lines, at most the first {DRAWN}\n"
+            f"{args.attention}: attention of {len(drawn)} lines, at most the first {DRAWN}\n"
         )
+
     return 0
 
 
 def _chosen_penalty(
     args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int
 ) -> float | None:
-    """The length penalty that was chosen on the development split, where there were several and
-    none is given.
+    """Return the length penalty chosen on the development split, if there were several.
+
+    None where one is named on the command line, or outputs are drawn.
     """
     if not decoding.length_penalties or args.sample or args.length_penalty is not None:
         return None
@@ -286,23 +326,24 @@ def _chosen_penalty(
 
 
 def _check_search(args: Namespace) -> None:
-    """Checks that the options of `predict` go together; if they do not, it raises a UserError."""
+    """Check that the options of `predict` go together; a UserError names the first that do not."""
     from pam.io import UserError
 
-    typed, missing = (
-        args.split is None and args.data is None,
-        "--data" if args.data is None else "--out",
-    )
-    whole, leave = (
-        "use a whole number, at least",
-        "name a --split, or leave them out: typed lines go to standard output",
-    )
-    named, given = args.run is not None, args.out is not None or args.record is not None
-    models_named = sum(name is not None for name in (args.run, args.model, args.pretrained))
-    unsaid, drawn = args.temperature is None, args.temperature is not None or args.seed is not None
-    for wrong, message, hint in (
-        (models_named != 1, "which model is not said", "name one: --run, --model or --pretrained"),
-        (args.input is not None and not typed, "--input and prepared data", "name one of the two"),
+    for is_wrong, message, hint in (*_wrong_files(args), *_wrong_values(args)):
+        if is_wrong:
+            raise UserError(message, hint=hint)
+
+
+def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
+    """List what can be wrong about models, sources and outputs: whether it is, message and hint."""
+    lines = _reads_lines(args)
+    has_output = args.out is not None or args.record is not None
+    models = sum(name is not None for name in (args.run, args.model, args.pretrained))
+    missing = "--data" if args.data is None else "--out"
+
+    return [
+        (models != 1, "which model is not said", "name one: --run, --model or --pretrained"),
+        (args.input is not None and not lines, "--input and prepared data", "name one of the two"),
         (
             args.input is None and args.attention is not None,
             "--attention is for --input",
@@ -313,7 +354,11 @@ def _check_search(args: Namespace) -> None:
             "--weights is for JSON",
             "name a file of sources with --input, and two outputs or more with --n-best",
         ),
-        (typed and args.input is None and given, "--out and --record are for prepared data", leave),
+        (
+            lines and args.input is None and has_output,
+            "--out and --record are for prepared data",
+            "name a --split, or leave them out: typed lines go to standard output",
+        ),
         (
             args.input is not None and args.record is not None,
             "--record is for prepared data",
@@ -322,26 +367,36 @@ def _check_search(args: Namespace) -> None:
         (
             args.batch_size is not None and args.batch_size < 1,
             f"--batch-size {args.batch_size}",
-            f"{whole} 1",
+            "use a whole number, at least 1",
         ),
         (
-            not typed and not named and None in (args.data, args.out),
+            not lines and args.run is None and None in (args.data, args.out),
             f"a split and no {missing}",
             f"name it with {missing}, or a run with --run",
         ),
-        (args.beam is not None and args.beam < 1, f"beam {args.beam}", f"{whole} 1"),
-        (args.n_best < 1, f"--n-best {args.n_best}", f"{whole} 1"),
+    ]
+
+
+def _wrong_values(args: Namespace) -> list[tuple[bool, str, str]]:
+    """List what can be wrong about the search: whether it is, message and hint."""
+    at_least_1 = "use a whole number, at least 1"
+    is_drawn = args.temperature is not None or args.seed is not None
+    return [
+        (args.beam is not None and args.beam < 1, f"beam {args.beam}", at_least_1),
+        (args.n_best < 1, f"--n-best {args.n_best}", at_least_1),
         (
-            not (unsaid or args.temperature > 0),
+            args.temperature is not None and not args.temperature > 0,
             f"--temperature {args.temperature}",
             "use a number above 0",
         ),
-        (args.seed is not None and args.seed < 0, f"--seed {args.seed}", f"{whole} 0"),
         (
-            drawn and not args.sample,
+            args.seed is not None and args.seed < 0,
+            f"--seed {args.seed}",
+            "use a whole number, at least 0",
+        ),
+        (
+            is_drawn and not args.sample,
             "--temperature and --seed are for sampling",
             "add --sample, or leave them out",
         ),
-    ):
-        if wrong:
-            raise UserError(message, hint=hint)
+    ]

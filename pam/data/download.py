@@ -30,7 +30,7 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.jobs import waited_for
+from pam.runtime.locks import waited_for
 
 if TYPE_CHECKING:
     from requests import Response

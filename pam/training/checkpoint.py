@@ -27,8 +27,8 @@ from pam.io import (
     whole_files,
     write_json,
 )
-from pam.jobs import waited_for
 from pam.models.checkpoint import load_tensors, save_tensors
+from pam.runtime.locks import waited_for
 
 FORMAT = "pam-state-1"
 CURRENT = "state.safetensors"

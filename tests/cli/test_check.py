@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam import workflow
+from pam.check import check_folder
 from pam.cli import main
 from pam.experiment import load_plan
 from pam.io import dump_yaml
 from pam.runtime import processor
 from pam.runtime.processor import Trial
+from pam.workflow import or_exit
 from tests.cli.conftest import Call
 from tests.workflow.checkouts import Checkout, with_own_data, with_own_pairs
 
@@ -189,7 +190,7 @@ def test_braces_in_the_name_of_the_folder_are_refused_before_anything_is_made(
         "a{x}b: braces in the name of a folder, which Snakemake takes for wildcards"
     )
     with pytest.raises(SystemExit, match="braces in the name of a folder"):
-        workflow.or_exit(workflow.check_place)
+        or_exit(check_folder)
 
 
 def test_what_is_said_is_utf8_whatever_the_language_settings(

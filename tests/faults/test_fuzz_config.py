@@ -16,6 +16,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
+from pam.check import check_datasets
 from pam.commands.data import overrides
 from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS
@@ -236,7 +237,7 @@ def run_experiment(file: Path) -> None:
     """What Snakemake does before the first job, and each training before its first step."""
     plan = load_plan(files=[file])
     datasets = load_registries(plan.experiment.registries)
-    plan.check_datasets(datasets)
+    check_datasets(plan, datasets)
     for task in plan.experiment.tasks:
         plan.beams(task)
         for model in plan.experiment.models_of(task):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pam.check import check_datasets
 from pam.config import ModelConfig, Network
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
@@ -40,7 +41,7 @@ def mine(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_every_model_of_our_experiments_fits_its_tasks(file: Path) -> None:
     plan = load_plan(files=[file])
-    plan.check_datasets(load_registries(plan.experiment.registries))
+    check_datasets(plan, load_registries(plan.experiment.registries))
 
 
 def test_sizes_that_do_not_fit_are_reported_with_task_and_model(mine: Path) -> None:
@@ -73,12 +74,12 @@ def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     mine.write_text(text, encoding="utf-8")
     datasets = load_registries(["config/datasets.yaml"])
     with pytest.raises(UserError) as caught:
-        load_plan(files=[mine]).check_datasets(datasets)
+        check_datasets(load_plan(files=[mine]), datasets)
     assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
     assert f"model `{model}` of task `phrases` writes actions" in caught.value.message
     assert caught.value.hint == f"leave it out there: `without: [{model}]`"
     mine.write_text(text.replace("de-en}", f"de-en, without: [{model}]}}"), encoding="utf-8")
-    load_plan(files=[mine]).check_datasets(datasets)
+    check_datasets(load_plan(files=[mine]), datasets)
 
 
 def test_reading_an_experiment_imports_no_torch() -> None:

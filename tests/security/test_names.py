@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pam.check import check_datasets
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
 from pam.io import UserError
@@ -52,7 +53,7 @@ def test_a_name_that_is_no_plain_word_is_refused_at_its_line(
     for name in NAMES:
         file.write_text(yaml.safe_dump(PLACES[what](name), allow_unicode=True), encoding="utf-8")
         with pytest.raises(UserError) as caught:
-            load_plan(files=[file]).check_datasets({})
+            check_datasets(load_plan(files=[file]), {})
         assert caught.value.file == str(file), name
         assert caught.value.line is not None and caught.value.hint, name
     record(

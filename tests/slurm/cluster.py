@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from pam import jobs
+from pam.runtime import gpus
 
 NEEDED = ("munged", "slurmctld", "slurmd", "setpriv")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sacctmgr")
@@ -273,7 +273,7 @@ class Cluster:
                     daemon.kill()
                     daemon.wait()
         self._kill(self._processes())
-        for lock in jobs.LOCKS.glob(f"GPU-{self.folder.name}-*"):
+        for lock in gpus.LOCKS.glob(f"GPU-{self.folder.name}-*"):
             lock.unlink()
 
 

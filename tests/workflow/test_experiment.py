@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pam.check import check_datasets
 from pam.config import load_run
 from pam.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, read_yaml
@@ -383,7 +384,7 @@ def test_unknown_task_and_model_of_a_run_are_named() -> None:
 
 def test_an_unknown_data_set_has_its_place() -> None:
     with pytest.raises(UserError) as caught:
-        load(RIGHT).check_datasets({"de-nouns": None})  # type: ignore[dict-item]
+        check_datasets(load(RIGHT), {"de-nouns": None})  # type: ignore[dict-item]
     assert (caught.value.file, caught.value.line) == ("mine.yaml", 8)
     assert "did you mean `de-nouns`?" in str(caught.value.hint)
 

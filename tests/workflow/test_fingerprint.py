@@ -88,7 +88,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
             fingerprints.choices,
             fingerprints.source_of,
             fingerprints._find,
-            fingerprints._kept,
+            fingerprints._stored,
         )
         for cached in functions:
             cached.cache_clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pam import jobs
+from pam.runtime import gpus
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); "
 WAIT = SHOW + "sys.stdin.read()"
@@ -30,7 +30,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(jobs, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
     return tmp_path / "locks"
 
 
@@ -39,8 +39,8 @@ def job(
 ) -> subprocess.Popen[str]:
     """A job under `pam.jobs`, with its locks in a folder of the test's."""
     main = (
-        "import pathlib, sys; from pam import jobs; "
-        f"jobs.LOCKS = pathlib.Path({str(locks)!r}); "
+        "import pathlib, sys; from pam import jobs; from pam.runtime import gpus; "
+        f"gpus.LOCKS = pathlib.Path({str(locks)!r}); "
         f"jobs.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
     )
     return subprocess.Popen(
@@ -92,7 +92,7 @@ def test_only_allowed_gpus_are_seen(
 ) -> None:
     if allowed is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
-    assert jobs.visible() == expected
+    assert gpus.visible() == expected
 
 
 def test_a_machine_without_the_tool_has_no_gpu(
@@ -100,7 +100,7 @@ def test_a_machine_without_the_tool_has_no_gpu(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert jobs.visible() == []
+    assert gpus.visible() == []
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -147,7 +147,7 @@ def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks:
 def test_jobs_that_share_gpus_fill_their_places_and_one_that_does_not_waits_for_all(
     locks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(jobs.SHARING, "2")
+    monkeypatch.setenv(gpus.SHARING, "2")
     sharing = [job(locks) for _ in range(4)]
     try:
         assert sorted(shown(one) for one in sharing) == ["GPU-aaa", "GPU-aaa", "GPU-bbb", "GPU-bbb"]
@@ -156,7 +156,7 @@ def test_jobs_that_share_gpus_fill_their_places_and_one_that_does_not_waits_for_
         end(sharing.pop())
         freed = shown(fifth)
         sharing.append(fifth)
-        monkeypatch.setenv(jobs.SHARING, "1")
+        monkeypatch.setenv(gpus.SHARING, "1")
         alone = job(locks)
         waits(alone, "waiting for 1 of 2 GPUs, which are in use\n")
         assert freed in ("GPU-aaa", "GPU-bbb")

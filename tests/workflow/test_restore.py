@@ -8,33 +8,40 @@ from types import SimpleNamespace
 
 import pytest
 
+from pam.check import check_experiment
 from pam.experiment import load_plan
 from pam.io import UserError, read_yaml, write_json, write_text
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, Outcome, restore, store
-from pam.workflow import ReportFiles, Workflow
+from pam.workflow import JobInputs, ReportFiles, WorkflowFiles
 from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN
 
 STORED = [path.parent for path in sorted(ROOT.glob(f"results/reference/*/{ARCHIVE}"))]
 
 
-def restored(stored: Path, results: Path, config: Path | None = None) -> tuple[Workflow, Outcome]:
-    """The workflow of a stored experiment whose runs are restored beside files that stand for its
-    prepared data.
-    """
-    flow = Workflow(None, [str(config or stored / EXPERIMENT)], results)
-    for task, own in flow.experiment.tasks.items():
+def restored(
+    stored: Path, results: Path, config: Path | None = None
+) -> tuple[WorkflowFiles, Outcome]:
+    """Restore the runs of an experiment beside files that stand for its prepared data."""
+    files = files_of(config or stored / EXPERIMENT, results)
+    for task, own in files.experiment.tasks.items():
         for pattern in [
-            *flow.prepared("train", "dev", "test"),
-            *(flow.prepared_gold() if own.word_alignments else []),
+            *files.prepared("train", "dev", "test"),
+            *(files.prepared_gold() if own.word_alignments else []),
         ]:
             write_text(pattern.format(task=task), "")
-    return flow, restore(stored, results, flow.plan)
+    return files, restore(stored, results, files.plan)
 
 
-def files_of_the_page(flow: Workflow) -> list[str]:
+def files_of(config: Path, results: Path) -> WorkflowFiles:
+    plan, datasets = check_experiment(None, [str(config)])
+    return WorkflowFiles(plan, datasets, results)
+
+
+def files_of_the_page(flow: WorkflowFiles) -> list[str]:
     """The files of runs that tables and figures of a page are made of."""
-    shown = ReportFiles(flow)
+    shown = ReportFiles(flow.plan, flow)
+    inputs = JobInputs(flow.plan, {}, flow)
     files = flow.of_runs("scores.json")
     for target in [*shown.tables(), *shown.figures()]:
         path = Path(target)
@@ -43,12 +50,12 @@ def files_of_the_page(flow: Workflow) -> list[str]:
             task, _, seed = name.removeprefix("attention_").rpartition("_seed")
             for models in (flow.baseline, flow.posterior):
                 wildcards = SimpleNamespace(task=task, seed=seed)
-                files += flow.of_models(models, "attention.json")(wildcards)
+                files += inputs.of_models(models, "attention.json")(wildcards)
         else:
             wildcards = SimpleNamespace(
                 **{"table" if path.parent.name == "tables" else "figure": name}
             )
-            files += [file for option in shown.inputs(wildcards).values() for file in option]
+            files += [file for option in shown.inputs()(wildcards).values() for file in option]
     runs = [str(flow.run_of(*run).path) for run in flow.experiment.runs()]
     return [file for file in files if file.startswith(tuple(f"{run}/" for run in runs))]
 
@@ -73,7 +80,7 @@ def test_restored_captions_have_a_page_and_a_figure_asked_for_by_name_trains_its
     monkeypatch.chdir(made.folder)
     results, config = Path("results/captions"), Path("config/captions.yaml")
     flow, _ = restored(ROOT / "results/reference/captions", results, config)
-    assert [(one.target, len(one.runs)) for one in ReportFiles(flow).left_out()] == [
+    assert [(one.target, len(one.runs)) for one in ReportFiles(flow.plan, flow).left_out()] == [
         ("results/captions/tables/caption_examples.csv", 40),
         ("results/captions/figures/attention_msrvtt-1000_seed1.svg", 2),
     ]
@@ -116,7 +123,7 @@ def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restor
     restored(stored, tmp_path / "results")
     config = read_yaml(stored / EXPERIMENT)
     write_json(tmp_path / "changed.yaml", config | {"training": config["training"] | {"epochs": 3}})
-    flow = Workflow(None, [str(tmp_path / "changed.yaml")], tmp_path / "results")
+    flow = files_of(tmp_path / "changed.yaml", tmp_path / "results")
     with pytest.raises(
         UserError, match="was restored, and its configuration has changed since"
     ) as told:

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from pam import jobs
 from pam.io import UserError
+from pam.runtime import locks
 
 HOLD = (
-    "import sys; from pathlib import Path; from pam import jobs; "
-    "jobs.hold(sys.argv[1], Path(sys.argv[2])); print('held', flush=True); sys.stdin.read()"
+    "import sys; from pathlib import Path; from pam.runtime import locks; "
+    "locks.hold(sys.argv[1], Path(sys.argv[2])); print('held', flush=True); sys.stdin.read()"
 )
 
 
 @pytest.fixture(autouse=True)
 def of_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is not a job; what it notes in its environment is forgotten after the test."""
-    monkeypatch.delenv(jobs.RUN, raising=False)
+    monkeypatch.delenv(locks.RUN, raising=False)
 
 
 def holder(experiment: str, folder: Path) -> subprocess.Popen[str]:
@@ -39,19 +39,19 @@ def test_a_second_run_is_told_who_is_at_work_and_a_killed_one_holds_nothing(tmp_
     first = holder("tiny", tmp_path / "runs")
     try:
         with pytest.raises(UserError) as caught:
-            jobs.hold("tiny", tmp_path / "runs")
+            locks.hold("tiny", tmp_path / "runs")
         assert "another run of `tiny` is at work in this folder" in str(caught.value)
         assert f"process {first.pid} on " in str(caught.value)
     finally:
         first.kill()
         first.communicate(timeout=30)
-    jobs.hold("tiny", tmp_path / "runs")
+    locks.hold("tiny", tmp_path / "runs")
 
 
 def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
     first = holder("tiny", tmp_path)
     try:
-        jobs.hold("other", tmp_path)
+        locks.hold("other", tmp_path)
     finally:
         first.kill()
         first.communicate(timeout=30)
@@ -60,10 +60,10 @@ def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
 def test_a_job_knows_whether_another_run_has_followed_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs.check_not_replaced("tiny", tmp_path)
-    jobs.hold("tiny", tmp_path)
-    jobs.check_not_replaced("tiny", tmp_path)
-    monkeypatch.setenv(jobs.RUN, "process 1 on a host, since some day")
+    locks.check_not_replaced("tiny", tmp_path)
+    locks.hold("tiny", tmp_path)
+    locks.check_not_replaced("tiny", tmp_path)
+    monkeypatch.setenv(locks.RUN, "process 1 on a host, since some day")
     with pytest.raises(UserError, match="another run has followed it"):
-        jobs.check_not_replaced("tiny", tmp_path)
-    jobs.check_not_replaced("other", tmp_path)
+        locks.check_not_replaced("tiny", tmp_path)
+    locks.check_not_replaced("other", tmp_path)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +14,36 @@ from typing import Any
 import pytest
 import yaml
 
-from pam import jobs, workflow
+from pam import fingerprint, jobs
+from pam.check import check_experiment
+from pam.experiment import Plan
 from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
 from pam.run_folder import RunFolder
-from pam.workflow import ReportFiles, Workflow, input_folder, input_folders, output_folder
+from pam.runtime import gpus
+from pam.workflow import (
+    JobInputs,
+    JobResources,
+    ReportFiles,
+    WorkflowFiles,
+    input_folder,
+    input_folders,
+    output_folder,
+    untracked,
+)
 from tests.workflow.checkouts import EXPERIMENT, PAIRS, REGISTRY, ROOT, TRANSLATION
 
 SOFT = "results/tiny/nouns/soft/seed1"
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """What the rules ask of an experiment."""
+
+    plan: Plan
+    files: WorkflowFiles
+    inputs: JobInputs
+    report: ReportFiles
 
 
 def job(**wildcards: str) -> SimpleNamespace:
@@ -37,7 +60,9 @@ def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workfl
     config = yaml.safe_load(experiment) | {"registries": [str(folder / "own.yaml")]} | changes
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return Workflow(config, [str(file)])
+    plan, datasets = check_experiment(config, [str(file)])
+    files = WorkflowFiles(plan, datasets)
+    return Workflow(plan, files, JobInputs(plan, datasets, files), ReportFiles(plan, files))
 
 
 def _paths(registry: str) -> list[str]:
@@ -66,23 +91,25 @@ def test_reading_it_does_not_wait_for_torch() -> None:
 
 
 def test_every_command_that_makes_a_file_has_its_code(nouns: Workflow) -> None:
-    for command, kinds in workflow.KINDS.items():
-        assert len({nouns.code(command, kind) for kind in kinds}) > 1
-    assert {item.draws for item in FIGURES.values()} <= workflow.KINDS["figures"].keys()
-    assert len({nouns.code(command) for command in workflow.CODE}) == len(workflow.CODE)
-    assert nouns.code("score", "inflection") != nouns.code("score", "translation")
+    for command, kinds in fingerprint.KINDS.items():
+        assert len({nouns.inputs.code(command, kind) for kind in kinds}) > 1
+    assert {item.draws for item in FIGURES.values()} <= fingerprint.KINDS["figures"].keys()
+    assert len({nouns.inputs.code(command) for command in fingerprint.CODE}) == len(
+        fingerprint.CODE
+    )
+    assert nouns.inputs.code("score", "inflection") != nouns.inputs.code("score", "translation")
 
 
 def test_files_are_named_after_the_experiment(nouns: Workflow) -> None:
-    assert nouns.report == "results/tiny/report.html"
-    assert nouns.page == "results/tiny/index.html"
-    assert str(nouns.run.config_file) == "results/tiny/{task}/{model}/seed{seed}/run.yaml"
-    assert nouns.of_tasks("summary.json") == ["results/tiny/nouns/data/summary.json"]
-    assert nouns.of_runs("scores.json") == [
+    assert nouns.files.report == "results/tiny/report.html"
+    assert nouns.files.page == "results/tiny/index.html"
+    assert str(nouns.files.run.config_file) == "results/tiny/{task}/{model}/seed{seed}/run.yaml"
+    assert nouns.files.of_tasks("summary.json") == ["results/tiny/nouns/data/summary.json"]
+    assert nouns.files.of_runs("scores.json") == [
         f"results/tiny/nouns/{model}/seed1/scores.json" for model in ("soft", "mono-postr-joint")
     ]
-    assert nouns.prepared("dev")[-1] == "results/tiny/{task}/data/dev.safetensors"
-    assert nouns.gold_summaries() == []
+    assert nouns.files.prepared("dev")[-1] == "results/tiny/{task}/data/dev.safetensors"
+    assert nouns.files.gold_summaries() == []
 
 
 def test_a_runs_folder_says_where_each_command_finds_and_leaves_its_files() -> None:
@@ -103,13 +130,13 @@ def test_a_folder_without_a_configuration_is_no_run(tmp_path: Path) -> None:
 
 def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> None:
     soft = job(task="nouns", model="soft", seed="1")
-    assert yaml.safe_load(nouns.run_text(soft))["label"] == "Soft"
-    assert "label" not in nouns.training_config(soft)
-    assert nouns.training_config(soft) != nouns.training_config(
+    assert yaml.safe_load(nouns.inputs.run_text()(soft))["label"] == "Soft"
+    assert "label" not in nouns.inputs.training_config()(soft)
+    assert nouns.inputs.training_config()(soft) != nouns.inputs.training_config()(
         job(task="nouns", model="soft", seed="2")
     )
-    assert not {"beam", "beams", "dev"} & nouns.decoding(soft).keys()
-    assert "device" not in yaml.safe_load(nouns.experiment_text(job()))
+    assert not {"beam", "beams", "dev"} & nouns.inputs.decoding()(soft).keys()
+    assert "device" not in yaml.safe_load(nouns.inputs.experiment_text()(job()))
 
 
 def test_models_have_the_code_of_their_components(nouns: Workflow) -> None:
@@ -117,50 +144,52 @@ def test_models_have_the_code_of_their_components(nouns: Workflow) -> None:
         job(task="nouns", model=model, seed=seed)
         for model, seed in (("soft", "1"), ("mono-postr-joint", "1"), ("soft", "2"))
     )
-    train = nouns.run_code("train")
+    train = nouns.inputs.run_code("train")
     assert train(soft) == train(other) != train(mono)
-    assert train(soft) != nouns.run_code("predict")(soft)
+    assert train(soft) != nouns.inputs.run_code("predict")(soft)
 
 
 def test_a_model_that_is_not_there_ends_the_process_with_one_message(nouns: Workflow) -> None:
     with pytest.raises(SystemExit, match="error: unknown model `sofd`"):
-        nouns.run_text(job(task="nouns", model="sofd", seed="1"))
+        nouns.inputs.run_text()(job(task="nouns", model="sofd", seed="1"))
     with pytest.raises(SystemExit, match="error: unknown task `verbs`"):
-        nouns.resource("mem_mb")(job(task="verbs"))
+        JobResources(nouns.plan).amount("mem_mb")(job(task="verbs"))
 
 
 def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow) -> None:
     task = job(task="pairs")
-    assert pairs.last_stage(task) == "index"
-    assert pairs.before("extract")(task) == ["data/pairs/.fetched"]
+    assert pairs.inputs.last_stage()(task) == "index"
+    assert pairs.inputs.before_stage("extract")(task) == ["data/pairs/.fetched"]
     folder = "results/translated/pairs/data"
-    assert pairs.before("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
-    assert len(pairs.before()(task)) == 3
+    assert pairs.inputs.before_stage("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
+    assert len(pairs.inputs.before_stage()(task)) == 3
     # Of nouns the last stage is the first.
-    assert nouns.before()(job(task="nouns")) == ["data/small/.fetched"]
-    assert {"format", "files"} <= nouns.stage_options()(job(task="nouns")).keys()
-    assert pairs.stage_options()(task).keys() == {"format"}
-    codes = {pairs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)}
+    assert nouns.inputs.before_stage()(job(task="nouns")) == ["data/small/.fetched"]
+    assert {"format", "files"} <= nouns.inputs.stage_options()(job(task="nouns")).keys()
+    assert pairs.inputs.stage_options()(task).keys() == {"format"}
+    codes = {
+        pairs.inputs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)
+    }
     assert len(codes) == 4
 
 
 def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
-    given = json.loads(pairs.format_argument(job(task="yy-xx"), None))
+    given = json.loads(untracked(pairs.inputs.format_text())(job(task="yy-xx"), None))
     assert given == {"source": "yy", "target": "xx"}
-    assert pairs.dataset_of(job(task="yy-xx")) == "pairs"
-    assert pairs.gold_of(job(task="pairs")) == "links"
+    assert pairs.inputs.dataset()(job(task="yy-xx")) == "pairs"
+    assert pairs.inputs.gold_dataset()(job(task="pairs")) == "links"
 
 
 def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
     nouns: Workflow, tmp_path: Path
 ) -> None:
-    files = nouns.local_files(job(dataset="small"))
+    files = nouns.inputs.local_files()(job(dataset="small"))
     assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
-    identity = nouns.identity_of_files(job(dataset="small"))
+    identity = nouns.inputs.identity_of_files()(job(dataset="small"))
     assert identity["package"] is None and len(identity["files"]) == 3
     (tmp_path / "dev.tsv").unlink()
     with pytest.raises(SystemExit, match="data set `small`: no such file"):
-        nouns.local_files(job(dataset="small"))
+        nouns.inputs.local_files()(job(dataset="small"))
 
 
 def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
@@ -168,22 +197,26 @@ def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
 ) -> None:
     run = job(task="pairs", model="soft", seed="1")
     folder = "results/translated/pairs/soft/seed1"
-    assert pairs.main_beam(run) == 2
+    assert pairs.inputs.main_beam()(run) == 2
     expected = [f"{folder}/beam{beam}/decoding.json" for beam in (2, 1)]
-    assert pairs.outputs_by_beam("decoding.json")(run) == expected
-    assert pairs.analysis(run) == [f"{folder}/analysis.json"]
-    assert nouns.analysis(job(task="nouns", model="soft", seed="1")) == []
+    assert pairs.inputs.outputs_by_beam("decoding.json")(run) == expected
+    assert pairs.inputs.analysis()(run) == [f"{folder}/analysis.json"]
+    assert nouns.inputs.analysis()(job(task="nouns", model="soft", seed="1")) == []
 
 
 def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) -> None:
     where = job(task="pairs", seed="1")
-    assert pairs.compared("pairs", 1) == pairs.posterior("pairs", 1) == ["postr-joint"]
-    assert pairs.compared("yy-xx", 1) == pairs.posterior("yy-xx", 1) == []
+    assert pairs.files.compared("pairs", 1) == pairs.files.posterior("pairs", 1) == ["postr-joint"]
+    assert pairs.files.compared("yy-xx", 1) == pairs.files.posterior("yy-xx", 1) == []
     folder = "results/translated/pairs/postr-joint/seed1"
-    found = pairs.of_models(pairs.compared, "run.yaml", "beam{beam}/predictions.tsv")(where)
+    found = pairs.inputs.of_models(pairs.files.compared, "run.yaml", "beam{beam}/predictions.tsv")(
+        where
+    )
     assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
-    assert pairs.of_models(pairs.posterior, "attention.json")(where) == [f"{folder}/attention.json"]
-    assert pairs.of_models(pairs.baseline, "run.yaml")(where) == [
+    assert pairs.inputs.of_models(pairs.files.posterior, "attention.json")(where) == [
+        f"{folder}/attention.json"
+    ]
+    assert pairs.inputs.of_models(pairs.files.baseline, "run.yaml")(where) == [
         "results/translated/pairs/soft/seed1/run.yaml"
     ]
 
@@ -193,8 +226,8 @@ def test_ensembles_are_told_from_trained_models(
 ) -> None:
     monkeypatch.chdir(ROOT)
     flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", "postr-joint", "ensemble"])
-    assert flow.ensembles == ["ensemble"] and flow.joined == "ensemble"
-    members = flow.member_models(job(task="nouns", model="ensemble", seed="3"))
+    assert flow.files.ensembles == ["ensemble"] and flow.files.ensemble_models == "ensemble"
+    members = flow.inputs.member_weights()(job(task="nouns", model="ensemble", seed="3"))
     assert members and all(file.startswith("results/tiny/nouns/") for file in members)
     assert {file.partition("/seed3/")[2] for file in members} == {"model/weights.safetensors"}
 
@@ -221,48 +254,48 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     monkeypatch.chdir(ROOT)
     resources = {"gpu": asked, "gpu_model": "a100", "processes": 3, "threads": 2, "mem_mb": 7}
     flow = made(tmp_path, EXPERIMENT, REGISTRY, device=device, resources=resources)
-    flow.gpus = gpus
+    asked_of = JobResources(flow.plan, gpus)
     run = job(task="nouns", model="soft", seed="1")
-    assert (flow.gpu(run), flow.device(run)) == expected
-    assert flow.gpu_model(run) == ("a100" if expected[0] else "")
-    assert (flow.gpus_of_all(run), flow.resource("threads", of_all=True)(run)) == (
-        3 * expected[0],
-        6,
-    )
-    assert flow.resource("mem_mb")(run) == 7
+    assert (asked_of.gpu()(run), asked_of.device()(run)) == expected
+    assert asked_of.gpu_model()(run) == ("a100" if expected[0] else "")
+    assert asked_of.gpus_of_all()(run) == 3 * expected[0]
+    assert asked_of.amount("threads", of_all=True)(run) == 6
+    assert asked_of.amount("mem_mb")(run) == 7
 
 
 def test_tables_and_figures_are_those_of_the_experiments_tasks(
     nouns: Workflow, pairs: Workflow
 ) -> None:
-    shown = ReportFiles(nouns)
+    shown = nouns.report
     assert "results/tiny/tables/table2.csv" in shown.tables()
     assert shown.front_tables() == ["results/tiny/tables/table2.html"]
     assert "results/tiny/figures/attention_nouns_seed1.svg" in shown.figures()
-    names = {os.path.basename(file) for file in ReportFiles(pairs).tables()}
+    names = {os.path.basename(file) for file in pairs.report.tables()}
     assert {"table1.csv", "table3.csv", "table1_dev.csv"} <= names
     assert not {"table2.csv", "table_acvi_mt.csv"} & names
 
 
 def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> None:
-    shown, table = ReportFiles(pairs), job(table="table1_more")
-    inputs = shown.inputs(table)
+    shown, table = pairs.report, job(table="table1_more")
+    inputs = shown.inputs()(table)
     assert inputs["significance"] == ["results/translated/pairs/significance/seed1.json"]
     assert len(inputs["scores"]) == 3 and inputs["beside"] == []
-    words = shown.arguments(table)
+    words = shown.arguments()(table)
     assert words == ["--scores", *inputs["scores"], "--significance", *inputs["significance"]]
-    assert shown.labels(table)["table"].startswith("sacreBLEU")
+    assert shown.labels()(table)["table"].startswith("sacreBLEU")
     # Of a task without word alignments there are no scores of them.
-    gold = shown.inputs(job(table="attentions"))["gold-scores"]
+    gold = shown.inputs()(job(table="attentions"))["gold-scores"]
     assert {file.split("/")[2] for file in gold} == {"pairs"}
 
 
 def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Workflow) -> None:
-    shown, figure = ReportFiles(nouns), job(figure="curves")
-    assert shown.inputs(figure)["beside"][0] == f"{SOFT}/run.yaml"
-    assert shown.arguments(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
-    assert "--metric" in shown.arguments(job(figure="accuracy"))
-    assert nouns.code("figures", "curves") != nouns.code("figures", FIGURES["accuracy"].draws)
+    shown, figure = nouns.report, job(figure="curves")
+    assert shown.inputs()(figure)["beside"][0] == f"{SOFT}/run.yaml"
+    assert shown.arguments()(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
+    assert "--metric" in shown.arguments()(job(figure="accuracy"))
+    assert nouns.inputs.code("figures", "curves") != nouns.inputs.code(
+        "figures", FIGURES["accuracy"].draws
+    )
 
 
 def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
@@ -277,10 +310,10 @@ def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.Mo
         ("PATH", "/bin"),
         ("PYTHONPATH", "/else"),
         ("PAM_MIRROR", ""),
-        (jobs.SHARING, "1"),
+        (gpus.SHARING, "1"),
     ):
         monkeypatch.setenv(name, value)
     jobs.set_environment("/here", "/mirror", 3)
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
-    assert (os.environ["PAM_MIRROR"], os.environ[jobs.SHARING]) == ("/mirror", "3")
+    assert (os.environ["PAM_MIRROR"], os.environ[gpus.SHARING]) == ("/mirror", "3")

@@ -14,7 +14,7 @@ wildcard_constraints:
 rule fetch_data:
     input:
         # Files of the repository stay where they are, also where results go to a storage provider.
-        lambda wildcards: [local(file) for file in flow.local_files(wildcards)],
+        lambda wildcards: [local(file) for file in job_inputs.local_files()(wildcards)],
     output:
         # The files themselves are not declared, so that those at hand, the good ones of a download
         # that failed and those put there by hand, are kept.
@@ -24,8 +24,8 @@ rule fetch_data:
     conda:
         CONDA
     params:
-        entry=flow.identity_of_files,
-        registries=flow.registries,
+        entry=job_inputs.identity_of_files(),
+        registries=job_inputs.registry_arguments(),
     message:
         "Fetching {wildcards.dataset}"
     shell:
@@ -36,27 +36,27 @@ rule fetch_data:
 # The last stage, which completes the data; the stages before it are the same rule.
 rule prepare_data:
     input:
-        flow.before(),
+        job_inputs.before_stage(),
     output:
-        data=flow.prepared("train", "dev", "test"),
+        data=files.prepared("train", "dev", "test"),
     log:
-        f"{flow.logs}/{{task}}/prepare.log",
+        f"{files.logs}/{{task}}/prepare.log",
     wildcard_constraints:
-        task=flow.teaching,
+        task=files.training_tasks,
     conda:
         CONDA
     resources:
-        mem_mb=flow.resource("data_mem_mb"),
-        runtime=flow.resource("data_runtime"),
+        mem_mb=job_resources.amount("data_mem_mb"),
+        runtime=job_resources.amount("data_runtime"),
     params:
-        code=flow.stage_code(),
-        options=flow.stage_options(),
-        format=flow.format_argument,
-        dataset=flow.dataset_of,
-        registries=flow.registries,
-        base=flow.base_argument,
+        code=job_inputs.stage_code(),
+        options=job_inputs.stage_options(),
+        format=untracked(job_inputs.format_text()),
+        dataset=job_inputs.dataset(),
+        registries=job_inputs.registry_arguments(),
+        base=job_inputs.base_arguments(),
         out=output_folder("data"),
-        stage=flow.last_stage,
+        stage=job_inputs.last_stage(),
     message:
         "Preparing {wildcards.task}"
     shell:
@@ -68,25 +68,25 @@ rule prepare_data:
 # The same for a task that takes over trained models: their symbols, and a test split alone.
 use rule prepare_data as prepare_test with:
     output:
-        data=flow.prepared("dev", "test"),
+        data=files.prepared("dev", "test"),
     wildcard_constraints:
-        task=flow.tested,
+        task=files.tested_tasks,
     message:
         "Preparing {wildcards.task}, to be tested on"
 
 
 use rule prepare_data as extract_text with:
     input:
-        flow.before("extract"),
+        job_inputs.before_stage("extract"),
     output:
-        data=directory(f"{flow.data}/extract"),
+        data=directory(f"{files.data}/extract"),
     log:
-        f"{flow.logs}/{{task}}/extract.log",
+        f"{files.logs}/{{task}}/extract.log",
     wildcard_constraints:
         task=r"[^/]+",
     params:
-        code=flow.stage_code("extract"),
-        options=flow.stage_options("extract"),
+        code=job_inputs.stage_code("extract"),
+        options=job_inputs.stage_options("extract"),
         stage="extract",
     message:
         "Extracting the sentences of {wildcards.task}"
@@ -94,16 +94,16 @@ use rule prepare_data as extract_text with:
 
 use rule prepare_data as tokenize_text with:
     input:
-        flow.before("tokenize"),
+        job_inputs.before_stage("tokenize"),
     output:
-        data=directory(f"{flow.data}/tokenize"),
+        data=directory(f"{files.data}/tokenize"),
     log:
-        f"{flow.logs}/{{task}}/tokenize.log",
+        f"{files.logs}/{{task}}/tokenize.log",
     wildcard_constraints:
         task=r"[^/]+",
     params:
-        code=flow.stage_code("tokenize"),
-        options=flow.stage_options("tokenize"),
+        code=job_inputs.stage_code("tokenize"),
+        options=job_inputs.stage_options("tokenize"),
         stage="tokenize",
     message:
         "Tokenizing of {wildcards.task}"
@@ -111,16 +111,16 @@ use rule prepare_data as tokenize_text with:
 
 use rule prepare_data as segment_text with:
     input:
-        flow.before("segment"),
+        job_inputs.before_stage("segment"),
     output:
-        data=directory(f"{flow.data}/segment"),
+        data=directory(f"{files.data}/segment"),
     log:
-        f"{flow.logs}/{{task}}/segment.log",
+        f"{files.logs}/{{task}}/segment.log",
     wildcard_constraints:
         task=r"[^/]+",
     params:
-        code=flow.stage_code("segment"),
-        options=flow.stage_options("segment"),
+        code=job_inputs.stage_code("segment"),
+        options=job_inputs.stage_options("segment"),
         stage="segment",
     message:
         "Segmenting the words of {wildcards.task}"
@@ -128,19 +128,19 @@ use rule prepare_data as segment_text with:
 
 rule prepare_word_alignments:
     input:
-        mark=lambda wildcards: f"data/{flow.gold_of(wildcards)}/.fetched",
-        data=flow.prepared("train"),
+        mark=job_inputs.fetched_gold(),
+        data=files.prepared("train"),
     output:
-        gold=flow.prepared_gold(),
+        gold=files.prepared_gold(),
     log:
-        f"{flow.logs}/{{task}}/word_alignments.log",
+        f"{files.logs}/{{task}}/word_alignments.log",
     conda:
         CONDA
     params:
-        code=flow.gold_code,
-        options=flow.gold_options,
-        dataset=flow.gold_of,
-        registries=flow.registries,
+        code=job_inputs.gold_code(),
+        options=job_inputs.gold_options(),
+        dataset=job_inputs.gold_dataset(),
+        registries=job_inputs.registry_arguments(),
         data=input_folder("data"),
         out=output_folder("gold"),
     message:

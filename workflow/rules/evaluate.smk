@@ -15,28 +15,28 @@ wildcard_constraints:
 
 rule predict_run:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("test"),
-        penalty=flow.chosen_penalty,
+        model=files.run.model_files,
+        data=files.prepared("test"),
+        penalty=job_inputs.chosen_penalty(),
     output:
-        predictions=flow.run.predictions("test", "{beam}"),
-        decoding=flow.run.decoding("test", "{beam}"),
+        predictions=files.run.predictions("test", "{beam}"),
+        decoding=files.run.decoding("test", "{beam}"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/predict_beam{{beam}}.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/predict_beam{{beam}}.log",
     conda:
         CONDA
-    threads: flow.resource("threads")
+    threads: job_resources.amount("threads")
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("decode_runtime"),
-        gpu=flow.gpu,
-        gpu_model=flow.gpu_model,
-        device=flow.device,
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("decode_runtime"),
+        gpu=job_resources.gpu(),
+        gpu_model=job_resources.gpu_model(),
+        device=job_resources.device(),
     params:
-        code=flow.run_code("predict"),
-        decoding=flow.decoding,
-        config=flow.config_argument,
-        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
+        code=job_inputs.run_code("predict"),
+        decoding=job_inputs.decoding(),
+        config=untracked(job_inputs.run_text()),
+        run=input_folder("model", above=True),
         split="test",
         beam=lambda wildcards: wildcards.beam,
     message:
@@ -51,27 +51,27 @@ rule predict_run:
 # The candidate that is best on the development split.
 rule choose_length_penalty:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("dev"),
+        model=files.run.model_files,
+        data=files.prepared("dev"),
     output:
-        flow.run.length_penalty("{beam}"),
+        files.run.length_penalty("{beam}"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/length_penalty_beam{{beam}}.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/length_penalty_beam{{beam}}.log",
     conda:
         CONDA
-    threads: flow.resource("threads")
+    threads: job_resources.amount("threads")
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("decode_runtime"),
-        gpu=flow.gpu,
-        gpu_model=flow.gpu_model,
-        device=flow.device,
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("decode_runtime"),
+        gpu=job_resources.gpu(),
+        gpu_model=job_resources.gpu_model(),
+        device=job_resources.device(),
     params:
-        code=flow.run_code("length-penalty"),
-        decoding=flow.decoding,
-        penalties=flow.length_penalties,
-        config=flow.config_argument,
-        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
+        code=job_inputs.run_code("length-penalty"),
+        decoding=job_inputs.decoding(),
+        penalties=job_inputs.length_penalties(),
+        config=untracked(job_inputs.run_text()),
+        run=input_folder("model", above=True),
         beam=lambda wildcards: wildcards.beam,
     message:
         "Choosing the length penalty of {wildcards.model} on {wildcards.task}, "
@@ -84,37 +84,37 @@ rule choose_length_penalty:
 
 use rule predict_run as predict_dev with:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("dev"),
-        penalty=flow.chosen_penalty,
+        model=files.run.model_files,
+        data=files.prepared("dev"),
+        penalty=job_inputs.chosen_penalty(),
     output:
-        predictions=flow.run.predictions("dev"),
-        decoding=flow.run.decoding("dev"),
+        predictions=files.run.predictions("dev"),
+        decoding=files.run.decoding("dev"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/predict_dev.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/predict_dev.log",
     params:
         split="dev",
-        beam=flow.main_beam,
+        beam=job_inputs.main_beam(),
     message:
         "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, development"
 
 
 rule attention_run:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("test"),
+        model=files.run.model_files,
+        data=files.prepared("test"),
     output:
-        flow.run.attention,
+        files.run.attention,
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/attention.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/attention.log",
     conda:
         CONDA
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("decode_runtime"),
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("decode_runtime"),
     params:
-        code=flow.run_code("attention"),
-        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
+        code=job_inputs.run_code("attention"),
+        run=input_folder("model", above=True),
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam attention --run {params.run:q} --count {params.rows}"
@@ -122,25 +122,25 @@ rule attention_run:
 
 rule analyze_run:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("test"),
+        model=files.run.model_files,
+        data=files.prepared("test"),
     output:
-        flow.run.analysis("test"),
+        files.run.analysis("test"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/analyze.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/analyze.log",
     conda:
         CONDA
-    threads: flow.resource("threads")
+    threads: job_resources.amount("threads")
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("decode_runtime"),
-        gpu=flow.gpu,
-        gpu_model=flow.gpu_model,
-        device=flow.device,
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("decode_runtime"),
+        gpu=job_resources.gpu(),
+        gpu_model=job_resources.gpu_model(),
+        device=job_resources.device(),
     params:
-        code=flow.run_code("analyze"),
-        batch_size=lambda wildcards: flow.run_config(wildcards).decoding.batch_size,
-        run=lambda wildcards, input: os.path.dirname(folder_of(input.model)),
+        code=job_inputs.run_code("analyze"),
+        batch_size=job_inputs.batch_size(),
+        run=input_folder("model", above=True),
         split="test",
     message:
         "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
@@ -152,12 +152,12 @@ rule analyze_run:
 
 use rule analyze_run as analyze_dev with:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared("dev"),
+        model=files.run.model_files,
+        data=files.prepared("dev"),
     output:
-        flow.run.analysis("dev"),
+        files.run.analysis("dev"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/analyze_dev.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/analyze_dev.log",
     params:
         split="dev",
     message:
@@ -166,12 +166,12 @@ use rule analyze_run as analyze_dev with:
 
 use rule analyze_run as analyze_word_alignments with:
     input:
-        model=flow.run.model_files,
-        data=flow.prepared_gold(),
+        model=files.run.model_files,
+        data=files.prepared_gold(),
     output:
-        flow.run.analysis("gold"),
+        files.run.analysis("gold"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/analyze_word_alignments.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/analyze_word_alignments.log",
     params:
         split="gold",
     message:
@@ -180,20 +180,20 @@ use rule analyze_run as analyze_word_alignments with:
 
 rule score_run:
     input:
-        run=flow.run.config_file,
-        training=flow.run.training,
-        data=flow.prepared("test"),
-        predictions=flow.outputs_by_beam("predictions.tsv"),
-        decoding=flow.outputs_by_beam("decoding.json"),
-        analysis=flow.analysis,
+        run=files.run.config_file,
+        training=files.run.training,
+        data=files.prepared("test"),
+        predictions=job_inputs.outputs_by_beam("predictions.tsv"),
+        decoding=job_inputs.outputs_by_beam("decoding.json"),
+        analysis=job_inputs.analysis(),
     output:
-        flow.run.scores("test"),
+        files.run.scores("test"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/score.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/score.log",
     conda:
         CONDA
     params:
-        code=lambda wildcards: flow.code("score", flow.kinds[wildcards.task]),
+        code=job_inputs.task_code("score"),
         run=input_folder("run"),
         split="test",
     shell:
@@ -202,48 +202,48 @@ rule score_run:
 
 use rule score_run as score_dev with:
     input:
-        run=flow.run.config_file,
-        training=flow.run.training,
-        data=flow.prepared("dev"),
-        predictions=flow.run.predictions("dev"),
-        decoding=flow.run.decoding("dev"),
-        analysis=flow.run.analysis("dev"),
+        run=files.run.config_file,
+        training=files.run.training,
+        data=files.prepared("dev"),
+        predictions=files.run.predictions("dev"),
+        decoding=files.run.decoding("dev"),
+        analysis=files.run.analysis("dev"),
     output:
-        flow.run.scores("dev"),
+        files.run.scores("dev"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/score_dev.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/score_dev.log",
     params:
         split="dev",
 
 
 use rule score_run as score_word_alignments with:
     input:
-        run=flow.run.config_file,
-        training=flow.run.training,
-        data=flow.prepared_gold(),
-        analysis=flow.run.analysis("gold"),
+        run=files.run.config_file,
+        training=files.run.training,
+        data=files.prepared_gold(),
+        analysis=files.run.analysis("gold"),
     output:
-        flow.run.scores("gold"),
+        files.run.scores("gold"),
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/score_word_alignments.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/score_word_alignments.log",
     params:
-        code=flow.code("score", "alignment"),
+        code=job_inputs.code("score", "alignment"),
         split="gold",
 
 
 # Of outputs that no model made, such as the first sentences of a text.
 rule score_control:
     input:
-        data=flow.prepared("test"),
+        data=files.prepared("test"),
     output:
-        predictions=f"{flow.controls()}/predictions.tsv",
-        scores=f"{flow.controls()}/scores.json",
+        predictions=f"{files.controls}/predictions.tsv",
+        scores=f"{files.controls}/scores.json",
     log:
-        f"{flow.logs}/{{task}}/controls/{{control}}.log",
+        f"{files.logs}/{{task}}/controls/{{control}}.log",
     conda:
         CONDA
     params:
-        code=lambda wildcards: flow.code("control", flow.kinds[wildcards.task]),
+        code=job_inputs.task_code("control"),
         data=input_folder("data"),
         out=output_folder("scores"),
         experiment=EXPERIMENT.experiment,
@@ -256,20 +256,20 @@ rule score_control:
 
 rule test_significance:
     input:
-        baseline=flow.of_models(flow.baseline, "run.yaml", "beam{beam}/predictions.tsv"),
-        systems=flow.of_models(flow.compared, "run.yaml", "beam{beam}/predictions.tsv"),
-        data=flow.prepared("test"),
+        baseline=job_inputs.of_models(files.baseline, "run.yaml", "beam{beam}/predictions.tsv"),
+        systems=job_inputs.of_models(files.compared, "run.yaml", "beam{beam}/predictions.tsv"),
+        data=files.prepared("test"),
     output:
-        f"{flow.results}/{{task}}/significance/seed{{seed}}.json",
+        f"{files.results}/{{task}}/significance/seed{{seed}}.json",
     log:
-        f"{flow.logs}/{{task}}/significance_seed{{seed}}.log",
+        f"{files.logs}/{{task}}/significance_seed{{seed}}.log",
     conda:
         CONDA
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("decode_runtime"),
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("decode_runtime"),
     params:
-        code=flow.code("significance"),
+        code=job_inputs.code("significance"),
         baseline=input_folder("baseline"),
         systems=input_folders("systems", "run.yaml"),
     message:

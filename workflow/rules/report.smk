@@ -1,4 +1,5 @@
-# All runs of the experiment: tables, figures, a page of results, and Snakemake's report of how they were made.
+# All runs of the experiment: tables, figures, a page of results, and Snakemake's report of how they
+# were made.
 
 from pathlib import Path
 
@@ -23,24 +24,24 @@ wildcard_constraints:
 
 rule make_table:
     input:
-        unpack(shown.inputs),
-        experiment=flow.resolved,
+        unpack(report_files.inputs()),
+        experiment=files.resolved,
         paper=local(PAPER),
     output:
-        multiext(f"{flow.results}/tables/{{table}}", ".csv", ".md", ".tex", ".json"),
+        multiext(f"{files.results}/tables/{{table}}", ".csv", ".md", ".tex", ".json"),
         html=report(
-            f"{flow.results}/tables/{{table}}.html",
+            f"{files.results}/tables/{{table}}.html",
             caption="../report/table.rst",
             category=lambda wildcards: TABLES[wildcards.table].category,
-            labels=shown.labels,
+            labels=report_files.labels(),
         ),
     log:
-        f"{flow.logs}/tables/{{table}}.log",
+        f"{files.logs}/tables/{{table}}.log",
     conda:
         CONDA
     params:
-        code=flow.code("tables"),
-        files=shown.arguments,
+        code=job_inputs.code("tables"),
+        files=report_files.arguments(),
         out=output_folder("html"),
     shell:
         "logged {log:q} python -m pam tables --table {wildcards.table:q} "
@@ -50,28 +51,28 @@ rule make_table:
 
 rule draw_figure:
     input:
-        unpack(shown.inputs),
-        experiment=flow.resolved,
+        unpack(report_files.inputs()),
+        experiment=files.resolved,
         paper=local(PAPER),
     output:
-        png=f"{flow.results}/figures/{{figure}}.png",
-        data=f"{flow.results}/figures/{{figure}}.csv",
+        png=f"{files.results}/figures/{{figure}}.png",
+        data=f"{files.results}/figures/{{figure}}.csv",
         svg=report(
-            f"{flow.results}/figures/{{figure}}.svg",
+            f"{files.results}/figures/{{figure}}.svg",
             caption="../report/figure.rst",
             category="2. Figures",
-            labels=shown.labels,
+            labels=report_files.labels(),
         ),
     log:
-        f"{flow.logs}/figures/{{figure}}.log",
+        f"{files.logs}/figures/{{figure}}.log",
     wildcard_constraints:
         figure="|".join(FIGURES),
     conda:
         CONDA
     params:
-        code=lambda wildcards: flow.code("figures", FIGURES[wildcards.figure].draws),
-        kind=lambda wildcards: FIGURES[wildcards.figure].draws,
-        options=shown.arguments,
+        code=report_files.figure_code(),
+        kind=report_files.figure_kind(),
+        options=report_files.arguments(),
     shell:
         "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
         "{params.options:q} --out {output.svg:q}"
@@ -79,23 +80,23 @@ rule draw_figure:
 
 rule draw_attention:
     input:
-        base=flow.of_models(flow.baseline, "attention.json"),
-        other=flow.of_models(flow.posterior, "attention.json"),
+        base=job_inputs.of_models(files.baseline, "attention.json"),
+        other=job_inputs.of_models(files.posterior, "attention.json"),
     output:
-        png=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.png",
-        data=f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.csv",
+        png=f"{files.results}/figures/attention_{{task}}_seed{{seed}}.png",
+        data=f"{files.results}/figures/attention_{{task}}_seed{{seed}}.csv",
         svg=report(
-            f"{flow.results}/figures/attention_{{task}}_seed{{seed}}.svg",
+            f"{files.results}/figures/attention_{{task}}_seed{{seed}}.svg",
             caption="../report/attention.rst",
             category="2. Figures",
             labels={"figure": "Alignments", "task": "{task}", "seed": "{seed}"},
         ),
     log:
-        f"{flow.logs}/figures/attention_{{task}}_seed{{seed}}.log",
+        f"{files.logs}/figures/attention_{{task}}_seed{{seed}}.log",
     conda:
         CONDA
     params:
-        code=flow.code("figures", "attention"),
+        code=job_inputs.code("figures", "attention"),
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam figures attention --base {input.base:q} "
@@ -104,67 +105,67 @@ rule draw_attention:
 
 rule write_summary:
     input:
-        experiment=flow.resolved,
-        scores=flow.of_runs("scores.json"),
-        data=flow.of_tasks("summary.json"),
-        gold=flow.gold_summaries(),
-        tables=shown.front_tables(),
+        experiment=files.resolved,
+        scores=files.of_runs("scores.json"),
+        data=files.of_tasks("summary.json"),
+        gold=files.gold_summaries(),
+        tables=report_files.front_tables(),
     output:
-        summary=f"{flow.results}/report/summary.rst",
-        front=f"{flow.results}/report/front.html",
+        summary=f"{files.results}/report/summary.rst",
+        front=f"{files.results}/report/front.html",
         data=report(
-            f"{flow.results}/report/data.html",
+            f"{files.results}/report/data.html",
             caption="../report/data.rst",
             category="3. Data and cost",
             labels={"table": "Data sets"},
         ),
     log:
-        f"{flow.logs}/report/summary.log",
+        f"{files.logs}/report/summary.log",
     conda:
         CONDA
     params:
-        code=flow.code("report"),
+        code=job_inputs.code("report"),
     script:
         "../scripts/summary.py"
 
 
 rule write_page:
     input:
-        experiment=flow.resolved,
-        tables=shown.tables(),
-        figures=shown.figures(),
-        data=flow.of_tasks("summary.json"),
-        gold=flow.gold_summaries(),
+        experiment=files.resolved,
+        tables=report_files.tables(),
+        figures=report_files.figures(),
+        data=files.of_tasks("summary.json"),
+        gold=files.gold_summaries(),
         form=[local(str(text)) for text in sorted(TEXTS.glob("page/*"))],
         captions=[local(str(text)) for text in sorted(TEXTS.glob("*.rst"))],
     output:
-        page=flow.page,
+        page=files.page,
     log:
-        f"{flow.logs}/report/page.log",
+        f"{files.logs}/report/page.log",
     conda:
         CONDA
     params:
-        code=flow.code("page"),
-        left_out=lambda wildcards: shown.left_out_texts(),
-        texts=lambda wildcards, input: os.path.dirname(folder_of(input.form)),
+        code=job_inputs.code("page"),
+        left_out=lambda wildcards: report_files.left_out_texts(),
+        texts=input_folder("form", above=True),
     script:
         "../scripts/page.py"
 
 
 rule write_report:
     input:
-        shown.tables(),
-        shown.figures(),
+        report_files.tables(),
+        report_files.figures(),
         rules.write_summary.output.summary,
         rules.write_summary.output.front,
         data=rules.write_summary.output.data,
-        experiment=flow.resolved,
+        experiment=files.resolved,
         captions=[local(str(text)) for text in sorted(TEXTS.glob("*.rst"))],
         style=local(f"{TEXTS}/report.css"),
     output:
-        page=flow.report,
+        page=files.report,
     log:
-        f"{flow.logs}/report/report.log",
+        f"{files.logs}/report/report.log",
     conda:
         CONDA
     params:

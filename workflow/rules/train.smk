@@ -16,13 +16,13 @@ wildcard_constraints:
 # `cp /dev/stdin` would give the file the mode of a pipe, which is private.
 rule write_experiment:
     output:
-        flow.resolved,
+        files.resolved,
     log:
-        f"{flow.logs}/write_experiment.log",
+        f"{files.logs}/write_experiment.log",
     conda:
         CONDA
     params:
-        content=flow.experiment_text,
+        content=job_inputs.experiment_text(),
     shell:
         "printf %s {params.content:q} | logged {log:q} sh -c 'cat > \"$0\"' {output:q}"
 
@@ -31,72 +31,72 @@ rule write_experiment:
 # its text as an argument. Snakemake has `ancient` for that, but sees no other change behind it.
 rule write_run:
     output:
-        flow.run.config_file,
+        files.run.config_file,
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/write_run.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/write_run.log",
     conda:
         CONDA
     params:
-        content=flow.run_text,
+        content=job_inputs.run_text(),
     shell:
         "printf %s {params.content:q} | logged {log:q} sh -c 'cat > \"$0\"' {output:q}"
 
 
 rule train_run:
     input:
-        data=flow.prepared("train", "dev"),
-        start=flow.start_models,
+        data=files.prepared("train", "dev"),
+        start=job_inputs.start_weights(),
     output:
-        model=flow.run.model_files,
-        history=flow.run.history,
-        training=flow.run.training,
+        model=files.run.model_files,
+        history=files.run.history,
+        training=files.run.training,
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/train.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/train.log",
     benchmark:
-        f"{flow.results}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
+        f"{files.results}/benchmarks/{{task}}/{{model}}/seed{{seed}}/train.tsv"
     wildcard_constraints:
-        task=flow.teaching,
-        model=flow.trained,
+        task=files.training_tasks,
+        model=files.trained_models,
     conda:
         CONDA
-    threads: flow.resource("threads", of_all=True)
+    threads: job_resources.amount("threads", of_all=True)
     resources:
-        mem_mb=flow.resource("mem_mb"),
-        runtime=flow.resource("runtime"),
-        processes=flow.resource("processes"),
-        gpu=flow.gpus_of_all,
-        gpu_model=flow.gpu_model,
-        device=flow.device,
+        mem_mb=job_resources.amount("mem_mb"),
+        runtime=job_resources.amount("runtime"),
+        processes=job_resources.amount("processes"),
+        gpu=job_resources.gpus_of_all(),
+        gpu_model=job_resources.gpu_model(),
+        device=job_resources.device(),
     params:
-        code=flow.run_code("train"),
-        training_config=flow.training_config,
-        config=flow.config_argument,
+        code=job_inputs.run_code("train"),
+        training_config=job_inputs.training_config(),
+        config=untracked(job_inputs.run_text()),
         run=output_folder("training"),
     message:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
         "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
-        "python -m pam train --run {params.run:q} --config {params.config:q} --code {params.code:q} "
-        "--device {resources.device} --processes {resources.processes}"
+        "python -m pam train --run {params.run:q} --config {params.config:q} "
+        "--code {params.code:q} --device {resources.device} --processes {resources.processes}"
 
 
 rule join_ensemble:
     input:
-        models=flow.member_models,
+        models=job_inputs.member_weights(),
     output:
-        model=flow.run.model_files,
-        training=flow.run.training,
+        model=files.run.model_files,
+        training=files.run.training,
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/ensemble.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/ensemble.log",
     wildcard_constraints:
-        model=flow.joined,
+        model=files.ensemble_models,
     conda:
         CONDA
     params:
-        code=flow.run_code("ensemble"),
-        training_config=flow.training_config,
-        config=flow.config_argument,
+        code=job_inputs.run_code("ensemble"),
+        training_config=job_inputs.training_config(),
+        config=untracked(job_inputs.run_text()),
         run=output_folder("training"),
     message:
         "Joining {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
@@ -107,22 +107,22 @@ rule join_ensemble:
 # A task that takes over the models of another one trains none.
 rule reuse_run:
     input:
-        trained=flow.reused,
-        data=flow.prepared("test"),
+        trained=job_inputs.reused(),
+        data=files.prepared("test"),
     output:
-        model=flow.run.model_files,
-        history=flow.run.history,
-        training=flow.run.training,
+        model=files.run.model_files,
+        history=files.run.history,
+        training=files.run.training,
     log:
-        f"{flow.logs}/{{task}}/{{model}}/seed{{seed}}/reuse.log",
+        f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/reuse.log",
     wildcard_constraints:
-        task=flow.tested,
-        model=flow.trained,
+        task=files.tested_tasks,
+        model=files.trained_models,
     conda:
         CONDA
     params:
-        code=flow.code("reuse"),
-        trained=lambda wildcards, input: folder_of(input.trained),
+        code=job_inputs.code("reuse"),
+        trained=input_folder("trained"),
         run=output_folder("training"),
     message:
         "Taking over {wildcards.model} for {wildcards.task}, seed {wildcards.seed}"

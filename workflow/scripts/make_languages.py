@@ -1,4 +1,4 @@
-"""Writes the table of languages and metrics in docs/data.md from what the code knows of languages.
+"""Write the table of languages and metrics in docs/data.md from what the code knows of them.
 
 python workflow/scripts/make_languages.py
 """
@@ -20,36 +20,46 @@ CODES = (
     *("zh", "ja", "th", "lo", "my", "km", "bo"),
 )
 HEADINGS = (
-    *("language", "code", "spaces between words", "marks end sentences"),
-    *("sacreBLEU", "ROUGE, CIDEr and BLEU of captions", "METEOR"),
+    "language",
+    "code",
+    "spaces between words",
+    "marks end sentences",
+    "sacreBLEU",
+    "ROUGE, CIDEr and BLEU of captions",
+    "METEOR",
 )
 
 
 def table() -> str:
-    """The table as Markdown, padded so that it can be read as plain text too."""
+    """Return the table as Markdown, padded so that it can be read as plain text too."""
     rows = [HEADINGS, *(cells(language(code)) for code in CODES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append(" | ".join(padded))
+
     lines.insert(1, " | ".join("-" * width for width in widths))
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def cells(known: Language) -> tuple[str, ...]:
-    """What a row says of a language."""
-    compared = "words" if known.is_spaced else "words of `tokenize`, else characters"
-    if known.has_rouge_stemmer:
-        compared = "words; ROUGE: their stems (Porter)"
+def cells(entry: Language) -> tuple[str, ...]:
+    """Return the cells of a language's row."""
+    if entry.has_rouge_stemmer:
+        units = "words; ROUGE: their stems (Porter)"
+    elif entry.is_spaced:
+        units = "words"
+    else:
+        units = "words of `tokenize`, else characters"
+
     return (
-        known.name,
-        f"`{known.code}`",
-        _word(known.is_spaced),
-        _word(known.has_sentence_marks),
-        ", else ".join(f"`{name}`" for name in known.bleu_tokenizers),
-        compared,
-        "1.5" if known.has_meteor else "left out",
+        entry.name,
+        f"`{entry.code}`",
+        _word(entry.is_spaced),
+        _word(entry.has_sentence_marks),
+        ", else ".join(f"`{name}`" for name in entry.bleu_tokenizers),
+        units,
+        "1.5" if entry.has_meteor else "left out",
     )
 
 
@@ -58,9 +68,9 @@ def _word(answer: bool) -> str:
 
 
 def page(text: str) -> str:
-    """The text of docs/data.md with the table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    """Return the text of docs/data.md with the table as it should be."""
+    before, _, old = text.partition(BEGIN)
+    _, _, after = old.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 

@@ -1,4 +1,4 @@
-"""Writes what the classes of the configuration say, for editors, Snakemake and readers.
+"""Write what the classes of the configuration say, for editors, Snakemake and readers.
 
     python workflow/scripts/make_schemas.py
 
@@ -40,8 +40,7 @@ SECTIONS: dict[str, type[Strict]] = {
     "`resources:`": ResourcesByModel,
     "A model, `models/NAME.yaml`": ModelConfig,
 }
-WIDTH = 120
-"""Characters in a line of Markdown at most."""
+WIDTH = 120  # characters in a line of Markdown at most
 OVERRIDES = {
     "network": "Network",
     "training": "Training",
@@ -52,155 +51,177 @@ Schema = dict[str, Any]
 
 
 def schema(kind: type[Strict]) -> Schema:
-    """JSON schema of a class, in which overrides may hold what they override and nothing else."""
+    """Return the JSON schema of a class.
+
+    Overrides may hold what they override and nothing else.
+    """
     sections = Experiment.model_json_schema()["$defs"]
-    made = kind.model_json_schema()
-    for part in (*sections.values(), made, *made.get("$defs", {}).values()):
-        own = part.get("properties", {})
-        by_model = own.get("models", {}).get("additionalProperties")
-        if by_model:
-            _close(by_model, Resources.model_json_schema()["properties"])
-        for name, section in OVERRIDES.items():
-            if own.get(name, {}).get("additionalProperties") is True:
-                _close(own[name], sections[section]["properties"])
-        if "options" in own:
-            _close(own["options"], _layer())
-        for item in own.get("models", {}).get("items", {}).get("anyOf", []):
+    kind_schema = kind.model_json_schema()
+    for part in (*sections.values(), kind_schema, *kind_schema.get("$defs", {}).values()):
+        properties = part.get("properties", {})
+        _close_overrides(properties, sections)
+        for item in properties.get("models", {}).get("items", {}).get("anyOf", []):
             if item["type"] == "object":
-                item["additionalProperties"] = _variant(made["$defs"])
-        for known in own.values():
-            if "patternProperties" in known:
-                known["additionalProperties"] = False
-            if isinstance(known.get("default"), dict) and "kind" in known["default"]:
-                known["default"] = known["default"]["kind"]
-    return {"$schema": DRAFT, **_without_titles(made)}
+                item["additionalProperties"] = _variant(kind_schema["$defs"])
+
+        for value in properties.values():
+            if "patternProperties" in value:
+                value["additionalProperties"] = False
+            if isinstance(value.get("default"), dict) and "kind" in value["default"]:
+                value["default"] = value["default"]["kind"]
+
+    return {"$schema": DRAFT, **_without_titles(kind_schema)}
+
+
+def _close_overrides(properties: Schema, sections: Schema) -> None:
+    """Let the overrides among these properties hold what they override and nothing else."""
+    by_model = properties.get("models", {}).get("additionalProperties")
+    if by_model:
+        _close(by_model, Resources.model_json_schema()["properties"])
+
+    for name, section in OVERRIDES.items():
+        if properties.get(name, {}).get("additionalProperties") is True:
+            _close(properties[name], sections[section]["properties"])
+
+    if "options" in properties:
+        _close(properties["options"], _layer())
 
 
 def _close(part: Schema, properties: Schema) -> None:
-    """Lets an object hold overrides of these properties and nothing else.
+    """Let an object hold overrides of these properties and nothing else.
 
-    One that is not given is not the default: it is what the experiment says.
+    One that is not written is not the default: it is what the experiment says.
     """
     part["additionalProperties"] = False
     part["properties"] = deepcopy(properties)
-    for known in part["properties"].values():
-        known.pop("default", None)
+    for value in part["properties"].values():
+        value.pop("default", None)
 
 
 def _variant(definitions: Schema) -> Schema:
-    """What a variant of a model may hold: its base, and what a model's file may, of which it says a
-    part.
-    """
+    """Return what a variant of a model may hold: its base, and keys of a model's file."""
     model = schema(ModelConfig)
     definitions |= model["$defs"]
     properties: Schema = {
         "from": {"type": "string", "description": "the model that it is a variant of"}
     }
-    for name, known in model["properties"].items():
+
+    for name, value in model["properties"].items():
+        properties[name] = value
         if name in COMPONENTS:
             # Options without a kind change those of the base; a plugin may add kinds.
-            known = {
-                "description": known["description"],
+            properties[name] = {
+                "description": value["description"],
                 "anyOf": [{"type": "string"}, {"type": "object"}],
             }
-        properties[name] = known
+
     closed: Schema = {"type": "object"}
     _close(closed, properties)
     return closed
 
 
 def _layer() -> Schema:
-    """What a layer of options may hold: options by component and kind."""
+    """Return what a layer of options may hold: options by component and kind."""
     return {name: _kinds(name, kinds) for name, kinds in COMPONENTS.items()}
 
 
 def _kinds(component: str, kinds: dict[str, type[Options]]) -> Schema:
-    known: Schema = {}
+    """Return what options of one component may hold, by kind."""
+    properties: Schema = {}
     for kind, options in kinds.items():
-        known[kind] = {"type": "object", "description": options.__doc__}
-        _close(known[kind], options.model_json_schema()["properties"])
-        del known[kind]["properties"]["kind"]
-    # A plugin may add kinds, of which no schema knows.
-    others = {"type": "object"}
-    about = f"options by kind of {component}"
+        properties[kind] = {"type": "object", "description": options.__doc__}
+        _close(properties[kind], options.model_json_schema()["properties"])
+        del properties[kind]["properties"]["kind"]
+
     return {
         "type": "object",
-        "description": about,
-        "properties": known,
-        "additionalProperties": others,
+        "description": f"options by kind of {component}",
+        "properties": properties,
+        # A plugin may add kinds, of which no schema knows.
+        "additionalProperties": {"type": "object"},
     }
 
 
 def _without_titles(value: Any) -> Any:
-    """The same without pydantic's titles, which only repeat the names."""
+    """Return a schema without pydantic's titles, which only repeat the names."""
     if isinstance(value, dict):
         return {
             key: _without_titles(inner)
             for key, inner in value.items()
             if not (key == "title" and isinstance(inner, str))
         }
-    return [_without_titles(inner) for inner in value] if isinstance(value, list) else value
+
+    if isinstance(value, list):
+        return [_without_titles(inner) for inner in value]
+
+    return value
 
 
 def text(kind: type[Strict]) -> str:
-    """A schema as JSON, which Snakemake reads at every start a quarter of a second faster than
-    YAML.
+    """Return a schema as JSON.
+
+    Snakemake reads it at every start, a quarter of a second faster than YAML.
     """
     comment = {"$comment": "Written by workflow/scripts/make_schemas.py from pam/config.py."}
     return json.dumps(comment | schema(kind), indent=1, ensure_ascii=False) + "\n"
 
 
 def keys(kind: type[Strict], title: str) -> str:
-    """A class as a Markdown table of its keys, types, defaults and descriptions."""
+    """Return a class as a Markdown table of its keys, types, defaults and descriptions."""
     required = schema(kind).get("required", [])
     rows = ["| key | what | default |", "| --- | --- | --- |"]
-    for name, known in schema(kind)["properties"].items():
-        if "$ref" in known:
+    for name, value in schema(kind)["properties"].items():
+        if "$ref" in value:
             rows.append(f"| `{name}` | see `{name}:` below | |")
             continue
-        default = "required" if name in required else f"`{_yaml(known.get('default'))}`"
-        rows += _rows(f"`{name}`", _described(known), default)
+
+        default = "required" if name in required else f"`{_yaml(value.get('default'))}`"
+        rows += _rows(f"`{name}`", _described(value), default)
+
     return "\n".join([f"### {title}", "", kind.__doc__ or "", "", *rows, ""])
 
 
 def _rows(name: str, text: str, default: str) -> list[str]:
-    """A key as a row of the table; a long description goes on in rows without a name."""
+    """Return a key as a row of the table; a long description goes on in rows without a name."""
     room = WIDTH - len(f"| {name} |  | {default} |")
     first, *more = textwrap.wrap(text, room, break_long_words=False) or [""]
     return [f"| {name} | {first} | {default} |", *(f"| | {line} | |" for line in more)]
 
 
 def components() -> str:
-    """The kinds of components with their options, as a Markdown table."""
+    """Return the kinds of components with their options, as a Markdown table."""
     rows = ["| component | kind | option | what | default |", "| --- | --- | --- | --- | --- |"]
     for component, kinds in COMPONENTS.items():
         for kind, options in kinds.items():
             about = (options.__doc__ or "").rstrip(".")
             rows.append(f"| `{component}` | `{kind}` | | {about} | |")
-            for name, known in options.model_json_schema()["properties"].items():
+            for name, value in options.model_json_schema()["properties"].items():
                 if name != "kind":
-                    default = f"`{_yaml(known.get('default'))}`"
-                    rows.append(f"| | | `{name}` | {_described(known)} | {default} |")
+                    default = f"`{_yaml(value.get('default'))}`"
+                    rows.append(f"| | | `{name}` | {_described(value)} | {default} |")
+
     return "\n".join(["### Options of components", "", *rows, ""])
 
 
-def _described(known: dict[str, Any]) -> str:
-    options = known.get("enum") or _kinds_of(known)
-    text = str(known.get("description", "")).replace("|", "\\|")
-    return f"{text} ({', '.join(map(str, options))})" if options else text
+def _described(value: Schema) -> str:
+    """Return the description of a key, with the values that it may have."""
+    choices = value.get("enum") or _kinds_of(value)
+    text = str(value.get("description", "")).replace("|", "\\|")
+    return f"{text} ({', '.join(map(str, choices))})" if choices else text
 
 
-def _kinds_of(known: Schema) -> list[str]:
-    """The kinds of a component, if it is one."""
-    return [kind for one in known.get("anyOf", []) for kind in one.get("enum", [])]
+def _kinds_of(value: Schema) -> list[str]:
+    """Return the kinds of a component, if it is one."""
+    return [kind for choice in value.get("anyOf", []) for kind in choice.get("enum", [])]
 
 
 def _yaml(value: Any) -> str:
+    """Return a value as YAML on one line."""
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
 
 
 def readme(text: str) -> str:
-    """config/README.md with its list of keys as the classes are now."""
+    """Return config/README.md with its list of keys as the classes are now."""
     head, mark, _ = text.partition(MARK)
     sections = [*(keys(kind, title) for title, kind in SECTIONS.items()), components()]
     return head + mark + "\n\n" + "\n".join(sections)

@@ -1,4 +1,4 @@
-"""Writes the page of an experiment's results (`pam.reporting.page`). Output: `page`."""
+"""Write the page of an experiment's results (`pam.reporting.page`). Output: `page`."""
 
 import sys
 from pathlib import Path
@@ -10,15 +10,16 @@ from pam.reporting.runs import load_experiment
 
 
 def by_task(paths: list[str]) -> dict[str, Any]:
-    """The content of summaries, each in a folder of its task's."""
+    """Return the content of summaries by task, each in a folder of its task's."""
     return {Path(path).parents[1].name: read_json(path) for path in paths}
 
 
 if __name__ == "__main__":
     # Not closed: Python writes to it why it ends.
     sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
-    files, out = snakemake.input, Path(snakemake.output.page)
-    shown = Files(
+    files = snakemake.input
+    out = Path(snakemake.output.page)
+    page_files = Files(
         experiment=load_experiment(files.experiment),
         folder=out.parent,
         tables=[Path(file).stem for file in files.tables],
@@ -28,4 +29,4 @@ if __name__ == "__main__":
         texts=Path(snakemake.params.texts),
         left_out=list(snakemake.params.left_out),
     )
-    write(shown, out)
+    write(page_files, out)

@@ -1,4 +1,4 @@
-"""Restores runs from results/reference/ into an experiment's results, which goes on from there.
+"""Restore runs from results/reference/ into an experiment's results, which goes on from there.
 
     snakemake --cores all data --configfile FILE
     python workflow/scripts/restore_reference.py results/reference/NAME results/NAME \
@@ -18,29 +18,33 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from pam.check import check_experiment
 from pam.io import UserError, write_utf8
 from pam.reporting.reference import Outcome, restore, run_path
 from pam.restored import Name
-from pam.workflow import ReportFiles, Workflow
+from pam.workflow import ReportFiles, WorkflowFiles
 
 
 def listed(names: list[Name]) -> str:
+    """Return the paths of runs, one a line."""
     return "".join(f"\n  {run_path(name)}" for name in names)
 
 
-def report(outcome: Outcome, shown: ReportFiles) -> None:
+def report(outcome: Outcome, report_files: ReportFiles) -> None:
     """Say which runs were restored, which are trained, and what the page leaves out."""
     print(f"{len(outcome.restored)} runs restored, {len(outcome.present)} already there")
     print(f"{len(outcome.missing)} not stored, to be trained{listed(outcome.missing)}")
     print(
         f"{len(outcome.differing)} configured otherwise, to be trained{listed(outcome.differing)}"
     )
+
     if outcome.again:
         print(
             f"{len(outcome.again)} trained again, as those start from their"
             f" weights{listed(outcome.again)}"
         )
-    texts = shown.left_out_texts()
+
+    texts = report_files.left_out_texts()
     if texts:
         print("Weights are not stored. So the page has no, or not the whole:")
         print("".join(f"  {text}\n" for text in texts), end="")
@@ -51,18 +55,23 @@ def report(outcome: Outcome, shown: ReportFiles) -> None:
 
 
 def main() -> int:
+    """Restore what the command line names, and return the exit code."""
     write_utf8()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("stored", type=Path, help="folder under results/reference/")
     parser.add_argument("results", type=Path, help="folder of the experiment's results")
     parser.add_argument("--configfile", type=Path, required=True, help="its configuration")
     args = parser.parse_args()
+
     try:
-        flow = Workflow(None, [str(args.configfile)], args.results)
-        report(restore(args.stored, args.results, flow.plan), ReportFiles(flow))
+        plan, datasets = check_experiment(None, [str(args.configfile)])
+        files = WorkflowFiles(plan, datasets, args.results)
+        outcome = restore(args.stored, args.results, plan)
+        report(outcome, ReportFiles(plan, files))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Stores what an experiment measured under results/reference/, small enough to be tracked.
+"""Store what an experiment measured under results/reference/, small enough to be tracked.
 
     python workflow/scripts/store_reference.py results/paper results/reference/paper \
         --command 'snakemake ...' --commit COMMIT
@@ -18,6 +18,7 @@ from pam.reporting.reference import store
 
 
 def main() -> int:
+    """Store what the command line names, and return the exit code."""
     write_utf8()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path, help="folder of an experiment that has run")
@@ -25,11 +26,13 @@ def main() -> int:
     parser.add_argument("--command", required=True, help="the command that made the results")
     parser.add_argument("--commit", required=True, help="the commit whose code made them")
     args = parser.parse_args()
+
     try:
         store(args.results, args.out, args.command, args.commit)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
     return 0
 
 

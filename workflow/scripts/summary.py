@@ -1,4 +1,4 @@
-"""Writes what the report says of the whole run: cost, data, and the first page's tables.
+"""Write what the report says of the whole run: cost, data, and the first page's tables.
 
 Outputs: `summary` (reStructuredText below every caption), `front` (HTML for the first
 page) and `data` (an HTML page about the data sets).
@@ -18,49 +18,54 @@ from pam.reporting.runs import load_experiment
 
 
 def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
-    """Trainings, their cost, and the machines, in two sentences; then the tasks' notes."""
-    seconds = {key: sum(one["cost"][key] or 0 for one in scores) for key in ("cpu_s", "gpu_s")}
-    seeds = sorted({one["seed"] for one in scores})
-    cost = f"{seconds['cpu_s']:,.0f} CPU seconds"
-    if seconds["gpu_s"]:
-        cost += f" and {seconds['gpu_s']:,.0f} GPU seconds"
-    machines = Counter(machine(one["training"]) for one in scores)
-    ran = "; ".join(f"{name} ({count})" for name, count in machines.most_common())
+    """Return the trainings, their cost and the machines as two sentences, then the tasks' notes."""
+    cpu_s = sum(run["cost"]["cpu_s"] or 0 for run in scores)
+    gpu_s = sum(run["cost"]["gpu_s"] or 0 for run in scores)
+    cost = f"{cpu_s:,.0f} CPU seconds"
+    if gpu_s:
+        cost += f" and {gpu_s:,.0f} GPU seconds"
+
+    seeds = sorted({run["seed"] for run in scores})
+    machines = Counter(machine(run["training"]) for run in scores)
+    counts = "; ".join(f"{name} ({count})" for name, count in machines.most_common())
     notes = [
         f"\n{escaped(f'{task.label or name}: {task.note}')}\n"
         for name, task in experiment.tasks.items()
         if task.note
     ]
+
     return (
         f"{len(scores)} trainings, seed{'s' if len(seeds) > 1 else ''} "
         f"{', '.join(map(str, seeds))}, together {cost}, decoding included. "
-        f"Trained on {escaped(ran)}.\n" + "".join(notes)
+        f"Trained on {escaped(counts)}.\n" + "".join(notes)
     )
 
 
 def machine(training: dict[str, Any]) -> str:
-    """Processor or GPU, cores and the version of torch."""
-    hardware, versions = training.get("hardware") or {}, training.get("versions") or {}
+    """Return the processor or GPU of a training, cores and the version of torch."""
+    hardware = training.get("hardware") or {}
+    versions = training.get("versions") or {}
     device = hardware.get("gpu") or f"{hardware.get('cpu')}, {hardware.get('cores')} cores"
     return f"{device}, torch {versions.get('torch')}"
 
 
 def escaped(text: str) -> str:
-    """Text that reStructuredText does not read as markup, nor as a directive at its begin."""
+    """Return text that reStructuredText reads neither as markup nor as a directive."""
     return r"\ " + re.sub(r"([\\*`|_<>:])", r"\\\1", " ".join(text.split()))
 
 
 def by_task(paths: list[str]) -> dict[str, Any]:
-    """The content of summaries, each in a folder of its task's."""
+    """Return the content of summaries by task, each in a folder of its task's."""
     return {Path(path).parents[1].name: read_json(path) for path in paths}
 
 
 def front(tables: list[str]) -> str:
-    """Tables' pages without their heads, to go into another page, in a style of their own."""
+    """Return tables' pages without their heads, to go into another page with its own style."""
     bodies = [table.partition("<body>")[2].partition("</body>")[0] for table in tables]
     style = "".join(tables[:1]).partition("<style>")[2].partition("</style>")[0]
     # Rules for the page as a whole would reach beyond the tables, so the others are nested.
     rules = "\n".join(line for line in style.splitlines() if not line.startswith("body"))
+
     return (
         f'<style>\n.front {{\n{rules}\n}}\n</style>\n<div class="front">\n'
         + "\n".join(bodies)
@@ -73,7 +78,8 @@ if __name__ == "__main__":
     sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
     files = snakemake.input
     experiment = load_experiment(files.experiment)
-    data, gold = by_task(files.data), by_task(files.gold)
+    data = by_task(files.data)
+    gold = by_task(files.gold)
     texts = [Path(path).read_text(encoding="utf-8") for path in files.tables]
     write_text(snakemake.output.summary, summary(experiment, list(map(read_json, files.scores))))
     write_text(snakemake.output.front, front(texts))

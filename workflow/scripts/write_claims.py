@@ -1,5 +1,6 @@
-"""Writes the tables of all claims, computed from the stored runs: `python
-workflow/scripts/write_claims.py`.
+"""Write the tables of all claims, computed from the stored runs.
+
+    python workflow/scripts/write_claims.py
 
 `docs/claims.yaml` names experiment, models, metric and beam of each claim; `pam.reporting.claims`
 computes figures and verdicts. The tables stand between two marks: all claims in `docs/claims.md`,
@@ -38,7 +39,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STORED = ROOT / "results/reference"
 CLAIMS = ROOT / "docs/claims.yaml"
 PAPERS = ROOT / "config/paper_results.yaml"
-BEGIN, END = "<!-- claims -->\n", "<!-- end of claims -->\n"
+BEGIN = "<!-- claims -->\n"
+END = "<!-- end of claims -->\n"
 WIDTH = 120  # characters of a line
 ALL = "| | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
 MAIN = (
@@ -49,91 +51,103 @@ Judged = list[tuple[Source, list[Outcome]]]
 
 
 def main() -> None:
+    """Write the pages."""
     for page, text in written().items():
         page.write_text(text, encoding="utf-8")
 
 
 def written() -> dict[Path, str]:
-    """Both pages with the claims of today in the place of those before."""
+    """Return the pages with the claims of today in the place of those before."""
     judged = judge_all(load_sources(CLAIMS))
-    every = [one for _, outcomes in judged for one in outcomes]
-    line = counted(every, sum(len(source.open) for source, _ in judged))
-    rows = ""
-    for source, outcomes in judged:
-        for claim, found in zip(source.claims, outcomes, strict=True):
-            if claim.main:
-                verdict = found.verdict.words
-                rows += table_row(
-                    claim.claim, figure_of_paper(found), ours(found), *short(found.setting), verdict
-                )
+    outcomes = [result for _, results in judged for result in results]
+    line = counted(outcomes, sum(len(source.open) for source, _ in judged))
+    sections = "".join(section(source, results) for source, results in judged)
+    main_rows = "".join(main_row(claim, result) for claim, result in pairs(judged) if claim.main)
     tables = {
-        ROOT / "docs/claims.md": f"\n{wrapped(line)}{''.join(section(*one) for one in judged)}\n",
-        ROOT / "README.md": f"\n{wrapped(line)}\n{MAIN}{rows}",
+        ROOT / "docs/claims.md": f"\n{wrapped(line)}{sections}\n",
+        ROOT / "README.md": f"\n{wrapped(line)}\n{MAIN}{main_rows}",
+        ROOT / "docs/results.md": doubters(judged, line),
     }
-    tables[ROOT / "docs/results.md"] = doubters(judged, line)
+
     return {
         page: between_marks(page.read_text(encoding="utf-8"), table)
         for page, table in tables.items()
     }
 
 
-def doubters(judged: Judged, line: str) -> str:
-    """What holds, what does not, what cannot be told; then what each experiment cost, and its
-    command.
-    """
-    every = [
-        (claim, found)
-        for source, outcomes in judged
-        for claim, found in zip(source.claims, outcomes, strict=True)
+def pairs(judged: Judged) -> list[tuple[Claim, Outcome]]:
+    """List all claims with what came of them."""
+    return [
+        (claim, result)
+        for source, results in judged
+        for claim, result in zip(source.claims, results, strict=True)
     ]
+
+
+def main_row(claim: Claim, result: Outcome) -> str:
+    """Return the row of a claim in README."""
+    setting, seeds = short(result.setting)
+    verdict = result.verdict.words
+    return table_row(claim.claim, figure_of_paper(result), ours(result), setting, seeds, verdict)
+
+
+def doubters(judged: Judged, line: str) -> str:
+    """Return what holds, what does not, what cannot be told, and what each experiment cost."""
+    claims = pairs(judged)
     text = f"\n{wrapped(line)}"
     for title, word in (("What holds", "agrees"), ("What does not", "contradicts")):
         text += (
             f"\n## {title}\n\n| claim | ours | data, size | seeds | Holm |\n| --- | --- | --- | --:"
             " | --: |\n"
         )
-        for claim, found in every:
-            if found.word == word:
-                holm = "" if found.p_holm is None else probability(found.p_holm)
-                text += table_row(claim.claim, ours(found), *short(found.setting), holm)
+        for claim, result in claims:
+            if result.word == word:
+                holm = "" if result.p_holm is None else probability(result.p_holm)
+                setting, seeds = short(result.setting)
+                text += table_row(claim.claim, ours(result), setting, seeds, holm)
+
     text += "\n## What nobody can tell yet\n\n"
     for title, word in (
         ("Seeds or test units are too few", "cannot tell"),
         ("Not judged", "not judged"),
     ):
-        text += (
-            wrapped(
-                f"**{title}**:"
-                f" {'; '.join(claim.claim for claim, found in every if found.word == word)}."
-            )
-            + "\n"
-        )
-    open_claims = [one for source, _ in judged for one in source.open]
+        names = "; ".join(claim.claim for claim, result in claims if result.word == word)
+        text += wrapped(f"**{title}**: {names}.") + "\n"
+
+    open_claims = [name for source, _ in judged for name in source.open]
     text += wrapped(f"**No run**: {'; '.join(open_claims)}.")
+
     text += (
         "\n## Seeds, hardware, cost, command\n\n| experiment | runs | seeds | hardware | CPU h |"
         " GPU h |\n"
     )
     text += "| --- | --: | --: | --- | --: | --: |\n"
-    for name in dict.fromkeys(claim.experiment for claim, _ in every):
-        text += experiment_row(name)
+    for experiment in dict.fromkeys(claim.experiment for claim, _ in claims):
+        text += experiment_row(experiment)
     return text
 
 
 def experiment_row(name: str) -> str:
-    """Runs, seeds, hardware and cost of a stored experiment, by its record."""
+    """Return runs, seeds, hardware and cost of a stored experiment, by its record."""
     record = read_json(STORED / name / "record.json")
     runs = [run for command in record["commands"] for run in command["runs"]]
     seeds = Counter(run.rpartition("/")[0] for run in runs).values()
-    machines = dict.fromkeys(
-        one["hardware"]["gpu"]
-        or one["hardware"]["cpu"].replace("(R)", "").removesuffix(" Processor")
-        for one in record["machines"]
+    seeds_text = "-".join(map(str, dict.fromkeys([min(seeds), max(seeds)])))
+
+    machines = []
+    for machine in record["machines"]:
+        hardware = machine["hardware"]
+        cpu = hardware["cpu"].replace("(R)", "").removesuffix(" Processor")
+        machines.append(hardware["gpu"] or cpu)
+
+    return table_row(
+        f"[`{name}`](../results/reference/{name}/record.json)",
+        str(record["runs"]),
+        seeds_text,
+        ", ".join(dict.fromkeys(machines)),
+        f"{record['cost']['cpu_s'] / 3600:.1f}",
+        f"{record['cost']['gpu_s'] / 3600:.1f}",
     )
-    count = "-".join(map(str, dict.fromkeys([min(seeds), max(seeds)])))
-    hours = [f"{record['cost'][key] / 3600:.1f}" for key in ("cpu_s", "gpu_s")]
-    address = f"[`{name}`](../results/reference/{name}/record.json)"
-    return table_row(address, str(record["runs"]), count, ", ".join(machines), *hours)
 
 
 def judge_all(sources: list[Source]) -> Judged:
@@ -145,15 +159,15 @@ def judge_all(sources: list[Source]) -> Judged:
         def runs_of(experiment: str) -> Stored:
             if experiment not in stored:
                 folder = ending.enter_context(unpacked(STORED / experiment))
-                about = [
+                config = load_experiment(STORED / experiment / EXPERIMENT)
+                claims = [
                     claim
                     for source in sources
                     for claim in source.claims
                     if claim.experiment == experiment
                 ]
-                stored[experiment] = Stored(
-                    load_experiment(STORED / experiment / EXPERIMENT), folder, about
-                )
+                stored[experiment] = Stored(config, folder, claims)
+
             return stored[experiment]
 
         judged = []
@@ -162,83 +176,99 @@ def judge_all(sources: list[Source]) -> Judged:
                 outcome(claim, runs_of(claim.experiment), papers) for claim in source.claims
             ]
             judged.append((source, corrected(outcomes)))
+
     return judged
 
 
 def between_marks(page: str, table: str) -> str:
+    """Return a page with a table between its two marks."""
     before, _, after = page.partition(BEGIN)
     return f"{before}{BEGIN}{table}{END}{after.partition(END)[2]}"
 
 
 def section(source: Source, outcomes: list[Outcome]) -> str:
-    """A source's claims: a row for each, below the table its words, the setting and why, then what
-    is open.
-    """
+    """Return a source's claims: a table, below it a note on each, then the open ones."""
     rows = ""
     notes = ""
-    for number, (claim, found) in enumerate(zip(source.claims, outcomes, strict=True), 1):
+    for number, (claim, result) in enumerate(zip(source.claims, outcomes, strict=True), 1):
         rows += table_row(
             str(number),
             claim.claim,
             claim.where,
-            figure_of_paper(found),
-            ours(found),
-            found.verdict.words,
+            figure_of_paper(result),
+            ours(result),
+            result.verdict.words,
         )
-        indent = {"initial_indent": f"{number}. ", "subsequent_indent": " " * len(f"{number}. ")}
-        notes += textwrap.fill(note(claim, found), WIDTH, break_on_hyphens=False, **indent) + "\n"
+        bullet = f"{number}. "
+        filled = textwrap.fill(
+            note(claim, result),
+            WIDTH,
+            break_on_hyphens=False,
+            initial_indent=bullet,
+            subsequent_indent=" " * len(bullet),
+        )
+        notes += f"{filled}\n"
+
     text = f"\n## {source.paper}\n\n{ALL}{rows}\n{notes}"
     if source.open:
-        text += "\n" + wrapped(
-            f"**Open**, without a run of today's code: {'; '.join(source.open)}."
-        )
+        open_claims = "; ".join(source.open)
+        text += "\n" + wrapped(f"**Open**, without a run of today's code: {open_claims}.")
+
     return text
 
 
-def note(claim: Claim, found: Outcome) -> str:
-    """The source's words, the runs with their setting and test, and the line of why."""
+def note(claim: Claim, result: Outcome) -> str:
+    """Return the source's words, the runs with their setting and test, and the line of why."""
     says = f"\u201c{claim.says}\u201d " if claim.says else ""
     beam = f", beam {claim.beam}" if claim.beam else ""
     runs = (
         f"`{claim.experiment}`, {claim.task}, {' / '.join(claim.models)}, {claim.metric}{beam}:"
-        f" {found.setting}"
+        f" {result.setting}"
     )
     test = ""
-    if found.p is not None:
-        test = f", p {probability(found.p)}"
-    if found.p_holm is not None:
-        test += f", Holm {probability(found.p_holm)}"
-    return f"{says}{runs}{test}. {found.verdict.reason.capitalize()}. {claim.why}"
+    if result.p is not None:
+        test = f", p {probability(result.p)}"
+    if result.p_holm is not None:
+        test += f", Holm {probability(result.p_holm)}"
+
+    return f"{says}{runs}{test}. {result.verdict.reason.capitalize()}. {claim.why}"
 
 
-def figure_of_paper(found: Outcome) -> str:
-    if found.paper is None:
+def figure_of_paper(result: Outcome) -> str:
+    """Return the paper's figure, signed if it is a gain; nothing where it has none."""
+    if result.paper is None:
         return ""
-    if found.unit == "gain":
-        return signed(found.paper, found.digits)
-    return f"{found.paper:.{found.digits}f}"
+    if result.unit == "gain":
+        return signed(result.paper, result.digits)
+    return f"{result.paper:.{result.digits}f}"
 
 
-def ours(found: Outcome) -> str:
-    """Our figure with its interval, signed if it is a gain, `x` behind a ratio."""
-    write = signed if found.unit == "gain" else unsigned
-    value = write(found.ours, found.digits) + (" x" if found.unit == "ratio" else "")
-    if found.interval is None:
+def ours(result: Outcome) -> str:
+    """Return our figure with its interval, signed if it is a gain, `x` behind a ratio."""
+    write = signed if result.unit == "gain" else unsigned
+    value = write(result.ours, result.digits)
+    if result.unit == "ratio":
+        value += " x"
+    if result.interval is None:
         return value
-    digits = found.digits
-    low, high = found.interval.low, found.interval.high
+
+    # An end of the interval that is not 0 is not written as 0.
+    digits = result.digits
+    low = result.interval.low
+    high = result.interval.high
     while digits < 6 and 0 < min(abs(low), abs(high)) < 0.5 * 10**-digits:
         digits += 1
     return f"{value} [{write(low, digits)}, {write(high, digits)}]"
 
 
 def short(setting: str) -> tuple[str, str]:
-    """Whose data and size, and how many seeds."""
+    """Return whose data and size it is, and how many seeds."""
     where, _, seeds = setting.rpartition(", ")
     return where.replace("the paper's data and size", "the paper's"), seeds.partition(" ")[0]
 
 
 def signed(number: float, digits: int) -> str:
+    """Return a number with its sign, a minus that is no hyphen."""
     return f"{number:+.{digits}f}".replace("-", "\u2212")
 
 
@@ -251,12 +281,11 @@ def wrapped(text: str) -> str:
 
 
 def table_row(*cells: str) -> str:
-    made = f"| {' | '.join(cells)} |\n"
-    if len(made) > WIDTH + 1:
-        raise SystemExit(
-            f"{CLAIMS}: a row of {len(made) - 1} characters, more than {WIDTH}: {made}"
-        )
-    return re.sub(r"\|  \|", "| |", made)
+    """Return a row of a table; one that is too long ends the process, as it has to be reworded."""
+    row = f"| {' | '.join(cells)} |\n"
+    if len(row) > WIDTH + 1:
+        raise SystemExit(f"{CLAIMS}: a row of {len(row) - 1} characters, more than {WIDTH}: {row}")
+    return re.sub(r"\|  \|", "| |", row)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,338 @@
+"""What a job depends on: its input files, the options and the code that decide its result.
+
+Snakemake runs a job again if one of its parameters changes. So those hold what decides the job's
+result and nothing else: a part of the configuration, and a fingerprint of the code that is run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pam.config import RunConfig, TaskConfig
+from pam.data.registry import Dataset, load_task
+from pam.experiment import Plan, check_known, check_local
+from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
+from pam.io import dump_yaml
+from pam.reporting.catalogue import ANALYZED
+from pam.run_folder import RunFolder
+from pam.workflow.files import WorkflowFiles
+from pam.workflow.rules import Wildcards, or_exit, per_job
+
+
+class JobInputs:
+    """What jobs depend on. Errors that the user can correct end the process.
+
+    Args:
+        plan: the experiment.
+        datasets: the registry's entries by name.
+        files: where the experiment's files are.
+    """
+
+    def __init__(self, plan: Plan, datasets: Mapping[str, Dataset], files: WorkflowFiles) -> None:
+        self.plan = plan
+        self.experiment = plan.experiment
+        self.datasets = datasets
+        self.files = files
+        self._configs: dict[tuple[str, str, int], RunConfig] = {}
+
+    # The experiment as a whole.
+
+    @per_job
+    def experiment_text(self, wildcards: Wildcards) -> str:
+        """Return the experiment as YAML, without where it runs.
+
+        In a plain text Snakemake would look for wildcards.
+        """
+        return dump_yaml(
+            self.experiment, exclude={"device": True, "mirror": True, "resources": True}
+        )
+
+    @per_job
+    def registry_arguments(self, wildcards: Wildcards) -> list[str]:
+        """Return arguments that name the registries; they change no result."""
+        return [f"--registry={file}" for file in self.experiment.registries]
+
+    # Data: files that are fetched, stages that prepare them.
+
+    @per_job
+    def local_files(self, wildcards: Wildcards) -> list[str]:
+        """Return files of the user's own that a data set is copied from."""
+        entry = self._dataset(wildcards.dataset)
+        return [str(file) for file in or_exit(check_local, wildcards.dataset, entry)]
+
+    @per_job
+    def identity_of_files(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the hashes of the files to fetch, or their addresses where none is known."""
+        entry = self._dataset(wildcards.dataset)
+        files = {
+            name: file.sha256 or file.md5 or file.path or (file.urls, entry.mirror_name)
+            for name, file in entry.files.items()
+        }
+        return {"files": files, "package": entry.package and entry.package.model_dump()}
+
+    @per_job
+    def dataset(self, wildcards: Wildcards) -> str:
+        """Return the name of a task's data set."""
+        return self._task(wildcards).dataset
+
+    @per_job
+    def format_text(self, wildcards: Wildcards) -> str:
+        """Return a task's overrides of the data set's format, as an argument."""
+        return json.dumps(self._task(wildcards).format)
+
+    @per_job
+    def base_arguments(self, wildcards: Wildcards) -> list[str]:
+        """Return arguments that name the data in whose symbols a task is prepared.
+
+        There are none unless the task takes over models of another.
+        """
+        other = self._task(wildcards).trained_on
+        if other is None:
+            return []
+        return [f"--base={self.files.data}".format(task=other)]
+
+    @per_job
+    def before_stage(self, wildcards: Wildcards, stage: str | None = None) -> list[str]:
+        """Return what a stage of preparing data is made from.
+
+        Here and below, None is the last stage.
+        """
+        _, name, stages = self._stage(wildcards, stage)
+        task = self._task(wildcards)
+        folder = self.files.data.format(task=wildcards.task)
+        inputs = [f"{folder}/{earlier}" for earlier in stages[: stages.index(name)]]
+        is_first = not inputs
+        if is_first:
+            inputs = [_fetched(task.dataset)]
+
+        # The symbols of the task whose models are tested.
+        if task.trained_on and (not is_first or name == stages[-1]):
+            patterns = self.files.prepared("train", "dev")
+            inputs += [pattern.format(task=task.trained_on) for pattern in patterns]
+
+        return inputs
+
+    @per_job
+    def last_stage(self, wildcards: Wildcards) -> str:
+        """Return the stage that completes a task's data."""
+        return self._stage(wildcards, None)[1]
+
+    @per_job
+    def stage_options(self, wildcards: Wildcards, stage: str | None = None) -> dict[str, Any]:
+        """Return what a data set's entry says that decides the result of a stage."""
+        entry, name, stages = self._stage(wildcards, stage)
+        keys = set(load_task(entry.task).keys(name))
+        options = {"format": entry.layout.model_dump(include=keys)}
+        # The first stage reads the files; later ones read what it made.
+        if name == stages[0]:
+            options |= _content(entry)
+        return options
+
+    @per_job
+    def stage_code(self, wildcards: Wildcards, stage: str | None = None) -> str:
+        """Return the fingerprint of what runs a stage."""
+        entry, name, stages = self._stage(wildcards, stage)
+        modules = [*CODE["prepare"], *load_task(entry.task).modules(name, entry.layout)]
+        if name == stages[0]:
+            modules += entry.generator_names()
+        return fingerprint(*modules)
+
+    def _stage(self, wildcards: Wildcards, stage: str | None) -> tuple[Dataset, str, list[str]]:
+        """Return the entry of a task's data set, a stage or the last one, and all stages."""
+        entry = self._entry(wildcards)
+        stages = list(load_task(entry.task).STAGES)
+        return entry, stage or stages[-1], stages
+
+    # Word alignments that people made.
+
+    @per_job
+    def gold_dataset(self, wildcards: Wildcards) -> str | None:
+        """Return the data set of word alignments that a task's attention is compared with."""
+        return self._task(wildcards).word_alignments
+
+    @per_job
+    def fetched_gold(self, wildcards: Wildcards) -> str:
+        """Return the mark of the word alignments that were fetched."""
+        return _fetched(self._task(wildcards).word_alignments)
+
+    @per_job
+    def gold_options(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return what the entry of word alignments says that decides what is made of its files."""
+        entry = self._gold_entry(wildcards)
+        return _content(entry) | {"format": entry.layout.model_dump()}
+
+    @per_job
+    def gold_code(self, wildcards: Wildcards) -> str:
+        """Return the fingerprint of what prepares word alignments."""
+        entry = self._gold_entry(wildcards)
+        modules = load_task(entry.task).modules("gold", entry.layout)
+        return fingerprint(*CODE["word-alignments"], *modules, *entry.generator_names())
+
+    # Runs: their configuration.
+
+    @per_job
+    def run_text(self, wildcards: Wildcards) -> str:
+        """Return the resolved configuration of a run as YAML, which is what `run.yaml` holds."""
+        return dump_yaml(self._run_config(wildcards))
+
+    @per_job
+    def training_config(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the part of a run's configuration that decides what its training results in."""
+        return self._run_config(wildcards).training_config()
+
+    @per_job
+    def decoding(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the part that decides how a model is searched with a given beam.
+
+        A penalty that is chosen is not in it.
+        """
+        return self._run_config(wildcards).decoding.model_dump(
+            exclude={"beam", "beams", "dev", "length_penalties"}
+        )
+
+    @per_job
+    def batch_size(self, wildcards: Wildcards) -> int:
+        """Return how many examples of a run are decoded or analyzed at once."""
+        return self._run_config(wildcards).decoding.batch_size
+
+    @per_job
+    def length_penalties(self, wildcards: Wildcards) -> list[float]:
+        """Return the length penalties that a run chooses from."""
+        return self._run_config(wildcards).decoding.length_penalties
+
+    @per_job
+    def main_beam(self, wildcards: Wildcards) -> int:
+        """Return the first of a task's beams, on which models are compared."""
+        return self._main_beam(wildcards)
+
+    def _main_beam(self, wildcards: Wildcards) -> int:
+        self._task(wildcards)
+        return self.files.beams[wildcards.task][0]
+
+    # Runs: files of themselves and of other runs.
+
+    @per_job
+    def chosen_penalty(self, wildcards: Wildcards) -> list[str]:
+        """Return the length penalty that was chosen for a run's decoding, if there were several.
+
+        A job without a beam decodes with the main one.
+        """
+        if not self._run_config(wildcards).decoding.length_penalties:
+            return []
+        beam = getattr(wildcards, "beam", None) or self._main_beam(wildcards)
+        return [str(self._run(wildcards).length_penalty(beam))]
+
+    @per_job
+    def outputs_by_beam(self, wildcards: Wildcards, file: str) -> list[str]:
+        """Return this file of a run's outputs on the test split, with every beam of the task."""
+        self._task(wildcards)
+        run = self._run(wildcards)
+        beams = self.files.beams[wildcards.task]
+        return [str(run.predictions("test", beam).with_name(file)) for beam in beams]
+
+    @per_job
+    def analysis(self, wildcards: Wildcards) -> list[str]:
+        """Return a run's analysis of the test split, if its scores need one."""
+        if self._entry(wildcards).task not in ANALYZED:
+            return []
+        return [str(self._run(wildcards).analysis("test"))]
+
+    @per_job
+    def member_weights(self, wildcards: Wildcards) -> list[str]:
+        """Return weights of the models that an ensemble is joined from."""
+        return self._weights_of(wildcards, or_exit(self.plan.members, wildcards.model))
+
+    @per_job
+    def start_weights(self, wildcards: Wildcards) -> list[str]:
+        """Return weights of the models that a training starts from."""
+        return self._weights_of(wildcards, or_exit(self.plan.starts, wildcards.model))
+
+    def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
+        """Return weights of other models of a run's task and seed."""
+        run = self._run(wildcards)
+        return [str(run.member(name).model / "weights.safetensors") for name in models]
+
+    @per_job
+    def reused(self, wildcards: Wildcards) -> list[str]:
+        """Return what a run takes over from the run of the task whose models it tests."""
+        task = str(self._task(wildcards).trained_on)
+        run = self.files.run_of(task, wildcards.model, wildcards.seed)
+        return [str(file) for file in (run.training, run.history, *run.model_files)]
+
+    @per_job
+    def of_models(
+        self, wildcards: Wildcards, models: Callable[[str, int], list[str]], *files: str
+    ) -> list[str]:
+        """Return these files of runs of some of a task's models, for one seed.
+
+        `models` names them (`WorkflowFiles.compared`); `{beam}` in `files` is the task's main beam.
+        """
+        names = [file.format(beam=self._main_beam(wildcards)) for file in files]
+        chosen = models(wildcards.task, int(wildcards.seed))
+        runs = [self.files.run_of(wildcards.task, model, wildcards.seed) for model in chosen]
+        return [str(run.path / name) for run in runs for name in names]
+
+    # Code.
+
+    @staticmethod
+    def code(command: str, kind: str | None = None) -> str:
+        """Return the fingerprint of a command, or of what it does for one kind of task."""
+        modules = CODE[command]
+        if kind is None:
+            return fingerprint(*modules)
+        return fingerprint(*modules, KINDS[command][kind])
+
+    @per_job
+    def task_code(self, wildcards: Wildcards, command: str) -> str:
+        """Return the fingerprint of what a command does for a task's kind."""
+        return self.code(command, self.files.kinds[wildcards.task])
+
+    @per_job
+    def run_code(self, wildcards: Wildcards, command: str) -> str:
+        """Return the fingerprint of a command, of a run's model, and of its codec of text."""
+        entry = self._entry(wildcards)
+        codec = load_task(entry.task).modules("codec", entry.layout)
+        model = model_modules(self._run_config(wildcards))
+        return fingerprint(*CODE[command], *model, *codec)
+
+    # What the wildcards of a job name.
+
+    def _task(self, wildcards: Wildcards) -> TaskConfig:
+        return or_exit(self.plan.task, wildcards.task)
+
+    def _run(self, wildcards: Wildcards) -> RunFolder:
+        return self.files.run_of(wildcards.task, wildcards.model, wildcards.seed)
+
+    def _run_config(self, wildcards: Wildcards) -> RunConfig:
+        """Return the resolved configuration of a run."""
+        task = wildcards.task
+        model = wildcards.model
+        seed = int(wildcards.seed)
+        if (task, model, seed) not in self._configs:
+            self._configs[task, model, seed] = or_exit(self.plan.run, task, model, seed)
+        return self._configs[task, model, seed]
+
+    def _dataset(self, name: str) -> Dataset:
+        or_exit(check_known, "data set", name, sorted(self.datasets))
+        return self.datasets[name]
+
+    def _entry(self, wildcards: Wildcards) -> Dataset:
+        """Return the entry of a task's data set, read as the task wants it."""
+        task = self._task(wildcards)
+        return self._dataset(task.dataset).with_format(task.format)
+
+    def _gold_entry(self, wildcards: Wildcards) -> Dataset:
+        return self._dataset(str(self._task(wildcards).word_alignments))
+
+
+def _fetched(dataset: str | None) -> str:
+    """Return the mark that the files of a data set were fetched."""
+    return f"data/{dataset}/.fetched"
+
+
+def _content(entry: Dataset) -> dict[str, Any]:
+    """Return what an entry says that decides what its files hold."""
+    hashes = {name: file.sha256 for name, file in entry.files.items()}
+    return entry.model_dump(include={"task", "splits", "package"}) | {"files": hashes}

@@ -1,0 +1,51 @@
+"""The experiment that Snakemake was asked for: its configuration files and `--config`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pam.io import Given, UserError, find_file, merged, read_yaml, retyped
+from pam.runtime.snakemake_internals import command_line
+
+DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
+
+
+def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
+    """Fill Snakemake's `config` with the experiment, and return what it was merged from.
+
+    That is files, then what `--config` gave. A file on the command line replaces the default
+    experiment, with which Snakemake would merge it. A module of another workflow has what its
+    `config:` gives; its `prefix:` is a UserError, as commands write where the experiment says.
+    """
+    line = command_line(workflow)
+    if line.moves_files:
+        hint = (
+            "leave it out: the experiment's name is the folder below `results`, and `--directory`"
+            " the one above"
+        )
+        raise UserError(
+            "a module's `prefix` or `replace_prefix` cannot move the files of this workflow",
+            hint=hint,
+        )
+
+    if line.has_config:
+        return list(line.module_configfiles)
+
+    files: list[str | Given] = [*line.configfiles]
+    if not files:
+        files = [str(find_file(DEFAULT))]
+
+    for file in files:
+        content = read_yaml(file)
+        if not isinstance(content, dict):
+            raise UserError("expected keys and values", file=file, hint="see config/README.md")
+        config.update(merged(config, content))
+
+    overrides = Given.of("--config", retyped(line.config))
+    config.update(merged(config, overrides.content))
+    # A cluster's profile has the device among its resources: what it had under `config:` any
+    # `--config` would replace.
+    if line.device is not None:
+        config.setdefault("device", line.device)
+
+    return [*files, overrides]
