@@ -131,8 +131,18 @@ def clips_in(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
 def _archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]:
     with scratch_folder() as folder:
         extract_all(path, folder)
-        arrays = sorted(folder.rglob(f"*{ARRAY}"))
-        array_of = {array.name.removesuffix(ARRAY): array for array in arrays}
+        array_of: dict[str, Path] = {}
+        for array in sorted(folder.rglob(f"*{ARRAY}")):
+            # File managers leave hidden files beside those of their user, such as `._clip.npy`.
+            if array.name.startswith("."):
+                continue
+
+            name = array.name.removesuffix(ARRAY)
+            if name in array_of:
+                names = [str(file.relative_to(folder)) for file in (array_of[name], array)]
+                message = f"two arrays for the clip `{name}`: {' and '.join(names)}"
+                raise UserError(message, file=path, hint="leave one of them out")
+            array_of[name] = array
 
         def read(name: str) -> Vectors:
             return read_array(array_of[name], named=path / array_of[name].relative_to(folder))

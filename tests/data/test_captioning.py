@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from pam.data.archives import pack
 from pam.data.captioning import read_captions
 from pam.data.dataset import Examples, Prepared
 from pam.data.download import fetch, size_of
@@ -150,6 +151,32 @@ def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
         from_folder = (tmp_path / "folder" / "out" / file).read_bytes()
         from_file = (tmp_path / "file" / "out" / file).read_bytes()
         assert from_folder == from_file
+
+
+def test_hidden_files_of_a_folder_are_no_clips_and_two_arrays_of_a_clip_are_refused(
+    tmp_path: Path,
+) -> None:
+    archive = tmp_path / "features.tar"
+    folder = tmp_path / "features"
+    for name in ("clip0.npy", "part/clip1.npy"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        np.save(folder / name, frames(1))
+    (folder / "._clip0.npy").write_bytes(b"what a file manager notes")
+
+    with open(archive, "wb") as file:
+        pack(folder, file)
+    with clips_in(archive) as (names, read):
+        assert names == ["clip0", "clip1"]
+        assert read("clip1").shape == (3, UNITS)
+
+    np.save(folder / "part/clip0.npy", frames(2))
+    with open(archive, "wb") as file:
+        pack(folder, file)
+    with (
+        pytest.raises(UserError, match=r"two arrays for the clip `clip0`: clip0.npy and part/"),
+        clips_in(archive),
+    ):
+        pass
 
 
 def test_each_clip_of_a_folder_is_an_input_of_the_workflow(tmp_path: Path) -> None:
