@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Start": ("docs/README", "docs/start"),
     "Use": ("docs/data", "docs/models"),
-    "Results": ("docs/results", "docs/attentions", "docs/speed", "docs/gallery"),
+    "Results": (
+        "docs/results",
+        "docs/attentions",
+        "docs/transformers",
+        "docs/speed",
+        "docs/gallery",
+    ),
     "Run": ("docs/clusters", "docs/reliability", "docs/security"),
     "Extend": ("docs/extending",),
     "Reference": (
