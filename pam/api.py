@@ -1,4 +1,4 @@
-"""The library: a trained model that reads and writes text, `pam.load(...)`.
+r"""The library: a trained model that reads and writes text, `pam.load(...)`.
 
     import pam
 
@@ -99,8 +99,10 @@ class AttentionMap:
         prior: (n, m) attention before the target symbol is seen.
         alignment: (n, m) attention that is fed to the next decoder state: the posterior in
             Postr-Joint, the prior in Soft.
-        posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and
-            Sarawagi 2019); None for models in which a position has no likelihood of its own.
+        posterior: (n, m) attention once the target symbol is seen; None in models like Soft.
+
+    The posterior is equation 12 of Shankar and Sarawagi (2019). It needs a likelihood of each
+    position, which models with `marginalization: output` have.
     """
 
     label: str
@@ -186,7 +188,7 @@ class TrainedModel:
         seed: int = 1,
         **decoding: Any,
     ) -> list[Any]:
-        """Write the most probable output for each source.
+        r"""Write the most probable output for each source.
 
         Args:
             sources: texts, any number of them; similar lengths are decoded side by side.
@@ -202,6 +204,15 @@ class TrainedModel:
 
         Raises:
             UserError: a source is none for this model, or a key or its value is wrong.
+
+        Example:
+            >>> model = load("pretrained:nouns/postr-joint")
+            >>> source = "Apfelbaum\tcase=nominative,number=plural"
+            >>> model.predict([source])
+            ['Apfelbäume']
+            >>> (outputs,) = model.predict([source], beam=4, n_best=2)
+            >>> [(output.text, round(output.score, 1)) for output in outputs]
+            [('Apfelbäume', -0.2), ('Apfelbaume', -2.2)]
         """
         settings = self._decoding(beam=beam, changed=decoding)
         sampling = None
@@ -221,7 +232,7 @@ class TrainedModel:
 
     @torch.no_grad()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
-        """Compute log p(target | source), symbol by symbol.
+        r"""Compute log p(target | source), symbol by symbol.
 
         Args:
             sources, targets: as many of one as of the other.
@@ -229,6 +240,15 @@ class TrainedModel:
         Raises:
             UserError: the numbers differ, a text is none for this model, or the model writes
                 pointer actions.
+
+        Example:
+            >>> model = load("pretrained:nouns/postr-joint")
+            >>> source = "Apfelbaum\tcase=nominative,number=plural"
+            >>> umlaut, plain = model.score([source, source], ["Apfelbäume", "Apfelbaume"])
+            >>> round(umlaut.log_prob, 1), round(plain.log_prob, 1)
+            (-0.2, -2.2)
+            >>> plain.symbols[plain.log_probs.argmin()]
+            'a'
         """
         if len(sources) != len(targets):
             raise UserError(
@@ -248,13 +268,25 @@ class TrainedModel:
 
     @torch.no_grad()
     def attention(self, source: str, target: str | None = None) -> AttentionMap:
-        """Return the attention of the model while it writes a target.
+        r"""Return the attention of the model while it writes a target.
 
         Args:
             target: the text that is written; None: the model's own output.
 
         Raises:
             UserError: a text is none for this model, or the model writes pointer actions.
+
+        Example:
+            Before the model sees `May` it looks at `es`, and once it does at `Mai`:
+
+            >>> model = load("pretrained:phrases/postr-joint")
+            >>> source = "Am 14. Mai waren es 5 Grad Celsius in Irland."
+            >>> look = model.attention(source, "On May 14, it was 5 degrees Celsius in Ireland.")
+            >>> step = look.target.index("May")
+            >>> look.source[look.prior[step].argmax()], look.source[look.posterior[step].argmax()]
+            ('es', 'Mai')
+            >>> look.prior.shape
+            (13, 11)
         """
         self._check_writes_symbols()
         source_symbols = self._source_symbols(source, 0)
@@ -286,10 +318,14 @@ class TrainedModel:
         )
 
     def unseen(self, source: str) -> list[str]:
-        """List the symbols of a source that the model never saw in training.
+        r"""List the symbols of a source that the model never saw in training.
 
         Raises:
             UserError: the text is none for this model.
+
+        Example:
+            >>> load("pretrained:nouns/postr-joint").unseen("Caffè\tcase=nominative,number=plural")
+            ['è']
         """
         return self.saved.unseen(self._source_symbols(source, 0))
 
@@ -345,13 +381,23 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     """Load a trained model.
 
     Args:
-        name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file
-            that `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with
-            the package.
+        name: a run's folder, a model folder, an exported file or folder, or `pretrained:NAME`.
         device: `cpu`, `cuda`, or `auto`.
 
     Raises:
         UserError: there is no such model, or its files are damaged.
+
+    Example:
+        >>> load("pretrained:nouns/postr-joint")
+        TrainedModel('Postr-Joint', task='inflection', parameters=330,817)
+
+        A file that `python -m pam export` wrote is read wherever it lies:
+
+        >>> import pam
+        >>> from pathlib import Path
+        >>> file = Path(pam.__file__).parent / "pretrained/phrases/postr-joint.pam"
+        >>> load(file).predict(["Am 14. Mai waren es 5 Grad Celsius in Irland."])
+        ['It was 5 degrees Celsius in Ireland on May 14.']
     """
     path = find(name)
     if not path.is_file():
@@ -389,7 +435,12 @@ def find(name: str | Path) -> Path:
 
 
 def pretrained() -> list[str]:
-    """List the names of the models that come with the package."""
+    """List the names of the models that come with the package.
+
+    Example:
+        >>> pretrained()
+        ['nouns/postr-joint', 'nouns/soft', 'phrases/postr-joint', 'phrases/soft']
+    """
     files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
     return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
+import importlib
 import json
 import subprocess
 import sys
@@ -40,6 +42,15 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     export(RunFolder(trained), out)
 
     return out
+
+
+@pytest.mark.parametrize(
+    ("module", "examples"), [("pam.api", 15), ("pam.models.posterior_attention", 6)]
+)
+def test_examples_of_the_reference_print_what_they_show(module: str, examples: int) -> None:
+    results = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert results.failed == 0
+    assert results.attempted >= examples
 
 
 def test_importing_the_package_imports_no_torch() -> None:
