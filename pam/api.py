@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pam.config import Decoding, RunConfig
 from pam.data.archives import extract_all
 from pam.decoding.files import END
-from pam.decoding.generator import HINT, Generator
+from pam.decoding.generator import HINT, Generator, sampling_of
 from pam.decoding.search import Sampling
 from pam.io import UserError, parse, scratch_folder
 from pam.models.checkpoint import SavedModel, load_model
@@ -157,6 +159,7 @@ class TrainedModel:
 
     saved: SavedModel
     folder: Path
+    _run: RunFolder | None = None
     _unpacked: ExitStack | None = None
 
     def __repr__(self) -> str:
@@ -177,11 +180,24 @@ class TrainedModel:
         """The number of parameters."""
         return sum(parameter.numel() for parameter in self.saved.network.parameters())
 
+    @cached_property
+    def decoding(self) -> Decoding:
+        """The settings of search: those of the run's `run.yaml`, else those it was trained with."""
+        return self._config.decoding
+
+    @cached_property
+    def _config(self) -> RunConfig:
+        """The run's configuration, whose decoding may differ from the one that it trained with."""
+        if self._run is not None and self._run.config_file.is_file():
+            return self._run.load()
+        return self.saved.run
+
     def predict(
         self,
         sources: Sequence[str],
         *,
         beam: int | None = None,
+        length_penalty: float | None = None,
         n_best: int | None = None,
         sample: bool = False,
         temperature: float = 1.0,
@@ -203,7 +219,8 @@ class TrainedModel:
             best first.
 
         Raises:
-            UserError: a source is none for this model, or a key or its value is wrong.
+            UserError: a source is none for this model, a key or its value is wrong, or no length
+                penalty was chosen for this beam.
 
         Example:
             >>> model = load("pretrained:nouns/postr-joint")
@@ -214,8 +231,13 @@ class TrainedModel:
             >>> [(output.text, round(output.score, 1)) for output in outputs]
             [('Apfelbäume', -0.2), ('Apfelbaume', -2.2)]
         """
-        settings = self._decoding(beam=beam, changed=decoding)
-        sampling = None
+        if beam is not None:
+            decoding["beam"] = beam
+        if length_penalty is not None:
+            decoding["length_penalty"] = length_penalty
+        settings = self._settings(decoding, sample)
+
+        sampling = sampling_of(settings, self._config.seed)
         if sample:
             sampling = Sampling(temperature, seed)
         generator = Generator(
@@ -258,7 +280,7 @@ class TrainedModel:
         self._check_writes_symbols()
 
         # Batch by batch, so that memory does not grow with the number of texts.
-        batch_size = self.saved.run.decoding.batch_size
+        batch_size = self.decoding.batch_size
         scores: list[Score] = []
         for first in range(0, len(sources), batch_size):
             rows = slice(first, first + batch_size)
@@ -294,9 +316,7 @@ class TrainedModel:
             (target,) = self.predict([source])
         target_symbols = self._target_symbols(target)
 
-        batch = self.saved.pairs(
-            [source_symbols], [target_symbols], self.saved.run.decoding.max_source
-        )
+        batch = self.saved.pairs([source_symbols], [target_symbols], self.decoding.max_source)
         forced = self.saved.network.teacher_force(*batch)
 
         source_positions = [str(symbol) for symbol in source_symbols]
@@ -338,7 +358,7 @@ class TrainedModel:
         ]
         target_symbols = [self._target_symbols(text) for text in targets]
 
-        batch = self.saved.pairs(source_symbols, target_symbols, self.saved.run.decoding.max_source)
+        batch = self.saved.pairs(source_symbols, target_symbols, self.decoding.max_source)
         with enough_for(f"scoring {len(sources)} targets side by side", HINT):
             log_probs = self.saved.network.log_likelihood(*batch)
 
@@ -358,15 +378,25 @@ class TrainedModel:
         codec = self.saved.codec
         return codec.target_symbols(codec.typed_target(text))
 
-    def _decoding(self, beam: int | None, changed: dict[str, Any]) -> Any:
-        """Return the run's settings of decoding with some of them changed."""
-        settings = self.saved.run.decoding
-        # Candidates for a length penalty are dropped: they exclude one that the caller gives.
-        values = settings.model_dump() | {"length_penalties": []} | changed
-        if beam is not None:
-            values["beam"] = beam
+    def _settings(self, changed: dict[str, Any], sample: bool) -> Decoding:
+        """Return the settings of a search with some of them changed, and its length penalty."""
+        if "length_penalties" in changed:
+            raise UserError(
+                "a length penalty is not chosen here", hint="give one, as `length_penalty=0.8`"
+            )
 
-        return parse(type(settings), values)
+        # Candidates for a length penalty exclude one that is given.
+        values = self.decoding.model_dump() | {"length_penalties": []} | changed
+        settings = parse(Decoding, values)
+        if not self.decoding.length_penalties or sample or "length_penalty" in changed:
+            return settings
+
+        from pam.evaluation.length_penalty import chosen_penalty
+
+        candidates = self.decoding.length_penalties
+        asked = settings.model_copy(update={"length_penalties": candidates})
+        penalty = chosen_penalty(self._run, self.folder, asked, settings.beam)
+        return settings.model_copy(update={"length_penalty": penalty})
 
     def _check_writes_symbols(self) -> None:
         """Check that the model writes symbols, so that a text can be forced upon it."""
@@ -401,7 +431,9 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     """
     path = find(name)
     if not path.is_file():
-        return TrainedModel(load_model(path, choose_device(device)), path)
+        run = RunFolder(Path(name))
+        saved = load_model(path, choose_device(device))
+        return TrainedModel(saved, path, run if path == run.model else None)
 
     # The folder is deleted when the model is.
     unpacked = ExitStack()
@@ -412,7 +444,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     except UserError as error:
         raise UserError(error.message, file=path, hint="export the model again") from error
 
-    return TrainedModel(saved, folder, unpacked)
+    return TrainedModel(saved, folder, _unpacked=unpacked)
 
 
 def find(name: str | Path) -> Path:

@@ -13,6 +13,8 @@ from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, 
 from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pam.config import Decoding
     from pam.decoding.files import Answer
     from pam.decoding.generator import Generator
@@ -193,7 +195,7 @@ def predict(args: Namespace) -> int:
     given = {name: getattr(args, name) for name in names}
     changed = {name: value for name, value in given.items() if value is not None}
     beam = args.beam or run.decoding.beam
-    penalty = _chosen_penalty(args, run_dir, run.decoding, beam)
+    penalty = _chosen_penalty(args, run_dir, model_folder, run.decoding, beam)
     if penalty is not None:
         changed["length_penalty"] = penalty
     decoding = parse(
@@ -273,7 +275,7 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
 
 
 def _chosen_penalty(
-    args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int
+    args: Namespace, run: RunFolder | None, model_folder: Path, decoding: Decoding, beam: int
 ) -> float | None:
     """The length penalty that was chosen on the development split, where there were several and
     none is given.
@@ -282,7 +284,7 @@ def _chosen_penalty(
         return None
     from pam.evaluation.length_penalty import chosen_penalty
 
-    return chosen_penalty(run, decoding, beam)
+    return chosen_penalty(run, model_folder, decoding, beam)
 
 
 def _check_search(args: Namespace) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import errno
 import gc
 import importlib
 import json
+import os
 import subprocess
 import sys
 import unicodedata
@@ -198,6 +200,31 @@ def test_an_exported_folder_has_the_layout_of_model_hubs(
     half = pam.load(out)
     assert {parameter.dtype for parameter in half.saved.network.parameters()} == {torch.float32}
     assert half.predict(SOURCES) == pam.load(trained).predict(SOURCES)
+
+
+def test_an_export_that_fails_leaves_no_folder_and_the_next_one_succeeds(
+    trained: Path, tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "shared/hub"
+
+    def full(model: object, origin: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pam.exporting.card", full)
+        message, _ = called("export", "--run", trained, "--out", out).message()
+    assert message == f"{out}: the disk is full"
+    assert list(out.parent.iterdir()) == []
+
+    out.mkdir()
+    assert called("export", "--run", trained, "--out", out).code == 0
+    assert pam.load(out).label == "postr-joint"
+
+    # A shell that stands in a folder would lose it.
+    monkeypatch.chdir(tmp_path / "shared")
+    out.rename(tmp_path / "hub")
+    message, _ = called("export", "--run", trained, "--out", ".").message()
+    assert message == ".: the folder in which this command runs"
 
 
 def test_a_model_is_exported_to_the_same_bytes_each_time(
