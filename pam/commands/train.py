@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     DEVICE,
     option(
         "--code",
-        "what the code is; a state of other code is not gone on from; None: its fingerprint",
+        "name of the code: a state of other code is not continued (default: its fingerprint)",
     ),
     option("--processes", "that share the training, on GPUs one each", type=int, default=1),
 )
@@ -74,7 +74,7 @@ def reuse(args: Namespace) -> int:
     CONFIG,
     DATA,
     path("--out", "length_penalty.json (default: in the run's folder, by beam)"),
-    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     DEVICE,
 )
 def length_penalty(args: Namespace) -> int:
@@ -110,7 +110,7 @@ def length_penalty(args: Namespace) -> int:
     ),
     option(
         "--pretrained",
-        "instead of --run: a model that comes with the package; a wrong name is answered with all",
+        "instead of --run: a model that comes with the package; an unknown name lists them all",
     ),
     option(
         "--split",
@@ -148,7 +148,7 @@ def length_penalty(args: Namespace) -> int:
         "summarize each line of standard input, not all of it as one text",
         action="store_true",
     ),
-    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
     option("--temperature", "with --sample: below 1 less random", type=float),
