@@ -8,6 +8,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -26,6 +27,7 @@ from tests.cli.conftest import Call
 
 mpl.use("agg")
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["Haus\tcase=dative,number=plural", "Tisch\tcase=genitive,number=singular"]
 
 
@@ -169,6 +171,24 @@ def test_a_name_that_is_no_model_is_refused(tmp_path: Path) -> None:
         pam.load(tmp_path / "none")
     with pytest.raises(UserError, match="no pretrained model `none`"):
         pam.load("pretrained:none")
+
+
+def test_the_first_commands_of_the_start_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call
+) -> None:
+    start = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    command = r"^\$ (printf|echo) '(.*)' \| python -m pam predict --pretrained (\S+)\n(.*)\n"
+    examples = re.findall(command, start, flags=re.MULTILINE)
+    assert [name for *_, name, _ in examples] == ["nouns/postr-joint", "phrases/postr-joint"]
+
+    # Nothing of the repository is needed but the package.
+    monkeypatch.chdir(tmp_path)
+    for program, text, name, output in examples:
+        typed = text.replace("\\t", "\t").replace("\\n", "\n")
+        if program == "echo":
+            typed += "\n"
+        result = called("predict", "--pretrained", name, typed=typed)
+        assert (result.code, result.out) == (0, f"{output}\n")
 
 
 # Exported models.
