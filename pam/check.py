@@ -27,7 +27,7 @@ from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import check_local
-from pam.io import Given, UserError, whole_files, write_json
+from pam.io import Given, UserError, counted, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -80,10 +80,11 @@ def check(files: Sequence[str | Given], say: Say, expected: Path | None = None) 
     check_place()
     check_cache()
     flow = Workflow(None, files)
-    experiment, counted = flow.experiment, len(list(flow.experiment.runs()))
+    experiment = flow.experiment
+    runs = len(list(experiment.runs()))
     say(
-        f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {counted} runs; the"
-        " configuration is right"
+        f"experiment {experiment.experiment}: {counted(len(experiment.tasks), 'task')},"
+        f" {counted(runs, 'run')}; the configuration is right"
     )
     flow.check_restored()
     for text in ReportFiles(flow).left_out_texts():
@@ -139,7 +140,8 @@ def _at_hand(name: str, dataset: Dataset) -> str:
         }
         read = dataset.kind.first_rows(files, dataset.layout, FIRST)
         shown = next((" | ".join(rows[0]) for rows in read.values() if rows), "")
-        return f"`{name}`, {len(here)} files here" + (f"; first row: {shown}" if shown else "")
+        text = f"`{name}`, {counted(len(here), 'file')} here"
+        return f"{text}; first row: {shown}" if shown else text
     if dataset.package is not None:
         return f"`{name}` will be drawn from the package {dataset.package.name}"
     missing = [file for key, file in dataset.files.items() if not here[key].exists()]

@@ -153,6 +153,11 @@ def retyped(value: Any) -> Any:
     return meant if isinstance(meant, bool | int | float | None) else value
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things, such as `1 task` or `2 tasks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def unknown(what: str, name: str, known: list[str], file: Path | str | None = None) -> UserError:
     """The error for a name that nothing has, with the closest."""
     close = difflib.get_close_matches(name, known, n=1)

@@ -295,10 +295,7 @@ def _check_search(args: Namespace) -> None:
         args.split is None and args.data is None,
         "--data" if args.data is None else "--out",
     )
-    whole, leave = (
-        "use a whole number, at least",
-        "name a --split, or leave them out: typed lines go to standard output",
-    )
+    whole = "use a whole number, at least"
     named, given = args.run is not None, args.out is not None or args.record is not None
     models_named = sum(name is not None for name in (args.run, args.model, args.pretrained))
     unsaid, drawn = args.temperature is None, args.temperature is not None or args.seed is not None
@@ -315,7 +312,12 @@ def _check_search(args: Namespace) -> None:
             "--weights is for JSON",
             "name a file of sources with --input, and two outputs or more with --n-best",
         ),
-        (typed and args.input is None and given, "--out and --record are for prepared data", leave),
+        (
+            typed and args.input is None and given,
+            "--out and --record are not for lines from standard input",
+            "redirect them with > FILE, or name their file with --input, or prepared data with"
+            " --split",
+        ),
         (
             args.input is not None and args.record is not None,
             "--record is for prepared data",

@@ -261,9 +261,7 @@ def _kind(table: Table, path: Path, choices: Choices) -> tuple[str, tuple[str, .
         return "translation", ()
     lowered = [SYNONYMS.get(name.lower(), name.lower()) for name in table.heading]
     if sorted(lowered) == sorted(InflectionCodec.columns) or _is_inflection(table.rows):
-        return "inflection", (
-            "the kind of task is inflection (or --kind translation --columns en de -)",
-        )
+        return "inflection", ("the kind of task is inflection (if it is not: --kind translation)",)
     message = (
         "three columns, which may be words and their forms, or a pair of texts and something else"
     )

@@ -29,6 +29,7 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(
     Path("nouns.tsv.xz").write_bytes(lzma.compress(paradigms(order="lemma form features").encode()))
     new("nouns.tsv.xz", "--name", "my-nouns")
     said = capsys.readouterr().out
+    assert "the kind of task is inflection (if it is not: --kind translation)\n" in said
     assert said.count("  N;") == 5
     for text in (
         "lemma   features  form",
