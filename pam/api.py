@@ -182,7 +182,7 @@ class TrainedModel:
 
     @cached_property
     def decoding(self) -> Decoding:
-        """The settings of search: those of the run's `run.yaml`, else those it was trained with."""
+        """The settings of search, from the run's `run.yaml` or else from its training."""
         return self._config.decoding
 
     @cached_property
@@ -206,21 +206,24 @@ class TrainedModel:
     ) -> list[Any]:
         r"""Write the most probable output for each source.
 
+        Settings that are left out are those of the command `predict`. These are the run's
+        configuration, and the length penalty that the run chose on its development split, if it
+        had several to choose from.
+
         Args:
             sources: texts, any number of them; similar lengths are decoded side by side.
             beam: hypotheses that are followed; None: what the run's configuration says.
+            length_penalty: log p is divided by length^this; None: the run's, or what it chose.
             n_best: outputs for each source; None: one, as a plain string.
             sample: draw outputs in place of searching for the best, with `temperature` and `seed`.
-            decoding: further keys of the configuration's `decoding`, such as `length_penalty` or
-                `batch_size`.
+            decoding: further keys of the configuration's `decoding`, such as `length_prior`.
 
         Returns:
             A string for each source. With `n_best`, a list of `Prediction` for each source, the
             best first.
 
         Raises:
-            UserError: a source is none for this model, a key or its value is wrong, or no length
-                penalty was chosen for this beam.
+            UserError: a source or a setting is wrong, or no penalty was chosen for this beam.
 
         Example:
             >>> model = load("pretrained:nouns/postr-joint")
@@ -260,8 +263,7 @@ class TrainedModel:
             sources, targets: as many of one as of the other.
 
         Raises:
-            UserError: the numbers differ, a text is none for this model, or the model writes
-                pointer actions.
+            UserError: the numbers differ, a text is wrong, or the model writes pointer actions.
 
         Example:
             >>> model = load("pretrained:nouns/postr-joint")

@@ -117,9 +117,9 @@ class PosteriorAttention(nn.Module):
     To decode, choose the symbol by `step.log_probs()` before `update`. For a beam, repeat the rows
     of `values` and `mask`, and reorder states with `AttentionState.select`.
 
-    The gradient of a batch is complete after one `backward()` over all of its steps; a second one
-    through the same memory, or a gradient of a gradient, is not supported. Positions and symbols
-    that are padding need no care but one: leave their `log_prob` out of the loss.
+    Make a new memory after each step of the optimizer. Leave the `log_prob` of padded symbols out
+    of the loss; nothing else has to be done about padding. A gradient of a gradient is not
+    supported.
 
     Args:
         query: units H of a decoder state.

@@ -109,6 +109,19 @@ def test_only_the_most_probable_positions_are_summed_as_in_the_whole_model() -> 
     torch.testing.assert_close(log_prob, model.log_likelihood(*batch), rtol=0, atol=1e-12)
 
 
+def test_gradients_add_up_over_several_backward_passes() -> None:
+    model = tiny.model(tiny.components("postr-joint"))
+    loop = Loop(model, layer_of(model))
+    weights = list(loop.layer.parameters())
+    log_probs = torch.stack([state.log_prob for state in loop(*tiny.batch())])
+
+    whole = torch.autograd.grad(log_probs.sum(), weights, retain_graph=True)
+    for log_prob in log_probs:
+        log_prob.sum().backward(retain_graph=True)
+
+    torch.testing.assert_close([weight.grad for weight in weights], list(whole))
+
+
 def a_step() -> tuple[PosteriorAttention, Any, Any]:
     """Return a layer, the memory of two sources and a step."""
     torch.manual_seed(1)
