@@ -56,6 +56,8 @@ root_doc = "README"
 extensions = ["myst_parser", "sphinx_argparse_cli", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 autodoc_typehints = "none"
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # types of arrays would be longer than what is said of them
+default_role = "code"
 # Python objects, of which the site has the library's alone
 nitpick_ignore_regex = [("py:.*", ".*")]
 include_patterns = [

@@ -1,21 +1,33 @@
 """Posterior attention models for sequence-to-sequence learning (Shankar & Sarawagi 2019).
 
 `pam.load` opens a trained model, `pam.pretrained` lists those that come with the package; see
-`pam.api`.
+`pam.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
+`pam.models.posterior_attention`.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pam.version import __version__
 
 if TYPE_CHECKING:
     from pam.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
+    from pam.models.posterior_attention import PosteriorAttention
 
-LIBRARY = ("AttentionMap", "Prediction", "Score", "TrainedModel", "load", "pretrained")
+LIBRARY = {
+    "AttentionMap": "pam.api",
+    "PosteriorAttention": "pam.models.posterior_attention",
+    "Prediction": "pam.api",
+    "Score": "pam.api",
+    "TrainedModel": "pam.api",
+    "load": "pam.api",
+    "pretrained": "pam.api",
+}
 __all__ = [
     "AttentionMap",
+    "PosteriorAttention",
     "Prediction",
     "Score",
     "TrainedModel",
@@ -28,7 +40,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the library when it is first used: commands that need no torch start without it."""
     if name in LIBRARY:
-        from pam import api
-
-        return getattr(api, name)
+        return getattr(import_module(LIBRARY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The library: a trained model that reads and writes text, `pam.load(...)`.
+r"""The library: a trained model that reads and writes text, `pam.load(...)`.
 
     import pam
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pam.config import Decoding, RunConfig
 from pam.data.archives import extract_all
 from pam.decoding.files import END
-from pam.decoding.generator import HINT, Generator
+from pam.decoding.generator import HINT, Generator, sampling_of
 from pam.decoding.search import Sampling
 from pam.io import UserError, parse, scratch_folder
 from pam.models.checkpoint import SavedModel, load_model
@@ -99,8 +101,10 @@ class AttentionMap:
         prior: (n, m) attention before the target symbol is seen.
         alignment: (n, m) attention that is fed to the next decoder state: the posterior in
             Postr-Joint, the prior in Soft.
-        posterior: (n, m) attention once the target symbol is seen (equation 12 of Shankar and
-            Sarawagi 2019); None for models in which a position has no likelihood of its own.
+        posterior: (n, m) attention once the target symbol is seen; None in models like Soft.
+
+    The posterior is equation 12 of Shankar and Sarawagi (2019). It needs a likelihood of each
+    position, which models with `marginalization: output` have.
     """
 
     label: str
@@ -155,6 +159,7 @@ class TrainedModel:
 
     saved: SavedModel
     folder: Path
+    _run: RunFolder | None = None
     _unpacked: ExitStack | None = None
 
     def __repr__(self) -> str:
@@ -175,36 +180,67 @@ class TrainedModel:
         """The number of parameters."""
         return sum(parameter.numel() for parameter in self.saved.network.parameters())
 
+    @cached_property
+    def decoding(self) -> Decoding:
+        """The settings of search, from the run's `run.yaml` or else from its training."""
+        return self._config.decoding
+
+    @cached_property
+    def _config(self) -> RunConfig:
+        """The run's configuration, whose decoding may differ from the one that it trained with."""
+        if self._run is not None and self._run.config_file.is_file():
+            return self._run.load()
+        return self.saved.run
+
     def predict(
         self,
         sources: Sequence[str],
         *,
         beam: int | None = None,
+        length_penalty: float | None = None,
         n_best: int | None = None,
         sample: bool = False,
         temperature: float = 1.0,
         seed: int = 1,
         **decoding: Any,
     ) -> list[Any]:
-        """Write the most probable output for each source.
+        r"""Write the most probable output for each source.
+
+        Settings that are left out are those of the command `predict`. These are the run's
+        configuration, and the length penalty that the run chose on its development split, if it
+        had several to choose from.
 
         Args:
             sources: texts, any number of them; similar lengths are decoded side by side.
             beam: hypotheses that are followed; None: what the run's configuration says.
+            length_penalty: log p is divided by length^this; None: the run's, or what it chose.
             n_best: outputs for each source; None: one, as a plain string.
             sample: draw outputs in place of searching for the best, with `temperature` and `seed`.
-            decoding: further keys of the configuration's `decoding`, such as `length_penalty` or
-                `batch_size`.
+            decoding: further keys of the configuration's `decoding`, such as `length_prior`.
 
         Returns:
             A string for each source. With `n_best`, a list of `Prediction` for each source, the
             best first.
 
         Raises:
-            UserError: a source is none for this model, or a key or its value is wrong.
+            UserError: a source or a setting is wrong, or no penalty was chosen for this beam.
+
+        Example:
+            >>> model = load("pretrained:nouns/postr-joint")
+            >>> source = "Apfelbaum\tcase=nominative,number=plural"
+            >>> model.predict([source])
+            ['Apfelbäume']
+            >>> (outputs,) = model.predict([source], beam=4, n_best=2)
+            >>> [(output.text, round(output.score, 1)) for output in outputs]
+            [('Apfelbäume', -0.2), ('Apfelbaume', -2.2)]
         """
-        settings = self._decoding(beam=beam, changed=decoding)
-        sampling = None
+        if beam is not None:
+            decoding["beam"] = beam
+        if length_penalty is not None:
+            decoding["length_penalty"] = length_penalty
+        settings = self._settings(decoding, sample)
+
+        sampling = sampling_of(settings, self._config.seed)
         if sample:
             sampling = Sampling(temperature, seed)
         generator = Generator(
@@ -221,14 +257,22 @@ class TrainedModel:
 
     @torch.no_grad()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
-        """Compute log p(target | source), symbol by symbol.
+        r"""Compute log p(target | source), symbol by symbol.
 
         Args:
             sources, targets: as many of one as of the other.
 
         Raises:
-            UserError: the numbers differ, a text is none for this model, or the model writes
-                pointer actions.
+            UserError: the numbers differ, a text is wrong, or the model writes pointer actions.
+
+        Example:
+            >>> model = load("pretrained:nouns/postr-joint")
+            >>> source = "Apfelbaum\tcase=nominative,number=plural"
+            >>> umlaut, plain = model.score([source, source], ["Apfelbäume", "Apfelbaume"])
+            >>> round(umlaut.log_prob, 1), round(plain.log_prob, 1)
+            (-0.2, -2.2)
+            >>> plain.symbols[plain.log_probs.argmin()]
+            'a'
         """
         if len(sources) != len(targets):
             raise UserError(
@@ -238,7 +282,7 @@ class TrainedModel:
         self._check_writes_symbols()
 
         # Batch by batch, so that memory does not grow with the number of texts.
-        batch_size = self.saved.run.decoding.batch_size
+        batch_size = self.decoding.batch_size
         scores: list[Score] = []
         for first in range(0, len(sources), batch_size):
             rows = slice(first, first + batch_size)
@@ -248,13 +292,25 @@ class TrainedModel:
 
     @torch.no_grad()
     def attention(self, source: str, target: str | None = None) -> AttentionMap:
-        """Return the attention of the model while it writes a target.
+        r"""Return the attention of the model while it writes a target.
 
         Args:
             target: the text that is written; None: the model's own output.
 
         Raises:
             UserError: a text is none for this model, or the model writes pointer actions.
+
+        Example:
+            Before the model sees `May` it looks at `es`, and once it does at `Mai`:
+
+            >>> model = load("pretrained:phrases/postr-joint")
+            >>> source = "Am 14. Mai waren es 5 Grad Celsius in Irland."
+            >>> look = model.attention(source, "On May 14, it was 5 degrees Celsius in Ireland.")
+            >>> step = look.target.index("May")
+            >>> look.source[look.prior[step].argmax()], look.source[look.posterior[step].argmax()]
+            ('es', 'Mai')
+            >>> look.prior.shape
+            (13, 11)
         """
         self._check_writes_symbols()
         source_symbols = self._source_symbols(source, 0)
@@ -262,9 +318,7 @@ class TrainedModel:
             (target,) = self.predict([source])
         target_symbols = self._target_symbols(target)
 
-        batch = self.saved.pairs(
-            [source_symbols], [target_symbols], self.saved.run.decoding.max_source
-        )
+        batch = self.saved.pairs([source_symbols], [target_symbols], self.decoding.max_source)
         forced = self.saved.network.teacher_force(*batch)
 
         source_positions = [str(symbol) for symbol in source_symbols]
@@ -286,10 +340,14 @@ class TrainedModel:
         )
 
     def unseen(self, source: str) -> list[str]:
-        """List the symbols of a source that the model never saw in training.
+        r"""List the symbols of a source that the model never saw in training.
 
         Raises:
             UserError: the text is none for this model.
+
+        Example:
+            >>> load("pretrained:nouns/postr-joint").unseen("Caffè\tcase=nominative,number=plural")
+            ['è']
         """
         return self.saved.unseen(self._source_symbols(source, 0))
 
@@ -302,7 +360,7 @@ class TrainedModel:
         ]
         target_symbols = [self._target_symbols(text) for text in targets]
 
-        batch = self.saved.pairs(source_symbols, target_symbols, self.saved.run.decoding.max_source)
+        batch = self.saved.pairs(source_symbols, target_symbols, self.decoding.max_source)
         with enough_for(f"scoring {len(sources)} targets side by side", HINT):
             log_probs = self.saved.network.log_likelihood(*batch)
 
@@ -322,15 +380,25 @@ class TrainedModel:
         codec = self.saved.codec
         return codec.target_symbols(codec.typed_target(text))
 
-    def _decoding(self, beam: int | None, changed: dict[str, Any]) -> Any:
-        """Return the run's settings of decoding with some of them changed."""
-        settings = self.saved.run.decoding
-        # Candidates for a length penalty are dropped: they exclude one that the caller gives.
-        values = settings.model_dump() | {"length_penalties": []} | changed
-        if beam is not None:
-            values["beam"] = beam
+    def _settings(self, changed: dict[str, Any], sample: bool) -> Decoding:
+        """Return the settings of a search with some of them changed, and its length penalty."""
+        if "length_penalties" in changed:
+            raise UserError(
+                "a length penalty is not chosen here", hint="give one, as `length_penalty=0.8`"
+            )
 
-        return parse(type(settings), values)
+        # Candidates for a length penalty exclude one that is given.
+        values = self.decoding.model_dump() | {"length_penalties": []} | changed
+        settings = parse(Decoding, values)
+        if not self.decoding.length_penalties or sample or "length_penalty" in changed:
+            return settings
+
+        from pam.evaluation.length_penalty import chosen_penalty
+
+        candidates = self.decoding.length_penalties
+        asked = settings.model_copy(update={"length_penalties": candidates})
+        penalty = chosen_penalty(self._run, self.folder, asked, settings.beam)
+        return settings.model_copy(update={"length_penalty": penalty})
 
     def _check_writes_symbols(self) -> None:
         """Check that the model writes symbols, so that a text can be forced upon it."""
@@ -345,17 +413,29 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     """Load a trained model.
 
     Args:
-        name: the folder of a run, `results/EXPERIMENT/TASK/MODEL/seedK`; a model folder; a file
-            that `python -m pam export` wrote; or `pretrained:NAME` for a model that comes with
-            the package.
+        name: a run's folder, a model folder, an exported file or folder, or `pretrained:NAME`.
         device: `cpu`, `cuda`, or `auto`.
 
     Raises:
         UserError: there is no such model, or its files are damaged.
+
+    Example:
+        >>> load("pretrained:nouns/postr-joint")
+        TrainedModel('Postr-Joint', task='inflection', parameters=330,817)
+
+        A file that `python -m pam export` wrote is read wherever it lies:
+
+        >>> import pam
+        >>> from pathlib import Path
+        >>> file = Path(pam.__file__).parent / "pretrained/phrases/postr-joint.pam"
+        >>> load(file).predict(["Am 14. Mai waren es 5 Grad Celsius in Irland."])
+        ['It was 5 degrees Celsius in Ireland on May 14.']
     """
     path = find(name)
     if not path.is_file():
-        return TrainedModel(load_model(path, choose_device(device)), path)
+        run = RunFolder(Path(name))
+        saved = load_model(path, choose_device(device))
+        return TrainedModel(saved, path, run if path == run.model else None)
 
     # The folder is deleted when the model is.
     unpacked = ExitStack()
@@ -366,7 +446,7 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     except UserError as error:
         raise UserError(error.message, file=path, hint="export the model again") from error
 
-    return TrainedModel(saved, folder, unpacked)
+    return TrainedModel(saved, folder, _unpacked=unpacked)
 
 
 def find(name: str | Path) -> Path:
@@ -389,7 +469,12 @@ def find(name: str | Path) -> Path:
 
 
 def pretrained() -> list[str]:
-    """List the names of the models that come with the package."""
+    """List the names of the models that come with the package.
+
+    Example:
+        >>> pretrained()
+        ['nouns/postr-joint', 'nouns/soft', 'phrases/postr-joint', 'phrases/soft']
+    """
     files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
     return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
 

@@ -46,7 +46,7 @@ from typing import Any
 
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import Plan, check_known, load_plan
-from pam.io import SHIPPED, Given, UserError, is_there, parse, placed
+from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.reporting.catalogue import check_rows, load_papers
 from pam.workflow import ReportFiles, WorkflowFiles
@@ -75,8 +75,8 @@ def check(
     experiment = plan.experiment
     runs = len(list(experiment.runs()))
     say(
-        f"experiment {experiment.experiment}: {len(experiment.tasks)} tasks, {runs} runs; the"
-        " configuration is right"
+        f"experiment {experiment.experiment}: {counted(len(experiment.tasks), 'task')},"
+        f" {counted(runs, 'run')}; the configuration is right"
     )
 
     workflow_files.check_restored()

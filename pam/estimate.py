@@ -26,7 +26,7 @@ from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import Plan, check_local
-from pam.io import UserError, whole_files, write_json
+from pam.io import UserError, counted, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -154,7 +154,7 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     fetched = Path("data", name)
     here = {key: Path(file.path or fetched / key) for key, file in dataset.files.items()}
     if all(path.exists() for path in here.values()):
-        text = f"`{name}`, {len(here)} files here"
+        text = f"`{name}`, {counted(len(here), 'file')} here"
         row = _first_row(dataset, fetched, here)
         if row:
             text += f"; first row: {row}"
@@ -165,7 +165,7 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
 
     missing = [file for key, file in dataset.files.items() if not here[key].exists()]
     size_mb = sum(file.bytes or 0 for file in missing) / 1e6
-    text = f"`{name}` will be fetched: {len(missing)} files"
+    text = f"`{name}` will be fetched: {counted(len(missing), 'file')}"
     if size_mb:
         text += f", {size_mb:.0f} MB"
     return text

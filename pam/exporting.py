@@ -7,6 +7,7 @@ archive of that folder, the same bytes each time.
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -21,17 +22,22 @@ from torch import Tensor
 from pam.api import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
 from pam.evaluation.inputs import load
+from pam.evaluation.length_penalty import exported_choice
 from pam.evaluation.scores import Scores
 from pam.io import (
     UserError,
+    atomic_folder,
     atomic_write,
+    dump_yaml,
     read_json,
     scratch_folder,
+    sha256_of,
     whole_files,
     write_json,
     write_text,
 )
 from pam.models.checkpoint import (
+    CONFIG,
     EXPORTED_WEIGHTS,
     WEIGHTS,
     SavedModel,
@@ -103,32 +109,46 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
     if not is_file and out.exists() and any(out.iterdir()):
         hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
         raise UserError("the folder is not empty", file=out, hint=hint)
+    if not is_file and Path.cwd().is_relative_to(out.resolve()):
+        hint = "name a new folder in it"
+        raise UserError("the folder in which this command runs", file=out, hint=hint)
 
-    # Written in a scratch folder first, so that an error leaves no half of a model.
-    with scratch_folder() as folder:
-        write_folder(model, run.model, origin, folder, half)
-        if is_file:
+    # The model takes its place when it is whole, so that no error and no kill leaves half of it.
+    if is_file:
+        with scratch_folder() as folder:
+            write_folder(model, run, origin, folder, half)
             pack(folder, out)
-        else:
-            shutil.copytree(folder, out, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        return
+
+    with atomic_folder(out.resolve()) as folder:
+        write_folder(model, run, origin, folder, half)
 
 
-def write_folder(
-    model: SavedModel, model_folder: Path, origin: Origin, out: Path, half: bool
-) -> None:
+def write_folder(model: SavedModel, run: RunFolder, origin: Origin, out: Path, half: bool) -> None:
     """Write all files of an exported model into an empty folder."""
     # Weights get another name, and may be stored in half the bytes.
-    for path in whole_files(model_folder):
+    for path in whole_files(run.model):
         if path.name != WEIGHTS:
             shutil.copyfile(path, out / path.name)
-
-    tensors, notes = load_tensors(model_folder / WEIGHTS)
+    tensors, notes = load_tensors(run.model / WEIGHTS)
     if half:
         tensors = {name: halved(tensor) for name, tensor in tensors.items()}
-    save_tensors(out / EXPORTED_WEIGHTS, tensors, notes)
 
-    config = {"model_type": "pam", "task": model.task} | model.run.model_dump(mode="json")
-    write_json(out / CONFIG_JSON, config)
+    # The model decodes as its run does, whose settings may have changed since the training.
+    config = model.run
+    if run.config_file.is_file():
+        config = config.model_copy(update={"decoding": run.load().decoding})
+    if config != model.run:
+        write_text(out / CONFIG, dump_yaml(config))
+        hashes = json.loads(notes["files"]) | {CONFIG: sha256_of(out / CONFIG)}
+        notes = notes | {"files": json.dumps(hashes)}
+    for choice in sorted(run.path.glob("beam*/length_penalty.json")):
+        beam = choice.parent.name.removeprefix("beam")
+        shutil.copyfile(choice, out / exported_choice(beam))
+
+    save_tensors(out / EXPORTED_WEIGHTS, tensors, notes)
+    content = {"model_type": "pam", "task": model.task} | config.model_dump(mode="json")
+    write_json(out / CONFIG_JSON, content)
     write_text(out / CARD, card(model, origin))
 
 

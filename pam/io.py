@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import fcntl
+import glob
 import gzip
 import hashlib
 import io
@@ -165,6 +166,13 @@ def retyped(value: Any) -> Any:
     return meant if isinstance(meant, bool | int | float | None) else value
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things, such as `1 task` or `2 tasks`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"
+
+
 def unknown(noun: str, name: str, names: list[str], file: Path | str | None = None) -> UserError:
     """Return the error for a name that nothing has, with the closest one."""
     hint = f"known: {', '.join(names) or 'none'}"
@@ -298,13 +306,65 @@ def scratch_folder() -> Iterator[Path]:
             os.close(descriptor)
 
 
-def _remove_folder_if_left(folder: Path) -> None:
-    """Remove a temporary folder of this user if no process has its lock."""
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, which takes its place once it is whole.
+
+    An error removes it. What killed processes left is removed first. `path` itself must not exist,
+    or be an empty folder.
+
+    Raises:
+        UserError: the folder cannot be written; see `storage_error`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
+            match = PARTS.fullmatch(left.name)
+            if match is not None and match["name"] == path.name:
+                with suppress(OSError):
+                    _remove_folder_if_left(left, new_s=0.0)
+
+        temporary, descriptor = _locked_folder(path)
+        try:
+            yield temporary
+            for file in whole_files(temporary, below=True):
+                _flush(file)
+            # mkdtemp makes folders private; others may read results as any other folder.
+            mask = os.umask(0)
+            os.umask(mask)
+            temporary.chmod(0o777 & ~mask)
+            temporary.replace(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            os.close(descriptor)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def _locked_folder(path: Path) -> tuple[Path, int]:
+    """Make a folder beside `path` and lock it; return its path and the locked descriptor."""
+    while True:
+        name = tempfile.mkdtemp(PART, f".{path.name}.", path.parent)
+        # Until it is locked, another process may take it for a leftover and remove it.
+        try:
+            descriptor = os.open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        if _has_lock(descriptor) and os.path.isdir(name):
+            return Path(name), descriptor
+        os.close(descriptor)
+
+
+def _remove_folder_if_left(folder: Path, new_s: float | None = None) -> None:
+    """Remove a temporary folder of this user if no process has its lock.
+
+    One that is younger than `new_s` seconds may not be locked yet, and stays; None: `NEW_S`.
+    """
+    youngest = NEW_S if new_s is None else new_s
     descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
-        # One that was just made may not be locked yet.
         age_s = time.time() - os.fstat(descriptor).st_ctime
-        if os.fstat(descriptor).st_uid == os.geteuid() and age_s > NEW_S:
+        if os.fstat(descriptor).st_uid == os.geteuid() and age_s >= youngest:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder)
     finally:
@@ -359,6 +419,7 @@ STORAGE_ERRORS = (
         "this name is longer than the file system allows",
         "choose a shorter one",
     ),
+    ((errno.ENOTEMPTY,), "the folder is not empty", "name a new folder"),
     (
         (errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
         "a file is where a folder is needed, or a folder where a file is",

@@ -39,7 +39,8 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setitem(COMPONENTS, "score", dict(COMPONENTS["score"]))
     yield
-    sys.modules.pop("own_model", None)
+    for name in ("own_model", "own_loop"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,30 @@ def test_the_score_is_a_distance(examples: None) -> None:
     memory = Memory(**others, keys=score.keys(values))
     expected = -0.5 * torch.cdist(query[:, None], score.weight(values))[:, 0] ** 2
     torch.testing.assert_close(score(query, memory, AttentionHistory()), expected)
+
+
+def test_posterior_attention_learns_in_a_loop_of_ones_own(
+    examples: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
+    own_loop: Any = importlib.import_module("own_loop")
+    own_loop.main(["--lemmas", "24", "--epochs", "3", "--coupling", "proximity"])
+
+    *epochs, result = capsys.readouterr().out.splitlines()
+    losses = [float(line.split()[2]) for line in epochs]
+    assert len(losses) == 3
+    assert losses[2] < losses[0]
+    assert re.match(r"\d+ of 400 forms of unseen nouns are right; written: \['", result)
+
+
+def test_the_library_page_shows_the_lines_of_the_example() -> None:
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    example = (ROOT / "examples/own_loop.py").read_text(encoding="utf-8")
+    section = page.split("## In a model of your own")[1]
+    shown = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
+
+    written = {line.strip() for line in example.splitlines()}
+    assert [line for line in shown.splitlines() if line.strip() not in written] == []
 
 
 def test_the_notebook_runs_and_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import write_summary
-from pam.io import atomic_write, part_of, remove_leftovers, scratch_folder, whole_files, write_text
+from pam.io import (
+    UserError,
+    atomic_folder,
+    atomic_write,
+    part_of,
+    remove_leftovers,
+    scratch_folder,
+    whole_files,
+    write_text,
+)
 from pam.models.checkpoint import load_tensors, save_model
 from pam.reporting import reference
 from pam.training.checkpoint import Results
@@ -35,7 +44,9 @@ OTHER_LISTINGS = {
     ("pam/experiment.py", "_files_in"): "a folder of the user's",
     ("pam/exporting.py", "export"): "whether a folder is empty",
     ("pam/exporting.py", "pack"): "a temporary folder of this process",
+    ("pam/exporting.py", "write_folder"): "files of one exact name",
     ("pam/fingerprint.py", "_stored"): "the package, which nothing is written into",
+    ("pam/io.py", "atomic_folder"): "the temporary folders of dead processes, to be removed",
     ("pam/io.py", "read_yaml"): "shipped experiments, for a message",
     ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
     ("pam/io.py", "whole_files"): "it is the means",
@@ -163,6 +174,55 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next_one(
         assert set(tmp_path.iterdir()) == {first, second}
 
     assert not left.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_whole_or_missing_and_what_a_killed_process_left_is_removed(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "hub"
+    child = os.fork()
+    if child == 0:
+        with atomic_folder(out) as folder:
+            (folder / "model.safetensors").write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    assert left != out
+
+    # An empty folder is replaced.
+    out.mkdir()
+    with atomic_folder(out) as folder:
+        (folder / "README.md").write_text("whole", encoding="utf-8")
+    assert [path.name for path in tmp_path.rglob("*")] == ["hub", "README.md"]
+
+
+def write_folder(out: Path, meanwhile: Callable[[], None]) -> None:
+    """Write a folder of one file; something happens before it is whole."""
+    with atomic_folder(out) as folder:
+        (folder / "README.md").write_text("ours", encoding="utf-8")
+        meanwhile()
+
+
+def test_of_two_writers_of_a_folder_the_slow_one_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "hub"
+
+    def be_overtaken() -> None:
+        write_folder(out, lambda: None)
+        (out / "README.md").write_text("of the quick one", encoding="utf-8")
+
+    with pytest.raises(UserError, match="the folder is not empty"):
+        write_folder(out, be_overtaken)
+    assert (out / "README.md").read_text(encoding="utf-8") == "of the quick one"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_an_interrupted_writer_leaves_nothing_of_a_folder(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "hub", interrupt)
     assert list(tmp_path.iterdir()) == []
 
 

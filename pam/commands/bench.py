@@ -16,8 +16,8 @@ MODELS = [
     "mono-postr-joint",
 ]
 CUTS = (
-    "NAME:K sums over the K most probable positions, NAME:MASS (0.99) over the fewest with so much"
-    " of the prior, NAME:MASS:K over at most K of these"
+    "NAME:K sums over the K most probable positions, NAME:MASS, such as postr-joint:0.99, over the"
+    " fewest positions whose prior adds up to MASS, NAME:MASS:K over at most K of these"
 )
 
 

@@ -105,7 +105,7 @@ def word_alignments(args: Namespace) -> int:
         default=[],
         metavar="KEY=VALUE",
     ),
-    option("--brief", "say no more than what it takes", action="store_true"),
+    option("--brief", "print only the expected time, disk space and memory", action="store_true"),
     path("--expected", "JSON to write: the seconds that each training is expected to take"),
 )
 def check(args: Namespace) -> int:

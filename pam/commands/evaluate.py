@@ -10,7 +10,7 @@ from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, ru
 from pam.run_folder import RunFolder
 
 SEVERAL: dict[str, Any] = {"nargs": "+", "default": []}
-NAMES = "table1, table2, attentions, examples, costs, ...: a wrong name is answered with all"
+NAMES = "table1, table2, attentions, examples, costs, ...; an unknown name lists them all"
 
 # Options of `score` that name files of a run, and those for plain text files.
 OF_FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
@@ -54,7 +54,12 @@ def analyze(args: Namespace) -> int:
     path("--out", "attention.json (default: in the run's folder)"),
     [
         option("--rows", "row numbers from 0, separated by commas"),
-        option("--count", "so many telling rows, spread evenly", type=int, default=4),
+        option(
+            "--count",
+            "number of rows with much to see, spread evenly over the split",
+            type=int,
+            default=4,
+        ),
     ],
 )
 def attention(args: Namespace) -> int:
@@ -80,8 +85,8 @@ def attention(args: Namespace) -> int:
 
 @command(
     "score predictions or alignments, with intervals, and add up the cost",
-    run_with("all files that the options below would name", required=False),
-    option("--split", "that was predicted or aligned", default="test"),
+    run_with("what is scored; the options below name other files", required=False),
+    option("--split", "split that was decoded or aligned", default="test"),
     path(
         "--predictions",
         "instead of a run: files of predictions, one a beam, the main beam's first",
@@ -169,7 +174,7 @@ def _score_texts(args: Namespace) -> int:
 
 @command(
     "score outputs that no model made, such as the first sentences of a text",
-    option("--name", "lead, random, ...: a wrong one is answered with all", required=True),
+    option("--name", "lead, random, ...; an unknown name lists them all", required=True),
     folder("--data", "prepared data of a task", required=True),
     option("--split", default="test", choices=SPLITS),
     option("--experiment", "whose tables show it", required=True),
@@ -244,7 +249,7 @@ def tables(args: Namespace) -> int:
 
 @command(
     "draw one figure, as SVG and PNG",
-    option("kind", "quality, gains, ...: a wrong one is answered with all"),
+    option("kind", "quality, gains, ...; an unknown name lists them all"),
     # Read later, by the module of that kind: importing all of them would slow down every command.
     option("rest", "options; `KIND --help` lists them", nargs=REMAINDER),
 )

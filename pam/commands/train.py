@@ -11,6 +11,8 @@ from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, 
 from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pam.config import Decoding
     from pam.decoding.files import Answer
     from pam.decoding.generator import Generator
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     DEVICE,
     option(
         "--code",
-        "what the code is; a state of other code is not gone on from; None: its fingerprint",
+        "name of the code: a state of other code is not continued (default: its fingerprint)",
     ),
     option("--processes", "that share the training, on GPUs one each", type=int, default=1),
 )
@@ -71,7 +73,7 @@ def reuse(args: Namespace) -> int:
     CONFIG,
     DATA,
     path("--out", "length_penalty.json (default: in the run's folder, by beam)"),
-    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     DEVICE,
 )
 def length_penalty(args: Namespace) -> int:
@@ -108,7 +110,7 @@ def length_penalty(args: Namespace) -> int:
     ),
     option(
         "--pretrained",
-        "instead of --run: a model that comes with the package; a wrong name is answered with all",
+        "instead of --run: a model that comes with the package; an unknown name lists them all",
     ),
     option(
         "--split",
@@ -146,7 +148,7 @@ def length_penalty(args: Namespace) -> int:
         "summarize each line of standard input, not all of it as one text",
         action="store_true",
     ),
-    option("--beam", "hypotheses kept (default: the run's own)", type=int),
+    option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
     option("--sample", "draw outputs instead of searching", action="store_true"),
     option("--temperature", "with --sample: below 1 less random", type=float),
@@ -192,7 +194,7 @@ def predict(args: Namespace) -> int:
         run = folder.load()
 
     beam = args.beam or run.decoding.beam
-    penalty = _chosen_penalty(args, folder, run.decoding, beam)
+    penalty = _chosen_penalty(args, folder, model_folder, run.decoding, beam)
     decoding = _changed_decoding(args, run.decoding, penalty)
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
@@ -312,7 +314,7 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
 
 
 def _chosen_penalty(
-    args: Namespace, run: RunFolder | None, decoding: Decoding, beam: int
+    args: Namespace, run: RunFolder | None, model_folder: Path, decoding: Decoding, beam: int
 ) -> float | None:
     """Return the length penalty chosen on the development split, if there were several.
 
@@ -322,7 +324,7 @@ def _chosen_penalty(
         return None
     from pam.evaluation.length_penalty import chosen_penalty
 
-    return chosen_penalty(run, decoding, beam)
+    return chosen_penalty(run, model_folder, decoding, beam)
 
 
 def _check_search(args: Namespace) -> None:
@@ -356,8 +358,9 @@ def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
         ),
         (
             lines and args.input is None and has_output,
-            "--out and --record are for prepared data",
-            "name a --split, or leave them out: typed lines go to standard output",
+            "--out and --record are not for lines from standard input",
+            "redirect them with > FILE, or name their file with --input, or prepared data with"
+            " --split",
         ),
         (
             args.input is not None and args.record is not None,

@@ -304,7 +304,7 @@ def _kind(table: Table, path: Path, choices: Choices) -> tuple[str, tuple[str, .
         return "translation", ()
 
     if sorted(_usual_names(table)) == sorted(InflectionCodec.columns) or _is_inflection(table.rows):
-        note = "the kind of task is inflection (or --kind translation --columns en de -)"
+        note = "the kind of task is inflection (if it is not: --kind translation)"
         return "inflection", (note,)
     message = (
         "three columns, which may be words and their forms, or a pair of texts and something else"

@@ -89,25 +89,36 @@ def choose(generator: Generator, data: Path) -> Choice:
     )
 
 
-def chosen_penalty(folder: RunFolder | None, decoding: Decoding, beam: int) -> float:
-    """Read the length penalty that was chosen for a run and a beam.
+def chosen_penalty(
+    run: RunFolder | None, model_folder: Path, decoding: Decoding, beam: int
+) -> float:
+    """Read the length penalty that was chosen for a run, or an exported model, and a beam.
 
-    A UserError says that none was, or that it was chosen out of other candidates than those of
-    `decoding`.
+    Args:
+        run: the run's folder; None: the model lies by itself.
+        model_folder: the model's folder, where an exported model has what was chosen.
+        decoding: the settings of the search, with the candidates.
+
+    Raises:
+        UserError: none was chosen, or it was chosen out of other candidates than those of
+            `decoding`.
     """
-    if folder is None:
-        hint = "name the run with --run, or give --length-penalty"
-        raise UserError(
-            "a model by itself does not say which length penalty was chosen for it", hint=hint
-        )
-
-    path = folder.length_penalty(beam)
-    hint = (
-        f"choose it: python -m pam length-penalty --run {folder.path} --beam {beam}; or give"
-        " --length-penalty"
-    )
-    if not path.is_file():
-        raise UserError("no length penalty was chosen", file=path, hint=hint)
+    give = "give --length-penalty, in Python `length_penalty=`"
+    if run is None:
+        path = model_folder / exported_choice(beam)
+        if not path.is_file():
+            raise UserError(
+                "a model by itself does not say which length penalty was chosen for it with a beam"
+                f" of {beam}",
+                hint=f"name the run with --run, or {give}",
+            )
+        hint = f"export the run's model again, or {give}"
+    else:
+        path = run.length_penalty(beam)
+        command = f"python -m pam length-penalty --run {run.path} --beam {beam}"
+        hint = f"choose it: {command}; or {give}"
+        if not path.is_file():
+            raise UserError("no length penalty was chosen", file=path, hint=hint)
 
     choice = load(Choice, path)
     penalties = [candidate.length_penalty for candidate in choice.candidates]
@@ -117,3 +128,8 @@ def chosen_penalty(folder: RunFolder | None, decoding: Decoding, beam: int) -> f
             "this length penalty was chosen out of other candidates", file=path, hint=hint
         )
     return choice.chosen
+
+
+def exported_choice(beam: int | str) -> str:
+    """Return the name of the file with a beam's choice in an exported model."""
+    return f"length_penalty.beam{beam}.json"

@@ -136,8 +136,8 @@ def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
         (["--beam", "0"], "beam 0"),
         (["--beam", "-2"], "beam -2"),
         (["--data", "somewhere"], "a split and no --out"),
-        (["--out", "predictions.tsv"], "--out and --record are for prepared data"),
-        (["--record", "decoding.json"], "--out and --record are for prepared data"),
+        (["--out", "predictions.tsv"], "--out and --record are not for lines from standard input"),
+        (["--record", "decoding.json"], "--out and --record are not for lines from standard input"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(

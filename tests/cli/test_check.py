@@ -43,7 +43,7 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
     result = called(*CHECK)
 
     assert (result.code, result.err) == (0, "")
-    assert "experiment tiny: 1 tasks, 2 runs; the configuration is right" in result.out
+    assert "experiment tiny: 1 task, 2 runs; the configuration is right" in result.out
     assert re.search(r"`small`, 3 files here; first row: \w+ \| number=singular \| \w+", result.out)
     for model in ("soft", "mono-postr-joint"):
         assert re.search(rf"nouns +{model} +1 +\d+\.\d +\d+ MB +5\n", result.out)

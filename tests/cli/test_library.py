@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
+import errno
 import gc
+import importlib
 import json
+import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -22,6 +27,7 @@ from tests.cli.conftest import Call
 
 mpl.use("agg")
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["Haus\tcase=dative,number=plural", "Tisch\tcase=genitive,number=singular"]
 
 
@@ -40,6 +46,15 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     export(RunFolder(trained), out)
 
     return out
+
+
+@pytest.mark.parametrize(
+    ("module", "examples"), [("pam.api", 15), ("pam.models.posterior_attention", 6)]
+)
+def test_examples_of_the_reference_print_what_they_show(module: str, examples: int) -> None:
+    results = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert results.failed == 0
+    assert results.attempted >= examples
 
 
 def test_importing_the_package_imports_no_torch() -> None:
@@ -158,6 +173,24 @@ def test_a_name_that_is_no_model_is_refused(tmp_path: Path) -> None:
         pam.load("pretrained:none")
 
 
+def test_the_first_commands_of_the_start_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call
+) -> None:
+    start = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    command = r"^\$ (printf|echo) '(.*)' \| python -m pam predict --pretrained (\S+)\n(.*)\n"
+    examples = re.findall(command, start, flags=re.MULTILINE)
+    assert [name for *_, name, _ in examples] == ["nouns/postr-joint", "phrases/postr-joint"]
+
+    # Nothing of the repository is needed but the package.
+    monkeypatch.chdir(tmp_path)
+    for program, text, name, output in examples:
+        typed = text.replace("\\t", "\t").replace("\\n", "\n")
+        if program == "echo":
+            typed += "\n"
+        result = called("predict", "--pretrained", name, typed=typed)
+        assert (result.code, result.out) == (0, f"{output}\n")
+
+
 # Exported models.
 
 
@@ -187,6 +220,31 @@ def test_an_exported_folder_has_the_layout_of_model_hubs(
     half = pam.load(out)
     assert {parameter.dtype for parameter in half.saved.network.parameters()} == {torch.float32}
     assert half.predict(SOURCES) == pam.load(trained).predict(SOURCES)
+
+
+def test_an_export_that_fails_leaves_no_folder_and_the_next_one_succeeds(
+    trained: Path, tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "shared/hub"
+
+    def full(model: object, origin: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pam.exporting.card", full)
+        message, _ = called("export", "--run", trained, "--out", out).message()
+    assert message == f"{out}: the disk is full"
+    assert list(out.parent.iterdir()) == []
+
+    out.mkdir()
+    assert called("export", "--run", trained, "--out", out).code == 0
+    assert pam.load(out).label == "postr-joint"
+
+    # A shell that stands in a folder would lose it.
+    monkeypatch.chdir(tmp_path / "shared")
+    out.rename(tmp_path / "hub")
+    message, _ = called("export", "--run", trained, "--out", ".").message()
+    assert message == ".: the folder in which this command runs"
 
 
 def test_a_model_is_exported_to_the_same_bytes_each_time(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import pam
 from pam.cli import main
 from pam.config import Decoding, RunConfig, load_run
 from pam.data.vocabulary import UNK
@@ -16,9 +17,10 @@ from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
-from pam.io import write_text
+from pam.io import UserError, write_json, write_text
 from pam.models import options
 from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.run_folder import RunFolder
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small
@@ -182,11 +184,17 @@ def test_a_run_with_a_temperature_is_sampled_by_its_seed(
         out = tmp_path / "p.tsv"
         record = tmp_path / "decoding.json"
 
-        arguments = ["--run", run_folder(tmp_path, trained, run), "--data", data, "--beam", 4]
+        folder = run_folder(tmp_path, trained, run)
+        arguments = ["--run", folder, "--data", data, "--beam", 4]
         assert called("predict", *arguments, "--out", out, "--record", record).code == 0
 
         sampling = json.loads(record.read_text(encoding="utf-8"))["sampling"]
         assert sampling == {"temperature": 3.0, "seed": seed}
+
+        # The library draws the same.
+        sources = [source for source, _ in phrases.SPLITS["test"]]
+        texts = [row["text"] for row in table(out)]
+        assert pam.load(folder).predict(sources, beam=4) == texts
 
         return out.read_text(encoding="utf-8")
 
@@ -303,6 +311,44 @@ def test_a_length_penalty_is_chosen_scored_beside_none_and_shown(
 
     bleu, plain = (scores["metrics"][name]["value"] for name in ("bleu_b3", "bleu_unpenalized_b3"))
     assert float(table_row["gain"]) == pytest.approx(bleu - plain, abs=1e-4)
+
+
+def test_the_library_and_an_exported_model_decode_as_the_run_does(
+    called: Call, trained: Path, tmp_path: Path
+) -> None:
+    source = "Das rote Haus ist groß."
+    run = load_run(trained / "model/config.yaml")
+    decoding = run.decoding.model_copy(update={"beam": 4, "length_penalties": [0.0, 3.0]})
+    folder = run_folder(tmp_path, trained, run.model_copy(update={"decoding": decoding}))
+
+    unchosen = pam.load(folder)
+    with pytest.raises(UserError, match="no length penalty was chosen") as error:
+        unchosen.predict([source])
+    assert "length_penalty=" in str(error.value.hint)
+
+    candidates = [
+        {"length_penalty": penalty, "bleu": 1.0, "length_ratio": 1.0} for penalty in (0.0, 3.0)
+    ]
+    choice = {"beam": 4, "length_penalty_form": "power", "chosen": 3.0, "candidates": candidates}
+    write_json(RunFolder(folder).length_penalty(4), choice)
+    exported = tmp_path / "model.pam"
+    assert called("export", "--run", folder, "--out", exported).code == 0
+
+    answers = called("predict", "--run", folder, "--n-best", 4, typed=f"{source}\n").out
+    assert called("predict", "--model", exported, "--n-best", 4, typed=f"{source}\n").out == answers
+    expected = [line.split("\t")[2:] for line in answers.splitlines()]
+    for model in (pam.load(folder), pam.load(exported)):
+        (outputs,) = model.predict([source], n_best=4)
+        assert [[f"{output.score:.4f}", output.text] for output in outputs] == expected
+        assert outputs[0].score != outputs[0].log_prob
+
+        # It can be given, and is then not asked for where none was chosen.
+        (outputs,) = model.predict([source], n_best=2, beam=2, length_penalty=0.0)
+        assert [output.score for output in outputs] == [output.log_prob for output in outputs]
+        with pytest.raises(UserError, match="length penalty was chosen"):
+            model.predict([source], beam=2)
+        with pytest.raises(UserError, match="a length penalty is not chosen here"):
+            model.predict([source], length_penalties=[0.0, 1.0])
 
 
 def test_a_penalty_chosen_out_of_other_candidates_is_refused(

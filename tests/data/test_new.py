@@ -31,6 +31,7 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(
     new("nouns.tsv.xz", "--name", "my-nouns")
     output = capsys.readouterr().out
 
+    assert "the kind of task is inflection (if it is not: --kind translation)\n" in output
     assert output.count("  N;") == 5
     for text in (
         "lemma   features  form",

@@ -5,12 +5,15 @@ checkout.
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pam.api import load
 from tests.data.test_own_files import paradigms
 from tests.workflow.checkouts import Checkout, Outcome, checkout
 
@@ -59,4 +62,27 @@ def test_a_table_in_the_order_of_unimorph_becomes_a_report_and_a_model_that_pred
     assert predicted.code == 0, predicted.said
     assert len((made.folder / "forms.txt").read_text(encoding="utf-8").splitlines()) == 2
     assert (made.folder / "attention.svg").is_file()
+
+    # The library reads the run.
+    forms = (made.folder / "forms.txt").read_text(encoding="utf-8").splitlines()
+    words = (made.folder / "words.tsv").read_text(encoding="utf-8").splitlines()
+    assert load(made.folder / run[1]).predict(words) == forms
+
+    # Somebody else opens the exported file, with nothing of the repository but the package.
+    sent = tmp_path / "elsewhere/nouns.pam"
+    exported = pam(made, "export", *run[:2], "--out", str(sent))
+    assert exported.code == 0, exported.said
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/pam").symlink_to(made.folder / "pam")
+    program = f"import pam; print(*pam.load('nouns.pam').predict({words!r}), sep='\\n')"
+    opened = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=sent.parent,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert opened.stdout.splitlines() == forms
+
     assert len(pam(made, "predict", *run, "--n-best", "2", "--beam", "2").said.splitlines()) == 2

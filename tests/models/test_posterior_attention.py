@@ -1,0 +1,219 @@
+"""Posterior attention by itself, in a loop that is not ours, against the whole model (float64)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pam.data.vocabulary import BOS
+from pam.io import UserError
+from pam.models.posterior_attention import AttentionState, PosteriorAttention
+from pam.models.seq2seq import Seq2Seq
+from tests.models import tiny
+
+MODELS: dict[str, dict[str, Any]] = {
+    "postr-joint": {},
+    "prox-postr-joint": {"coupling": "proximity"},
+    "mono-postr-joint": {"coupling": "monotone"},
+    "prior-joint": {"input_feeding": "prior"},
+    "soft": {"marginalization": "input", "input_feeding": "prior"},
+}
+"""Named models, and the components with which the layer is the same one."""
+
+
+def layer_of(model: Seq2Seq, **components: Any) -> PosteriorAttention:
+    """Make the layer with the weights of a model."""
+    layer = PosteriorAttention(
+        tiny.SIZES.query, tiny.SIZES.values, tiny.VOCABULARY, **components
+    ).double()
+    weights = model.state_dict()
+    layer.load_state_dict({name: weights[name] for name in layer.state_dict()})
+
+    return layer
+
+
+class Loop(nn.Module):
+    """An encoder and an `nn.LSTM` that somebody else steps through given targets."""
+
+    def __init__(self, model: Seq2Seq, layer: PosteriorAttention) -> None:
+        super().__init__()
+        self.encoder = model.encoder
+        self.bridge = model.decoder
+        self.layer = layer
+
+        cell = model.decoder.stack[0]
+        self.lstm = nn.LSTM(cell.input_size, cell.hidden_size).double()
+        weights = {f"{name}_l0": value for name, value in cell.state_dict().items()}
+        self.lstm.load_state_dict(weights)
+
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> list[AttentionState]:
+        """Return the states after each symbol."""
+        values, final = self.encoder(source, lengths)
+        mask = torch.arange(source.shape[1]) < lengths[:, None]
+        memory = self.layer.memory(values, mask)
+        state = self.layer.start(memory)
+
+        ((h, c),) = self.bridge.start(final)
+        hidden = (h[None], c[None])
+        previous = torch.full_like(target[:, 0], BOS)
+        states = []
+        for symbol in target.t():
+            inputs = torch.cat([self.bridge.embedding(previous), state.context], dim=1)
+            outputs, hidden = self.lstm(inputs[None], hidden)
+            step = self.layer.step(memory, state, query=outputs[0])
+            state = self.layer.update(memory, step, symbol)
+            states.append(state)
+            previous = symbol
+        return states
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_layer_gives_the_values_and_gradients_of_the_whole_model(name: str) -> None:
+    model = tiny.model(tiny.components(name))
+    layer = layer_of(model, **MODELS[name])
+    loop = Loop(model, layer)
+    batch = tiny.batch()
+
+    expected = model.log_likelihood(*batch)
+    weights = dict(model.named_parameters())
+    gradients = torch.autograd.grad(expected.sum(), list(weights.values()))
+    expected_gradients = dict(zip(weights, gradients, strict=True))
+
+    states = loop(*batch)
+    log_prob = torch.stack([state.log_prob for state in states], dim=1)
+    torch.testing.assert_close(log_prob, expected, rtol=0, atol=1e-12)
+
+    log_prob.sum().backward()
+    for parameter_name, parameter in layer.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected_gradients[parameter_name])
+    for parameter_name, parameter in loop.encoder.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected_gradients[f"encoder.{parameter_name}"])
+    for part in ("weight_ih", "weight_hh"):
+        gradient = getattr(loop.lstm, f"{part}_l0").grad
+        torch.testing.assert_close(gradient, expected_gradients[f"decoder.cells.0.{part}"])
+
+    alignment = torch.stack([state.alignment for state in states], dim=1)
+    torch.testing.assert_close(alignment, model.teacher_force(*batch).alignment)
+
+
+def test_only_the_most_probable_positions_are_summed_as_in_the_whole_model() -> None:
+    marginalization = {"kind": "output", "top_k": 2}
+    model = tiny.model(tiny.components("postr-joint", marginalization=marginalization))
+    loop = Loop(model, layer_of(model, marginalization=marginalization))
+    batch = tiny.batch()
+
+    log_prob = torch.stack([state.log_prob for state in loop(*batch)], dim=1)
+    torch.testing.assert_close(log_prob, model.log_likelihood(*batch), rtol=0, atol=1e-12)
+
+
+def test_gradients_add_up_over_several_backward_passes() -> None:
+    model = tiny.model(tiny.components("postr-joint"))
+    loop = Loop(model, layer_of(model))
+    weights = list(loop.layer.parameters())
+    log_probs = torch.stack([state.log_prob for state in loop(*tiny.batch())])
+
+    whole = torch.autograd.grad(log_probs.sum(), weights, retain_graph=True)
+    for log_prob in log_probs:
+        log_prob.sum().backward(retain_graph=True)
+
+    torch.testing.assert_close([weight.grad for weight in weights], list(whole))
+
+
+def a_step() -> tuple[PosteriorAttention, Any, Any]:
+    """Return a layer, the memory of two sources and a step."""
+    torch.manual_seed(1)
+    layer = PosteriorAttention(query=5, values=6, symbols=9).double()
+    values = torch.randn(2, 4, 6, dtype=torch.float64)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    memory = layer.memory(values, mask)
+    query = torch.randn(2, 5, dtype=torch.float64)
+
+    return layer, memory, layer.step(memory, layer.start(memory), query)
+
+
+def test_a_step_says_the_same_of_one_symbol_and_of_all() -> None:
+    _, _, step = a_step()
+    symbols = torch.tensor([3, 8])
+
+    # Before any symbol is written, after it, and as a search asks.
+    before = step.log_prob(symbols)
+    log_probs = step.log_probs()
+    posterior = step.posterior(symbols)
+    torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(2, dtype=torch.float64))
+    torch.testing.assert_close(log_probs[[0, 1], symbols], before.detach())
+    torch.testing.assert_close(step.log_prob(symbols), before)
+
+    torch.testing.assert_close(posterior.sum(1), torch.ones(2, dtype=torch.float64))
+    assert bool((posterior - step.prior).abs().max() > 1e-3)
+    assert not bool(posterior[1, 2:].any())
+
+    # What a step has answered stays when another one is asked.
+    kept = log_probs.clone()
+    a_step()[2].log_probs()
+    step.log_probs()
+    assert torch.equal(log_probs, kept)
+
+
+def test_states_are_reordered_as_a_beam_is() -> None:
+    layer, memory, step = a_step()
+    state = layer.update(memory, step, torch.tensor([3, 8]))
+    swapped = state.select(torch.tensor([1, 0]))
+
+    assert torch.equal(swapped.context, state.context.flip(0))
+    assert torch.equal(swapped.log_prob, state.log_prob.flip(0))
+    assert torch.equal(swapped.alignment, state.alignment.flip(0))
+    assert torch.equal(
+        layer.start(memory).select(torch.tensor([0])).context, memory.values[:1, 0] * 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("components", "message"),
+    [
+        ({"scores": "mlp"}, "unknown component `scores`"),
+        ({"latent": "acvi"}, "unknown component `latent`"),
+        ({"score": "additive"}, "additive"),
+        ({"marginalization": "input"}, "the posterior needs p"),
+        ({"score": "dot"}, "a decoder state of 5 units with an encoder state of 6"),
+        ({"score": "coverage"}, "score `coverage` adds a cost to the objective"),
+        ({"input_feeding": "sample"}, "input feeding `sample` draws positions"),
+    ],
+)
+def test_what_the_layer_cannot_be_made_of_is_said(components: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        PosteriorAttention(query=5, values=6, symbols=9, **components)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("values", "mask", "message"),
+    [
+        ((2, 4, 7), (2, 4), r"encoder states \(2, 4, 7\)"),
+        ((2, 6), (2, 4), r"encoder states \(2, 6\)"),
+        ((2, 4, 6), (2, 3), r"a mask \(2, 3\)"),
+    ],
+)
+def test_a_source_of_another_shape_is_refused(
+    values: tuple[int, ...], mask: tuple[int, ...], message: str
+) -> None:
+    layer = PosteriorAttention(query=5, values=6, symbols=9)
+    with pytest.raises(ValueError, match=message):
+        layer.memory(torch.zeros(values), torch.ones(mask, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 6)])
+def test_queries_of_another_shape_are_refused(shape: tuple[int, int]) -> None:
+    layer, memory, _ = a_step()
+    state = layer.start(memory)
+    with pytest.raises(ValueError, match="queries"):
+        layer.step(memory, state, torch.zeros(shape, dtype=torch.float64))
+
+
+def test_a_source_without_a_real_position_is_refused() -> None:
+    layer = PosteriorAttention(query=5, values=6, symbols=9)
+    mask = torch.tensor([[True, False], [False, False]])
+    with pytest.raises(ValueError, match="row 1 of the mask has no real position"):
+        layer.memory(torch.zeros(2, 2, 6), mask)
