@@ -53,6 +53,7 @@ class Inflector(nn.Module):
             symbol = step.log_probs().argmax(1) if target is None else target[:, t]
             state = self.attention.update(memory, step, symbol)
             symbols.append(symbol)
+            assert state.log_prob is not None
             log_probs.append(state.log_prob)
 
         return torch.stack(symbols, dim=1), torch.stack(log_probs, dim=1)

@@ -76,13 +76,53 @@ class AlignedEncoder(nn.Module):
         return values, mask
 
 
-class AlignedDecoder(nn.Module):
-    """A Transformer's decoder up to its last state, the query s_t of the alignment head."""
+class PrefixLayer(nn.Module):
+    """A decoder's layer that attends to the symbols so far alone, with layer norm before each part.
 
-    def __init__(self, shape: Shape, vocabulary: int, feeds: bool) -> None:
+    It is called as a `DecoderLayer`.
+    """
+
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
+        self.own = nn.MultiheadAttention(
+            shape.units, shape.heads, dropout=shape.dropout, batch_first=True
+        )
+        self.between = nn.Sequential(
+            nn.Linear(shape.units, shape.feedforward),
+            nn.ReLU(),
+            nn.Dropout(shape.dropout),
+            nn.Linear(shape.feedforward, shape.units),
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(2))
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(
+        self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
+    ) -> tuple[Tensor, Tensor, None]:
+        """Compute one layer; arguments as of `DecoderLayer`. There is no alignment."""
+        normed = self.norms[0](states)
+        seen = normed if seen is None else torch.cat([seen, normed], 1)
+        from_prefix, _ = self.own(normed, seen, seen, attn_mask=causal, need_weights=False)
+        states = states + self.dropout(from_prefix)
+
+        states = states + self.dropout(self.between(self.norms[1](states)))
+        return states, seen, None
+
+
+class AlignedDecoder(nn.Module):
+    """A Transformer's decoder up to its last state, the query s_t of the alignment head.
+
+    Args:
+        feeds: whether a context is fed to it.
+        attends: whether its layers attend to the source; else s_t depends on y_{<t} alone, and the
+            head is the only way from the source to the output.
+    """
+
+    def __init__(self, shape: Shape, vocabulary: int, feeds: bool, attends: bool) -> None:
+        super().__init__()
+        layer = DecoderLayer if attends else PrefixLayer
         self.embed = PositionedSymbols(shape, vocabulary)
-        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
+        self.layers = nn.ModuleList(layer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.of_context = nn.Linear(shape.units, shape.units, bias=False) if feeds else None
 

@@ -147,9 +147,18 @@ def aligned_transformer(
         target=target,
     )
     parts = parts_of(components, sizes)
+    chosen = components.architecture
+    assert isinstance(chosen, options.AlignedTransformerOptions)
+
+    decoder = AlignedDecoder(
+        shape=shape,
+        vocabulary=target,
+        feeds=parts["input_feeding"].feeds,
+        attends=chosen.source_attention,
+    )
     return AlignedTransformer(
         encoder=AlignedEncoder(shape, source),
-        decoder=AlignedDecoder(shape, target, feeds=parts["input_feeding"].feeds),
+        decoder=decoder,
         readout=Readout(sizes, target),
         **parts,
     )

@@ -599,6 +599,9 @@ class AlignedTransformerOptions(MultiHeadOptions):
 
     implementation = "pam.models.build:aligned_transformer"
     kind: Literal["aligned-transformer"] = "aligned-transformer"
+    source_attention: bool = Field(
+        True, description="let the decoder's layers attend to the source too, not the head alone"
+    )
 
 
 @kind_of("architecture")

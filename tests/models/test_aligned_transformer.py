@@ -36,6 +36,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "local-m, mlp": POSTR | {"window": {"kind": "monotonic", "width": 2}, "score": "mlp"},
     "sparsemax": POSTR | {"distribution": "sparsemax", "coupling": "proximity"},
     "postr-joint, fed": {"marginalization": "output", "input_feeding": "posterior"},
+    "prox-postr-joint, the head alone": POSTR
+    | {
+        "coupling": "proximity",
+        "architecture": {"kind": "aligned-transformer", "heads": 2, "source_attention": False},
+    },
     "soft, fed": {"marginalization": "input", "input_feeding": "prior"},
 }
 PARALLEL = [name for name in MODELS if "fed" not in name]
@@ -159,6 +164,16 @@ def test_queries_depend_on_earlier_symbols_alone_and_not_on_the_head() -> None:
     nn.init.uniform_(model.score.weight.weight, -3.0, 3.0)
     again = model._queries(model.encoded(source, lengths), PackedTargets.of(target))
     torch.testing.assert_close(again, queries)
+
+
+@torch.no_grad()
+def test_where_the_head_alone_attends_queries_know_nothing_of_the_source() -> None:
+    model = made("prox-postr-joint, the head alone")
+    source, lengths, target = tiny.batch()
+    packed = PackedTargets.of(target)
+    queries = model._queries(model.encoded(source, lengths), packed)
+    others = model._queries(model.encoded(source.flip(0), lengths.flip(0)), packed)
+    torch.testing.assert_close(others, queries)
 
 
 @torch.no_grad()
