@@ -110,7 +110,12 @@ def test_an_error_of_short_memory_is_told_by_its_text() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert torch_internals.says_out_of_memory(caught.value)
-    assert not torch_internals.says_out_of_memory(RuntimeError("sizes do not match"))
+    for message in ("could not create a primitive", "could not execute a primitive"):
+        assert torch_internals.says_out_of_memory(RuntimeError(message))
+
+    unsupported = "could not create a primitive descriptor for the LSTM forward propagation"
+    for message in (unsupported, "sizes do not match"):
+        assert not torch_internals.says_out_of_memory(RuntimeError(message))
 
 
 def test_an_error_of_a_lost_peer_is_told_by_its_class_or_its_text() -> None:

@@ -130,6 +130,8 @@ def by_operator(
 
 _OUT_OF_MEMORY = re.compile(
     "can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive"
+    # A descriptor that cannot be made is what the processor lacks, not a lack of memory.
+    "|could not create a primitive(?! descriptor)"
 )
 """Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
 
