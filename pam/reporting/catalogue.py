@@ -190,7 +190,6 @@ _TABLE3 = _translation(
     cites="the paper's Table 3",
     metrics=(
         "one_minus_aer",
-        "aer",
         "one_minus_aer_posterior",
         "one_minus_aer_prior",
         "one_minus_aer_late",
@@ -410,7 +409,7 @@ def _compared(
     return FigureSpec(label, kind, SCORES, needs, draws=draws, options=options)
 
 
-_ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
+_ALIGNMENT = _compared("Alignment: 1 − AER", TRANSLATION, "quality", "one_minus_aer", "table3")
 _CURVES = FigureSpec(
     "Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"
 )
@@ -441,8 +440,10 @@ FIGURES: dict[str, FigureSpec] = {
     "accuracy_paradigms": _compared(
         "Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"
     ),
-    "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
-    "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
+    "gains": _compared("Gains in accuracy over forms", INFLECTION, "gains", "accuracy", "table2"),
+    "gains_paradigms": _compared(
+        "Gains in accuracy over paradigms", INFLECTION, "gains", "paradigm_accuracy"
+    ),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
     "curves": _CURVES,
     "curves_watched": replace(

@@ -37,8 +37,11 @@ def finding(
     means = rows.set_index("model")["mean"].astype(float)
     best = str(means.idxmin() if metric.lower_is_better else means.idxmax())
     value = _value(metric, rows[rows["model"] == best].iloc[0])
+    seeds = _seeds(rows)
     if gains.empty:
-        return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
+        return f"On {label}, {names[best]} has {value} ({seeds})."
+    if int(gains["seeds"].astype(int).max()) < LEAST_SEEDS:
+        seeds += f"; a gain is judged from {LEAST_SEEDS} seeds on"
 
     base = names.get(str(gains["baseline"].iloc[0]), "the baseline")
     # Every model but the baseline has a gain.
@@ -53,7 +56,7 @@ def finding(
     if len(outcomes) > 1 or (outcomes and base_is_best):
         text += _counted(outcomes, base)
     text += _agreement(list(gains["direction"]))
-    return f"{text} ({_seeds(rows)})."
+    return f"{text} ({seeds})."
 
 
 def _value(metric: Metric, row: Any) -> str:
@@ -84,7 +87,7 @@ def _agreement(directions: Sequence[str]) -> str:
 
 
 def _gain(gain: Any, metric: Metric, base: str) -> str:
-    """Return a gain over the baseline, and say so if it may be chance or is not judged."""
+    """Return a gain over the baseline, and say so if it may be chance."""
     value = signed(float(gain["gain"]), metric.decimals)
     if metric.unit == "%":
         value += " points"
@@ -93,7 +96,7 @@ def _gain(gain: Any, metric: Metric, base: str) -> str:
 
     outcome = _outcome(gain)
     if outcome is None:
-        return f"{value} over {base}, with fewer than {LEAST_SEEDS} seeds, which are not judged"
+        return f"{value} over {base}"
 
     text = f"{value} {_ends(gain, metric.decimals, sign=True)} over {base}"
     if outcome == "undecided":
@@ -258,5 +261,5 @@ def _last_gain(seeds: list[pd.DataFrame]) -> str | None:
             return None
         if sign > 0:
             return f"{100 * gain:+.1f} points"
-        return f"loss {-gain:+.3f}"
+        return f"loss {signed(-gain, 3)}"
     return None

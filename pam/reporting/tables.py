@@ -32,7 +32,15 @@ from pam.reporting.catalogue import (
     gains_of,
     refers_to_papers,
 )
-from pam.reporting.comparison import NOTE_OF_OWN_DATA, RULE_NOTE, Inputs, Row, compare, frame_of
+from pam.reporting.comparison import (
+    COMPARED,
+    NOTE_OF_OWN_DATA,
+    RULE_NOTE,
+    Inputs,
+    Row,
+    compare,
+    frame_of,
+)
 from pam.reporting.render import (
     MODEL,
     SEEDS,
@@ -123,13 +131,17 @@ OTHER_DATA_NOTE = (
     " claim, in another setting."
 )
 OURS_NOTE = (
-    "{units} Ours: mean and standard deviation over seeds. {gain} "
+    "{units} Ours: {ours}. {gain} "
     "CPU s (and GPU s): mean of one training with the decoding of the test set."
 )
-GAIN_NOTE = (
-    "Gain: over {0}, positive where the model is better. p: bootstrap against {0}, paired by units,"
-    " two-sided, (c + 1) / (n + 1); Holm: corrected for all gains of this table."
+OURS_OF_ONE_SEED = "the value of a single seed"
+OURS_OF_SEVERAL_SEEDS = "mean and standard deviation over seeds"
+GAIN_NOTE = "Gain: over {0}, positive where the model is better."
+TEST_NOTE = (
+    " p: bootstrap against {0}, paired by units, two-sided; Holm: p corrected for all gains of this"
+    " table."
 )
+NO_TEST_NOTE = " A single seed has no interval of its gain, and no p."
 DEVICES_NOTE = (
     "CPU s is of the seeds that were trained and decoded on a CPU, GPU s of those on a GPU."
 )
@@ -309,7 +321,7 @@ def _columns(
         Column("95 % interval", "{gain_interval}"),
         Column("p", "{p_text}"),
         Column("Holm", "{holm_text}"),
-        Column(f"Than {_label(rows, baseline)}", "{outcome}", "l"),
+        Column(f"{COMPARED}{_label(rows, baseline)}", "{outcome}", "l"),
     ]
 
     if not any(row.paper is not None for row in rows):
@@ -336,8 +348,13 @@ def _notes(
     notes = []
     if rows:
         units = "; ".join(sorted({_unit_of(row.metric) for row in rows})) + "."
-        gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
-        notes.append(first.format(units=units, gain=gain))
+        gain = GAIN_NOTE
+        gain += TEST_NOTE if any(row.p is not None for row in rows) else NO_TEST_NOTE
+        gain = gain.format(_label(rows, inputs.experiment.baseline))
+        ours = OURS_OF_ONE_SEED
+        if any(row.sd is not None for row in rows):
+            ours = OURS_OF_SEVERAL_SEEDS
+        notes.append(first.format(units=units, gain=gain, ours=ours))
 
     task_labels = {row.task: row.task_label for row in rows}
     for task, label in task_labels.items():
@@ -409,25 +426,22 @@ GLANCE_SHOWN = (
     Column("Quality", "{quality}"),
     Column("95 %", "{interval}", "l"),
     Column("Perplexity", "{ppl:.3f}"),
-    Column("1 - AER", "{one_minus_aer:.3f}"),
+    Column("1 − AER", "{one_minus_aer:.3f}"),
     Column("Entropy", "{entropy:.3f}"),
     Column("Trained/s", "{trained_per_s:,.0f}"),
     Column("Decoded/s", "{decoded_per_s:,.0f}"),
     Column("Parameters", "{parameters:,.0f}"),
     SEEDS,
 )
-QUALITY_NOTE = (
-    "Quality: {}; mean and standard deviation over seeds, 95 % bootstrap interval of the mean over"
-    " the test split's units and over seeds."
-)
+QUALITY_NOTE = "Quality: {}; {}, with a 95 % bootstrap interval {}."
 GLANCE_NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by"
     " the prior, latent vectors are at their means, hard attention feeds back the most probable"
     " position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the"
     " prior's over positions, in nats; a model without attention counts as attending to all"
     " positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per"
-    " processor second, or per GPU second where one was used; other work on the machine blurs both,"
-    " `python -m pam bench` takes the models in turns."
+    " processor second, or per GPU second where one was used; other work on the machine lowers both"
+    " rates; `python -m pam bench` measures the models in turns."
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
 
@@ -456,7 +470,7 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
         frame = frame.merge(means, how="left", on=["task", "model"])
 
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
-    notes = [QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE]
+    notes = [QUALITY_NOTE.format(", ".join(names), *_spreads(rows)), GLANCE_NOTE]
     seeds_of_models = [runs for task in inputs.tasks for runs in task.models.values()]
     if any(
         _differ([measure(run) for run in runs])
@@ -466,6 +480,13 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
         notes.append(SEVERAL_DEVICES_NOTE)
 
     return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
+
+
+def _spreads(rows: Sequence[Row]) -> tuple[str, str]:
+    """Say what a table's values are of, and over what their intervals."""
+    if any(row.sd is not None for row in rows):
+        return OURS_OF_SEVERAL_SEEDS, "of the mean over the test split's units and over seeds"
+    return OURS_OF_ONE_SEED, "over the test split's units"
 
 
 def _sizes(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
@@ -490,7 +511,7 @@ def _uncertainties(paths: Sequence[Path]) -> list[tuple[str, str, float, float]]
 
 
 def _alignments(inputs: Inputs) -> list[tuple[str, str, float]]:
-    """Return task, model and 1 - AER, where word alignments were scored."""
+    """Return task, model and 1 − AER, where word alignments were scored."""
     if not inputs.gold_scores:
         return []
     gold = load_runs(inputs.gold_scores, inputs.experiment)

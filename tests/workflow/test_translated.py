@@ -115,7 +115,7 @@ def test_the_report_has_examples_the_stages_of_the_data_and_what_is_said_of_a_ta
     report = (made.folder / RESULTS / "report.html").read_text(encoding="utf-8")
     assert "tables/examples.html" in report
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
-    for text in ("Perplexity", "BLEU, beam 2", "1 - AER", "calls its column AER", "made up"):
+    for text in ("Perplexity", "BLEU, beam 2", "1 − AER", "calls its column AER", "made up"):
         assert text in first, text
     data = (made.folder / RESULTS / "report/data.html").read_text(encoding="utf-8")
     for text in ("Stages of preparing", "tokenize", "Word alignments", "pairs: made up"):
