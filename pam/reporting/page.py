@@ -468,7 +468,12 @@ class Page:
         notes = tuple(
             note for note in whole.notes if not note.startswith(hidden_labels) and note not in told
         )
-        part = replace(of_tasks(whole, tasks), notes=notes)
+        if TABLES[name].builder == "examples":
+            # The data have more rows than are shown to people.
+            is_shown = whole.shown["Task"].isin([self.labels[task] for task in tasks])
+            part = replace(whole, shown=whole.shown[is_shown], notes=notes)
+        else:
+            part = replace(of_tasks(whole, tasks), notes=notes)
         block = self.block_of(part, name, downloads, target=f"{stem}.csv")
 
         if TABLES[name].builder == "examples":

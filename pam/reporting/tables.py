@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -587,7 +588,8 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 
 # Outputs of all models, side by side with the reference.
 
-COUNT = 6  # rows of each task
+COUNT = 6  # rows of each task that are shown to people
+ROWS = 5 * COUNT  # rows of each task in the data, among them those that are shown
 # words of the sentences that are shown: neither trifling nor too long to be compared by eye
 WORDS = range(6, 26)
 MORE_REFERENCES = 2  # references of a caption that are shown besides the first
@@ -601,7 +603,7 @@ EXAMPLES_SHOWN = (
 )
 _SPREAD = (
     "spread evenly over those of the test split on which the models differ most: not the best ones,"
-    " nor drawn at random."
+    f" nor drawn at random. The CSV file has up to {ROWS}."
 )
 EXAMPLES_NOTES = {
     TRANSLATION: (
@@ -628,13 +630,15 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """
     # Only sentences of translation have a preferred length.
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
-    rows: list[tuple[str, str, int, str, str, str, str]] = []
+    rows: list[tuple[str, bool, str, int, str, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         outputs = [seeds[0] for seeds in by_model.values()]
         _check_same_rows(outputs)
         label = label_of(task, inputs.experiment)
         origins_of = _origins_of(spec, outputs[0].path)
-        for row_index in _most_different([of_model.lines for of_model in outputs], lengths):
+        lines_by_model = [of_model.lines for of_model in outputs]
+        shown = _most_different(lines_by_model, lengths, COUNT)
+        for row_index in _most_different(lines_by_model, lengths, ROWS):
             texts = _input_texts(spec, outputs[0], row_index)
             # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]
@@ -642,14 +646,15 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
                 predicted_text = of_model.lines[row_index][2]
                 origins = origins_of(predicted_text, source)
                 texts.append((of_model.model, of_model.label, predicted_text, origins))
-            rows += [(label, task, row_index + 1, *text) for text in texts]
+            is_shown = row_index in shown
+            rows += [(label, is_shown, task, row_index + 1, *text) for text in texts]
 
-    columns = ["task_label", *EXAMPLES, summarization.ORIGINS]
+    columns = ["task_label", "is_shown", *EXAMPLES, summarization.ORIGINS]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     frame["shown"] = frame["text"].replace("", "(empty)")
     csv = (*EXAMPLES, summarization.ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES
 
-    return table_of(
+    table = table_of(
         title=inputs.title(spec),
         frame=frame,
         csv=csv,
@@ -658,6 +663,8 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         notes=(EXAMPLES_NOTES[str(spec.kind)],),
         group=2,
     )
+    is_shown = frame["is_shown"].to_numpy(dtype=bool)
+    return replace(table, shown=table.shown[is_shown])
 
 
 def _check_same_rows(outputs: Sequence[Outputs]) -> None:
@@ -710,8 +717,12 @@ def _other_references(spec: TableSpec, predictions: Path, row_index: int) -> lis
     return references[1 : 1 + MORE_REFERENCES]
 
 
-def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range) -> list[int]:
-    """Return the row with the most different outputs in each of `COUNT` stretches of the split.
+def _most_different(
+    outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range, count: int
+) -> list[int]:
+    """Return the row with the most different outputs in each of `count` stretches of the split.
+
+    Where stretches are divided further, the rows of the larger ones are among those of the smaller.
 
     Args:
         outputs: model -> row -> source, reference and output.
@@ -723,8 +734,8 @@ def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range
         distinct_outputs = {lines[row_index][2] for lines in outputs}
         return len(source.split()) in lengths, len(distinct_outputs)
 
-    # A stretch may be empty in a split of fewer rows than `COUNT`.
-    bounds = [index * len(outputs[0]) // COUNT for index in range(COUNT + 1)]
+    # A stretch may be empty in a split of fewer rows than `count`.
+    bounds = [index * len(outputs[0]) // count for index in range(count + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 
 

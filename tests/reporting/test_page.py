@@ -364,7 +364,7 @@ def test_forms_are_compared_by_letter_and_sentences_by_word() -> None:
 
 def test_outputs_are_beside_source_and_reference(page: str) -> None:
     outputs = section(page, "Outputs side by side")
-    assert outputs.count('<article class="example"') == 6
+    assert outputs.count('<article class="example"') == 30
     assert "<ins>x</ins>" in outputs
     names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
     assert re.findall(r"<dt>([^<]+)</dt>", outputs)[:5] == names
@@ -727,7 +727,26 @@ const errors = [];
 addEventListener("error", (event) => errors.push(event.message));
 console.error = (...words) => errors.push(words.join(" "));
 addEventListener("load", () => {
-  document.querySelector(".map td[title]").dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  const cell = document.querySelector(".map td[title]");
+  cell.dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const said = [...cell.closest(".maps").querySelectorAll("output")].map((one) => one.textContent);
+  cell.focus();
+  press(cell, "ArrowRight");
+  const moved = document.activeElement === cell.nextElementSibling;
+  const model = document.querySelector(".model");
+  model.dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const explained = document.getElementById("hint").textContent;
+  const table = document.querySelector(".more table");
+  const column = [...table.tHead.rows[0].cells].findIndex((one) => one.textContent === "Ours");
+  table.tHead.rows[0].cells[column].click();
+  const sorted = [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].textContent));
+  const form = document.querySelector(".choose:not(.pick)");
+  const open = () => [...form.closest(".block").querySelectorAll(".example")].filter((one) => !one.hidden);
+  const first = open().length;
+  form.elements.words.value = open()[0].querySelector("dd").textContent.slice(0, 8);
+  form.dispatchEvent(new Event("input", {bubbles: true}));
+  const fitting = open();
   const scrolls = (one) => one.closest(".scroll, .frame, nav");
   const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one);
   const resources = performance.getEntriesByType("resource");
@@ -739,7 +758,15 @@ addEventListener("load", () => {
     hidden: [...document.querySelectorAll("th, td")].filter((one) => one.offsetWidth === 0).length,
     fetched: resources.filter((one) => !one.name.startsWith("data:")).length,
     saved: saves.every((one) => one.href.startsWith("data:image/svg")),
-    said: document.querySelector(".map output").textContent,
+    said,
+    moved,
+    explained,
+    sorted: sorted.every((value, index) => index === 0 || sorted[index - 1] >= value),
+    first,
+    found: fitting.length > 0 && fitting.every((one) => one.textContent.includes(form.elements.words.value)),
+    stops: [...document.querySelectorAll("a, button, input, select, summary, [tabindex]")]
+      .filter((one) => one.tabIndex >= 0 && one.offsetWidth && one.checkVisibility()).length,
+    section: document.querySelector("nav [aria-current]").textContent,
   }, "*");
 });
 </script>"""
@@ -785,5 +812,20 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
     assert sorted(by_width) == [390, 1280, 1920]
 
     for report in by_width.values():
-        assert re.search(r" → .+: 0\.\d+$", report.pop("said"))
-        assert report == {"errors": [], "beyond": 0, "hidden": 0, "fetched": 0, "saved": True}
+        said = report.pop("said")
+        assert len(said) == 3
+        assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in said)
+        assert report.pop("explained").startswith("Soft reads one mean of the source")
+        assert report.pop("stops") <= 55
+        assert report == {
+            "errors": [],
+            "beyond": 0,
+            "hidden": 0,
+            "fetched": 0,
+            "saved": True,
+            "moved": True,
+            "sorted": True,
+            "first": 6,
+            "found": True,
+            "section": "What was found",
+        }

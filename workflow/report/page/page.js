@@ -72,7 +72,7 @@ const compare = (column, sign) => (first, second) => {
   return sign * order;
 };
 for (const table of document.querySelectorAll(".scroll > table")) {
-  if (table.closest(".map") || table.tBodies[0].rows.length < 2) continue;
+  if (table.closest(".map") || table.tBodies[0].rows.length < 3) continue;
   const body = table.tBodies[0];
   const original = [...body.rows];
   const heads = [...table.tHead.rows[0].cells];
@@ -97,7 +97,17 @@ for (const table of document.querySelectorAll(".scroll > table")) {
       sort(head);
     });
   }
-  rove(heads, ["ArrowLeft", "ArrowRight"]);
+}
+// What is folded, and the headings that sort, take one tab stop a section each; arrow keys lead from block to block.
+for (const section of document.querySelectorAll("main > section")) {
+  const isOpen = (head) => head.checkVisibility();
+  const heads = [...section.querySelectorAll("th.sortable")];
+  rove(heads.filter(isOpen), ["ArrowLeft", "ArrowRight"]);
+  for (const details of section.querySelectorAll("details")) {
+    const folded = heads.filter((head) => !isOpen(head) && head.closest("details") === details);
+    rove(folded, ["ArrowLeft", "ArrowRight"]);
+  }
+  rove([...section.querySelectorAll("summary")].filter((summary) => summary.checkVisibility()), ["ArrowUp", "ArrowDown"]);
 }
 for (const ranking of document.querySelectorAll(".ranking")) {
   rove([...ranking.querySelectorAll(".model")], ["ArrowUp", "ArrowDown"]);
@@ -164,16 +174,23 @@ for (const row of document.querySelectorAll(".maps")) {
   row.addEventListener("pointerover", pointed);
   row.addEventListener("click", pointed);
   row.addEventListener("focusin", pointed);
-  const first = row.querySelector("td[title]");
-  first.tabIndex = 0;
+  const before = row.previousElementSibling.previousElementSibling;
+  const after = row.nextElementSibling.nextElementSibling;
+  const isMaps = (other) => other && other.matches(".maps");
+  // One square of a block is a tab stop.
+  if (!isMaps(before)) row.querySelector("td[title]").tabIndex = 0;
   const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   row.addEventListener("keydown", (event) => {
     const cell = event.target.closest("td[title]");
     const step = STEPS[event.key];
     if (!cell || !step) return;
     event.preventDefault();
-    const line = cell.closest("table").rows[cell.parentElement.rowIndex + step[0]];
-    const next = line && line.cells[cell.cellIndex + step[1]];
+    let line = cell.closest("table").rows[cell.parentElement.rowIndex + step[0]];
+    if (step[0] === 1 && !line && isMaps(after)) line = after.querySelector("tbody").rows[0];
+    if (step[0] === -1 && line.parentElement.tagName === "THEAD" && isMaps(before)) {
+      line = [...before.querySelector("tbody").rows].pop();
+    }
+    const next = line && line.cells[Math.min(cell.cellIndex + step[1], line.cells.length - 1)];
     if (!next || !next.title) return;
     cell.removeAttribute("tabindex");
     next.tabIndex = 0;
