@@ -45,6 +45,7 @@ from pam.reporting.catalogue import (
     Item,
     TableSpec,
     check_rows,
+    is_demonstration,
     load_papers,
     menu_label,
 )
@@ -593,11 +594,17 @@ class ReportFiles:
         return [self._file_of(name) for name in self._shown(TABLES)]
 
     def front_tables(self) -> list[str]:
-        """The tables on the report's first page."""
+        """The tables on the report's first page, those of demonstrations last."""
+        tasks = self.experiment.tasks
+
+        def is_of_demonstrations(name: str) -> bool:
+            shown = TABLES[name].shows(self.experiment, self.flow.kinds)
+            return all(is_demonstration(tasks[task]) for task in shown)
+
+        names = [name for name in self._shown(TABLES) if TABLES[name].front]
         return [
             f"{self.flow.results}/tables/{name}.html"
-            for name in self._shown(TABLES)
-            if TABLES[name].front
+            for name in sorted(names, key=is_of_demonstrations)
         ]
 
     def figures(self) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Experiment
+from pam.config import Experiment, TaskConfig
 from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # headings of the report's menu under which tables are listed
@@ -81,6 +81,14 @@ def refers_to_papers(experiment: Experiment) -> bool:
     Experiments on a user's own data do not.
     """
     return any(task.paper or task.paper_reference for task in experiment.tasks.values())
+
+
+DEMONSTRATION = "demonstration"
+
+
+def is_demonstration(task: TaskConfig) -> bool:
+    """Check whether the label or the note of a task calls it a demonstration."""
+    return DEMONSTRATION in f"{task.label} {task.note}".lower()
 
 
 def menu_label(item: Item, experiment: Experiment) -> str:

@@ -27,7 +27,15 @@ from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
 from pam.io import write_text
 from pam.reporting.captions import Names, caption
-from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES, menu_label, refers_to_papers
+from pam.reporting.catalogue import (
+    COSTS,
+    FIGURES,
+    INFLECTION,
+    TABLES,
+    is_demonstration,
+    menu_label,
+    refers_to_papers,
+)
 from pam.reporting.comparison import (
     COMPARED,
     NOTE_OF_OWN_DATA,
@@ -47,7 +55,7 @@ from pam.reporting.introduction import (
 )
 from pam.reporting.outputs import FILTERS, examples
 from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
-from pam.reporting.runs import is_demonstration, label_of
+from pam.reporting.runs import label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all

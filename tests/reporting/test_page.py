@@ -727,7 +727,9 @@ const errors = [];
 addEventListener("error", (event) => errors.push(event.message));
 console.error = (...words) => errors.push(words.join(" "));
 addEventListener("load", () => {
-  const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  const press = (element, key) => {
+    element.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  };
   const cell = document.querySelector(".map td[title]");
   cell.dispatchEvent(new Event("pointerover", {bubbles: true}));
   const said = [...cell.closest(".maps").querySelectorAll("output")].map((one) => one.textContent);
@@ -742,7 +744,8 @@ addEventListener("load", () => {
   table.tHead.rows[0].cells[column].click();
   const sorted = [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].textContent));
   const form = document.querySelector(".choose:not(.pick)");
-  const open = () => [...form.closest(".block").querySelectorAll(".example")].filter((one) => !one.hidden);
+  const examples = [...form.closest(".block").querySelectorAll(".example")];
+  const open = () => examples.filter((one) => !one.hidden);
   const first = open().length;
   form.elements.words.value = open()[0].querySelector("dd").textContent.slice(0, 8);
   form.dispatchEvent(new Event("input", {bubbles: true}));
@@ -763,7 +766,8 @@ addEventListener("load", () => {
     explained,
     sorted: sorted.every((value, index) => index === 0 || sorted[index - 1] >= value),
     first,
-    found: fitting.length > 0 && fitting.every((one) => one.textContent.includes(form.elements.words.value)),
+    found: fitting.length > 0
+      && fitting.every((one) => one.textContent.includes(form.elements.words.value)),
     stops: [...document.querySelectorAll("a, button, input, select, summary, [tabindex]")]
       .filter((one) => one.tabIndex >= 0 && one.offsetWidth && one.checkVisibility()).length,
     section: document.querySelector("nav [aria-current]").textContent,

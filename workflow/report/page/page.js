@@ -100,14 +100,14 @@ for (const table of document.querySelectorAll(".scroll > table")) {
 }
 // What is folded, and the headings that sort, take one tab stop a section each; arrow keys lead from block to block.
 for (const section of document.querySelectorAll("main > section")) {
-  const isOpen = (head) => head.checkVisibility();
+  const isOpen = (element) => element.checkVisibility();
   const heads = [...section.querySelectorAll("th.sortable")];
   rove(heads.filter(isOpen), ["ArrowLeft", "ArrowRight"]);
   for (const details of section.querySelectorAll("details")) {
     const folded = heads.filter((head) => !isOpen(head) && head.closest("details") === details);
     rove(folded, ["ArrowLeft", "ArrowRight"]);
   }
-  rove([...section.querySelectorAll("summary")].filter((summary) => summary.checkVisibility()), ["ArrowUp", "ArrowDown"]);
+  rove([...section.querySelectorAll("summary")].filter(isOpen), ["ArrowUp", "ArrowDown"]);
 }
 for (const ranking of document.querySelectorAll(".ranking")) {
   rove([...ranking.querySelectorAll(".model")], ["ArrowUp", "ArrowDown"]);
@@ -128,7 +128,8 @@ for (const form of document.querySelectorAll(".choose:not(.pick)")) {
     const order = form.elements.order.value;
     const difference = (row) => Number(row.dataset.difference);
     const sorted = [...rows];
-    if (order) sorted.sort((a, b) => (order === "most" ? difference(b) - difference(a) : difference(a) - difference(b)));
+    const sign = order === "most" ? -1 : 1;
+    if (order) sorted.sort((first, second) => sign * (difference(first) - difference(second)));
     const fits = (row) => (!kind || row.dataset.kinds.split(" ").includes(kind))
       && (!words || row.textContent.toLowerCase().includes(words));
     const fitting = sorted.filter(fits);
