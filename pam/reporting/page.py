@@ -58,6 +58,7 @@ from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv,
 from pam.reporting.runs import label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
+MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
 
 
@@ -198,6 +199,7 @@ class Page:
             "rankings": [self.ranking(main, task) for task in self.ranked(main)] if main else [],
             "cautions": self.cautions,
             "filters": FILTERS,
+            "most_rows": MOST_ROWS,
             "rule_title": rule_title,
             "rule": paragraph_of(rule),
             "spent": self.spent(),

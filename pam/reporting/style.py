@@ -151,6 +151,15 @@ _LOOKS = {
     **_family(
         "#A23B00", postr_joint_pointer="X", postr_joint_pointer_coverage="*", transformer_256="h"
     ),
+    **_family(
+        "#6D5BD0",
+        transformer_soft="o",
+        transformer_prior_joint="^",
+        transformer_postr_joint="D",
+        transformer_prox_postr_joint="v",
+        transformer_mono_postr_joint="P",
+    ),
+    "transformer-pointer": Look("#8F7BE8", "X", _DASHED),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
     **_family(
         "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
