@@ -11,6 +11,7 @@ from pam.evaluation.metrics import metric_of
 from pam.reporting.render import signed
 
 MOST_TASKS = 3  # tasks of which a caption speaks; the figure shows all
+NEARLY_ALL = 0.9  # share of a sentence's words
 
 
 class Names(NamedTuple):
@@ -153,34 +154,38 @@ def _curves(rows: pd.DataFrame, names: Names) -> str:
     return ""
 
 
-def _mean_of_bins(rows: pd.DataFrame, count: str) -> pd.Series[float]:
-    """Return the mean of each model's histogram, by the middles of its bins."""
-    frame = pd.DataFrame(
-        {
-            "model": rows["model"],
-            "count": rows[count].astype(float),
-            "middle": (rows["low"].astype(float) + rows["high"].astype(float)) / 2,
-        }
+def _shares(rows: pd.DataFrame, count: str, low: float, high: float) -> pd.Series[float]:
+    """Return the share of each model's histogram that lies in the bins from `low` to `high`."""
+    counts = rows[count].astype(float)
+    # Edges of bins are written with six digits.
+    is_within = (rows["low"].astype(float) > low - 1e-6) & (
+        rows["high"].astype(float) < high + 1e-6
     )
-    frame["product"] = frame["count"] * frame["middle"]
-    sums = frame.groupby("model", sort=False)[["product", "count"]].sum()
-    return sums["product"] / sums["count"]
+    within = counts.where(is_within, 0.0).groupby(rows["model"], sort=False).sum()
+    return within / counts.groupby(rows["model"], sort=False).sum()
 
 
 def _entropy(rows: pd.DataFrame, names: Names) -> str:
-    """Name the model whose attention is the most certain."""
-    means = _mean_of_bins(rows, "symbols")
-    best = str(means.idxmin())
-    value = _beside_baseline(best, means, names, "{:.2f} nats")
-    return f"the attention of {_label(best, names)} is the most certain, with a mean of {value}"
+    """Name the model whose attention is certain at most of its symbols."""
+    end = float(rows["high"].iloc[0])
+    shares = _shares(rows, "symbols", 0.0, end)
+    best = str(shares.idxmax())
+    value = _beside_baseline(best, shares, names, "{:.0%}").replace("%", " %")
+    return (
+        f"the attention of {_label(best, names)} is the most certain, below {end:g} nats at the"
+        f" most symbols: {value}"
+    )
 
 
 def _coverage(rows: pd.DataFrame, names: Names) -> str:
-    """Name the model that attends to the largest share of its sources."""
-    means = _mean_of_bins(rows, "sentences")
-    best = str(means.idxmax())
-    value = _beside_baseline(best, means, names, "{:.0%}").replace("%", " %")
-    return f"{_label(best, names)} covers most of its source sentences: {value} of their words"
+    """Name the model that covers nearly all words of the most sentences."""
+    shares = _shares(rows, "sentences", NEARLY_ALL, 1.0)
+    best = str(shares.idxmax())
+    value = _beside_baseline(best, shares, names, "{:.0%}").replace("%", " %")
+    return (
+        f"{_label(best, names)} covers {100 * NEARLY_ALL:g} % of the source words and more in the"
+        f" most sentences: {value}"
+    )
 
 
 def _by_length(rows: pd.DataFrame, names: Names) -> str:

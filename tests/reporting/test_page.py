@@ -304,8 +304,11 @@ def test_captions_say_what_a_figure_shows_and_which_direction_is_better(page: st
         ("cost", r"On de-N, .+ costs most, 1\.\d times the CPU seconds of Soft\. Higher is better"),
         ("curves", r"On de-N, .+ reaches the highest accuracy of the development split: .+ %"),
         ("perplexity", r"On de-en .+ is ahead with .+\. Lower is better"),
-        ("entropy_accuracy", r"the attention of Postr-Joint is the most certain, with .+ nats"),
-        ("coverage", r"Postr-Joint covers most of its source sentences: .+ % .+ of their words"),
+        (
+            "entropy_accuracy",
+            r"Postr-Joint is the most certain, below 0.25 nats at the most symbols: \d+ %",
+        ),
+        ("coverage", r"covers 90 % of the source words and more in the most sentences: \d+ %"),
         ("bleu_by_length", r"is ahead in the longest sentences, of \d+ words and more: .+"),
     ):
         block = page.partition(f'<figure class="block" id="{name}"')[2].partition("</figure>")[0]
