@@ -140,6 +140,7 @@ class Ranking(NamedTuple):
     label: str  # the task's
     metric: str  # with its unit and direction
     has_paper: bool  # whether a paper has a gain of one of the models
+    judged: str  # heading of the last column: of verdicts, or of comparisons where no paper is
     rows: list[Standing]
 
 
@@ -362,7 +363,7 @@ class Page:
         metrics = list(table.data["metric"][table.data["task"] == task])
         metric_name = self._metric_of_finding(main, metrics)
         if metric_name is None:
-            return Ranking(self.labels[task], "", False, [])
+            return Ranking(self.labels[task], "", False, "", [])
 
         metric = metric_of(metric_name)
         is_shown = (table.data["task"] == task) & (table.data["metric"] == metric_name)
@@ -374,7 +375,8 @@ class Page:
         best_mean = means.min() if metric.lower_is_better else means.max()
 
         gain = columns.index("Gain, ours")
-        outcome = next(index for index, name in enumerate(columns) if name.startswith(COMPARED))
+        compared = next(name for name in columns if name.startswith(COMPARED))
+        outcome = columns.index(compared)
         paper = columns.index("Gain, paper") if "Gain, paper" in columns else None
         rows = []
         for (_, row), cells in zip(data.iterrows(), shown.itertuples(index=False), strict=True):
@@ -396,7 +398,8 @@ class Page:
             words += f" in {metric.unit}"
         words += ", lower is better" if metric.lower_is_better else ", higher is better"
         has_paper = any(row.paper for row in rows)
-        return Ranking(self.labels[task], words, has_paper, rows)
+        judged = "Verdict" if self.refers else compared
+        return Ranking(self.labels[task], words, has_paper, judged, rows)
 
     def _verdict(self, row: Any, outcome: str) -> str:
         """Return a verdict: on the paper's claim where there is one, else on the gain."""

@@ -272,6 +272,43 @@ def test_the_first_table_has_five_columns_with_the_best_in_bold(page: str) -> No
     assert "<td>+1.37</td>" in best
 
 
+def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8
+    )
+    config = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    del config["tasks"]["de-noun"]["paper"]
+    made.config.write_text(yaml.safe_dump(config), encoding="utf-8")
+    experiment = load_experiment(made.config)
+    tables = ["table2", "table2_gains", "form_examples", "costs"]
+    for name in tables:
+        inputs = Inputs(experiment, load_papers(made.paper), **files_of(name, made))
+        render.write(build(name, inputs), made.folder / "tables", name)
+    out = ["--out", str(made.folder / "figures/curves.svg")]
+    figures.write("curves", [*options_of("curves", made, "inflection"), *out])
+
+    files = Files(
+        experiment=experiment,
+        folder=made.folder,
+        tables=tables,
+        figures=["curves"],
+        summaries={"de-noun": NOUNS},
+        gold={},
+        texts=ROOT / "workflow/report",
+    )
+    write(files, made.folder / "index.html")
+    page = (made.folder / "index.html").read_text(encoding="utf-8")
+
+    words = re.sub('data:[^"]*', "", page.partition("</style>")[2]).lower()
+    for text in ("paper", "verdict", "shankar", "table 2", "standard deviation"):
+        assert text not in words, text
+    heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", page)[:4]
+    assert heads == ["Model", "Ours", "Gain [95 % interval]", "Compared with Soft"]
+    assert "(one seed; a gain is judged from 3 seeds on)." in page
+    assert "not judged, 1 seed" in page
+    assert ">Holm</th>" not in page
+
+
 def test_every_row_of_every_table_has_a_heading_and_numbers_have_minus_signs(page: str) -> None:
     for body in re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL):
         for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
