@@ -663,8 +663,8 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         notes=(EXAMPLES_NOTES[str(spec.kind)],),
         group=2,
     )
-    is_shown = frame["is_shown"].to_numpy(dtype=bool)
-    return replace(table, shown=table.shown[is_shown])
+    for_people = frame["is_shown"].to_numpy(dtype=bool)
+    return replace(table, shown=table.shown.loc[for_people])
 
 
 def _check_same_rows(outputs: Sequence[Outputs]) -> None:
