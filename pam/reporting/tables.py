@@ -96,6 +96,9 @@ COMPARISON: tuple[str, ...] = (
     "high",
     "paper",
     "difference",
+    "gain",
+    "gain_low",
+    "gain_high",
     "p_vs_soft",
     "p_holm",
     "direction",
@@ -122,7 +125,8 @@ GAINS = (
     "reason",
 )
 DIGITS = {
-    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
+    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 4),
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), 4),
     **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }

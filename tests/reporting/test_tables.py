@@ -34,7 +34,7 @@ from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
 COLUMNS = (
-    "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,p_holm,"
+    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,p_holm,"
     "direction,size,setting,cpu_s,gpu_s"
 )
 
@@ -79,6 +79,10 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     assert 50 < float(soft["low"]) < float(soft["mean"]) < float(soft["high"]) < 100
     assert float(soft["difference"]) == pytest.approx(float(soft["mean"]) - 85.5)
     assert 0 < float(mono["p_vs_soft"]) <= 1
+    gain = float(mono["mean"]) - float(soft["mean"])
+    assert float(mono["gain"]) == pytest.approx(gain, abs=2e-4)
+    assert float(mono["gain_low"]) < gain < float(mono["gain_high"])
+    assert [soft[name] for name in ("gain", "gain_low", "gain_high")] == [""] * 3
 
     paradigms = make(made, "table2_paradigms", tmp_path)
     assert (paradigms[0]["paper"], paradigms[0]["difference"]) == ("", "")
