@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def finding(
 
 def _value(metric: Metric, row: Any) -> str:
     """Return a model's mean with its metric, unit and interval."""
-    quality = metric.label
+    quality = re.sub(r", (beam \d+)$", r" (\1)", metric.label)
     # A label that is no abbreviation goes on in small letters within a sentence.
     if quality[1].islower():
         quality = quality[0].lower() + quality[1:]

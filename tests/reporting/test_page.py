@@ -22,7 +22,7 @@ from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.config import Experiment
 from pam.data.vocabulary import Vocabulary
-from pam.evaluation.metrics import METRICS
+from pam.evaluation.metrics import METRICS, metric_of
 from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
@@ -631,6 +631,13 @@ def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
     assert text.endswith(
         "+0.10 points [−0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
     )
+
+
+def test_a_beam_is_told_from_the_value_beside_it() -> None:
+    rows = pd.DataFrame([{"model": "soft", "mean": 39.04, "low": 37.0, "high": 41.0, "n": "1"}])
+    gains = pd.DataFrame(columns=["model", "seeds"])
+    text = finding("talks", metric_of("bleu_b4"), rows, gains, {"soft": "Soft"})
+    assert text == "On talks, Soft has BLEU (beam 4) 39.04 [37.00, 41.00] (one seed)."
 
 
 def test_where_the_baseline_is_best_nobody_is_ahead() -> None:
