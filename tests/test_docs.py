@@ -123,7 +123,7 @@ def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any])
     experiment = Experiment.model_validate(content)
     folder = ROOT / "results/reference/table2/figures"
     said = gallery.caption(ROOT, folder / "gains.png", experiment)
-    assert "the mean over seeds; gains are paired with *soft*" in said
+    assert "95 % bootstrap intervals of the gains, paired by test lemmas or sentences." in said
     said = gallery.caption(ROOT, folder / "attention_ddn13-de-verb_seed2.png", experiment)
     assert "task *ddn13-de-verb*, seed 2:" in said
 

@@ -507,13 +507,13 @@ OF_TRANSLATION = (
 
 OF_ALIGNMENT = (
     _of_links("aer", "AER", error=True),
-    _of_links("one_minus_aer", "1 - AER"),
+    _of_links("one_minus_aer", "1 − AER"),
     _of_links("aer_prior", "AER of the prior", "_prior", error=True),
-    _of_links("one_minus_aer_prior", "1 - AER of the prior", "_prior"),
+    _of_links("one_minus_aer_prior", "1 − AER of the prior", "_prior"),
     _of_links("aer_late", "AER of the next step's prior", "_late", error=True),
-    _of_links("one_minus_aer_late", "1 - AER of the next step's prior", "_late"),
+    _of_links("one_minus_aer_late", "1 − AER of the next step's prior", "_late"),
     _of_links("aer_posterior", "AER of the posterior", "_posterior", error=True),
-    _of_links("one_minus_aer_posterior", "1 - AER of the posterior", "_posterior"),
+    _of_links("one_minus_aer_posterior", "1 − AER of the posterior", "_posterior"),
 )
 
 OF_SUMMARIZATION = (

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Experiment
+from pam.config import Experiment, TaskConfig
 from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # headings of the report's menu under which tables are listed
@@ -81,6 +81,14 @@ def refers_to_papers(experiment: Experiment) -> bool:
     Experiments on a user's own data do not.
     """
     return any(task.paper or task.paper_reference for task in experiment.tasks.values())
+
+
+DEMONSTRATION = "demonstration"
+
+
+def is_demonstration(task: TaskConfig) -> bool:
+    """Check whether the label or the note of a task calls it a demonstration."""
+    return DEMONSTRATION in f"{task.label} {task.note}".lower()
 
 
 def menu_label(item: Item, experiment: Experiment) -> str:
@@ -190,7 +198,6 @@ _TABLE3 = _translation(
     cites="the paper's Table 3",
     metrics=(
         "one_minus_aer",
-        "aer",
         "one_minus_aer_posterior",
         "one_minus_aer_prior",
         "one_minus_aer_late",
@@ -410,7 +417,7 @@ def _compared(
     return FigureSpec(label, kind, SCORES, needs, draws=draws, options=options)
 
 
-_ALIGNMENT = _compared("Alignment: 1 - AER", TRANSLATION, "quality", "one_minus_aer", "table3")
+_ALIGNMENT = _compared("Alignment: 1 − AER", TRANSLATION, "quality", "one_minus_aer", "table3")
 _CURVES = FigureSpec(
     "Learning curves", None, HISTORIES, also_reads=RUN_CONFIG, trained=True, draws="curves"
 )
@@ -441,8 +448,10 @@ FIGURES: dict[str, FigureSpec] = {
     "accuracy_paradigms": _compared(
         "Accuracy over paradigms", INFLECTION, "quality", "paradigm_accuracy"
     ),
-    "gains": _compared("Gains, forms", INFLECTION, "gains", "accuracy", "table2"),
-    "gains_paradigms": _compared("Gains, paradigms", INFLECTION, "gains", "paradigm_accuracy"),
+    "gains": _compared("Gains in accuracy over forms", INFLECTION, "gains", "accuracy", "table2"),
+    "gains_paradigms": _compared(
+        "Gains in accuracy over paradigms", INFLECTION, "gains", "paradigm_accuracy"
+    ),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
     "curves": _CURVES,
     "curves_watched": replace(

@@ -94,6 +94,7 @@ RULE_OF_OWN_DATA = (
     f" `worse` if its paired interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and"
     " more."
 )
+COMPARED = "Compared with "  # begins the heading of `better`, `worse` and `undecided`
 RULE_NOTE = f"Verdict. {RULE}"
 NOTE_OF_OWN_DATA = f"Comparison. {RULE_OF_OWN_DATA}"
 Direction = Literal[
@@ -324,8 +325,13 @@ class Row(NamedTuple):
 
     @property
     def digits(self) -> int:
-        """Digits after the point: the metric's, or more to tell the ends of an interval apart."""
+        """Digits after the point: the metric's, or more where these would hide a difference.
+
+        They tell the ends of an interval apart, and a gain that is judged from no gain.
+        """
         intervals = [(self.low, self.high), (self.gain_low, self.gain_high)]
+        if self.outcome in ("better", "worse"):
+            intervals += [(0.0, self.gain), (0.0, self.gain_low), (0.0, self.gain_high)]
         # Ends that are equal at the finest are equal at any number of digits.
         intervals = [ends for ends in intervals if None not in ends and not _alike(ends, FINEST)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,8 +38,11 @@ def finding(
     means = rows.set_index("model")["mean"].astype(float)
     best = str(means.idxmin() if metric.lower_is_better else means.idxmax())
     value = _value(metric, rows[rows["model"] == best].iloc[0])
+    seeds = _seeds(rows)
     if gains.empty:
-        return f"On {label}, {names[best]} has {value} ({_seeds(rows)})."
+        return f"On {label}, {names[best]} has {value} ({seeds})."
+    if int(gains["seeds"].astype(int).max()) < LEAST_SEEDS:
+        seeds += f"; a gain is judged from {LEAST_SEEDS} seeds on"
 
     base = names.get(str(gains["baseline"].iloc[0]), "the baseline")
     # Every model but the baseline has a gain.
@@ -53,12 +57,12 @@ def finding(
     if len(outcomes) > 1 or (outcomes and base_is_best):
         text += _counted(outcomes, base)
     text += _agreement(list(gains["direction"]))
-    return f"{text} ({_seeds(rows)})."
+    return f"{text} ({seeds})."
 
 
 def _value(metric: Metric, row: Any) -> str:
     """Return a model's mean with its metric, unit and interval."""
-    quality = metric.label
+    quality = re.sub(r", (beam \d+)$", r" (\1)", metric.label)
     # A label that is no abbreviation goes on in small letters within a sentence.
     if quality[1].islower():
         quality = quality[0].lower() + quality[1:]
@@ -84,7 +88,7 @@ def _agreement(directions: Sequence[str]) -> str:
 
 
 def _gain(gain: Any, metric: Metric, base: str) -> str:
-    """Return a gain over the baseline, and say so if it may be chance or is not judged."""
+    """Return a gain over the baseline, and say so if it may be chance."""
     value = signed(float(gain["gain"]), metric.decimals)
     if metric.unit == "%":
         value += " points"
@@ -93,7 +97,7 @@ def _gain(gain: Any, metric: Metric, base: str) -> str:
 
     outcome = _outcome(gain)
     if outcome is None:
-        return f"{value} over {base}, with fewer than {LEAST_SEEDS} seeds, which are not judged"
+        return f"{value} over {base}"
 
     text = f"{value} {_ends(gain, metric.decimals, sign=True)} over {base}"
     if outcome == "undecided":
@@ -258,5 +262,5 @@ def _last_gain(seeds: list[pd.DataFrame]) -> str | None:
             return None
         if sign > 0:
             return f"{100 * gain:+.1f} points"
-        return f"loss {-gain:+.3f}"
+        return f"loss {signed(-gain, 3)}"
     return None

@@ -1,9 +1,10 @@
 """Write the page of an experiment's results, `index.html`.
 
-It shows the finding, then tables, figures, outputs side by side and attention maps. The page is one
-file that asks the network for nothing: styles, pictures and downloads are embedded. The templates
-are in `workflow/report/page/`. The captions of figures are those of Snakemake's report, in
-`workflow/report/`.
+It begins with the question, the task and the models in words that need no paper, the picture of
+the gains and a table of five columns. Cautions, tables, figures, outputs side by side and attention
+maps follow. The page is one file that asks the network for nothing: styles, pictures and downloads
+are embedded. The templates are in `workflow/report/page/`. The captions of figures go on with those
+of Snakemake's report, in `workflow/report/`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -27,16 +25,41 @@ from markupsafe import Markup, escape
 
 from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.summarization import ADOPTED, NOVEL, ORIGINS
 from pam.io import write_text
-from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES, menu_label, refers_to_papers
-from pam.reporting.comparison import NOTE_OF_OWN_DATA, RULE, RULE_NOTE, RULE_OF_OWN_DATA
+from pam.reporting.captions import Names, caption
+from pam.reporting.catalogue import (
+    COSTS,
+    FIGURES,
+    INFLECTION,
+    TABLES,
+    is_demonstration,
+    menu_label,
+    refers_to_papers,
+)
+from pam.reporting.comparison import (
+    COMPARED,
+    NOTE_OF_OWN_DATA,
+    RULE,
+    RULE_NOTE,
+    RULE_OF_OWN_DATA,
+)
 from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions, finding
+from pam.reporting.heat_maps import maps
+from pam.reporting.introduction import (
+    MAIN_MODELS,
+    descriptions,
+    example_of,
+    question,
+    task_in_words,
+)
+from pam.reporting.outputs import FILTERS, examples
 from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
-from pam.reporting.runs import is_demonstration, label_of
+from pam.reporting.runs import label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
+MOST_ROWS = 30  # of a table that is not folded
+MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
 
 
 @dataclass(frozen=True)
@@ -71,7 +94,7 @@ class Block:
     downloads: tuple[Download, ...] = ()
     caption: str = ""
     image: str = ""
-    cautions: tuple[tuple[str, list[str]], ...] = ()  # a task's label and its cautions
+    marks: tuple[int, ...] = ()  # numbers of the cautions that bear on it
     command: str = ""
     parts: list[Any] = field(default_factory=list)  # examples, or attention maps
     anchor: str = ""  # a name on the page that no other block has
@@ -89,6 +112,36 @@ def write(files: Files, out: Path) -> None:
     content = Page(files).content()
     html = environment.get_template("page.html").render(content)
     write_text(out, html.lstrip())
+
+
+class Caution(NamedTuple):
+    """What a reader has to know about the results of some tasks."""
+
+    number: int
+    labels: list[str]  # the tasks'
+    text: str
+
+
+class Standing(NamedTuple):
+    """One model in the table of the first screen."""
+
+    model: str
+    label: str
+    is_best: bool
+    ours: str  # mean, and standard deviation over seeds
+    gain: str  # with its interval
+    paper: str  # the paper's gain
+    verdict: str
+
+
+class Ranking(NamedTuple):
+    """The models of one task by one metric, as the first screen has them."""
+
+    label: str  # the task's
+    metric: str  # with its unit and direction
+    has_paper: bool  # whether a paper has a gain of one of the models
+    judged: str  # heading of the last column: of verdicts, or of comparisons where no paper is
+    rows: list[Standing]
 
 
 class Page:
@@ -114,17 +167,19 @@ class Page:
             if TABLES[name].builder == "comparison"
         ]
         curves = read_csv(files.folder / "figures/curves.csv")
-        self.cautions = cautions(self.experiment, files.summaries, curves, comparisons)
+        by_task = cautions(self.experiment, files.summaries, curves, comparisons)
+        self.cautions = self._numbered(by_task)
+        self.model_names = self.model_labels()
 
     def content(self) -> dict[str, Any]:
         """Return the template's variables."""
         main = self.main_table()
         pictured = self.front_figure(main)
         front = []
-        if main:
-            front.append(self.table(main, [self.first]))
         if pictured:
             front.append(self.figure(pictured))
+        if main:
+            front.append(self.table(main, self.ranked(main)))
         # A section without blocks is left out.
         sections = [section for section in self.sections(main, pictured) if section["blocks"]]
         self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
@@ -138,7 +193,14 @@ class Page:
         return {
             "title": self.experiment.title or self.experiment.experiment,
             "finding": self.finding(main) if main else "",
+            "question": question(self.experiment),
+            "tasks": [self.introduced(task) for task in [*self.real, *self.demonstrations]],
+            **self.models_in_words(),
             "front": front,
+            "rankings": [self.ranking(main, task) for task in self.ranked(main)] if main else [],
+            "cautions": self.cautions,
+            "filters": FILTERS,
+            "most_rows": MOST_ROWS,
             "rule_title": rule_title,
             "rule": paragraph_of(rule),
             "spent": self.spent(),
@@ -195,7 +257,9 @@ class Page:
 
         by_form = self.blocks(tasks, main, pictured)
         blocks = [block for of_form in by_form for block in of_form]
-        return {"title": title, "blocks": blocks, "intro": f"No benchmark. {text}"}
+        if not text:
+            text = "This shows the method. It is not a benchmark."
+        return {"title": title, "blocks": blocks, "intro": text}
 
     def blocks(
         self, tasks: Sequence[str], main: str | None, pictured: str | None
@@ -212,7 +276,7 @@ class Page:
             shown_tasks = [
                 task for task in spec.shows(self.experiment, self.kinds) if task in tasks
             ]
-            is_on_front = name == main and shown_tasks == [self.first]
+            is_on_front = name == main and shown_tasks == self.ranked(main)
             if spec.category == COSTS or not shown_tasks or is_on_front:
                 continue
             block = self.table(name, shown_tasks)
@@ -261,6 +325,90 @@ class Page:
                     return name
         return None
 
+    def introduced(self, task: str) -> dict[str, Any]:
+        """Return a task's label, what it is in words, and an example if its outputs are shown."""
+        kind = self.kinds[task]
+        example = None
+        for name in self.files.tables:
+            if TABLES[name].builder == "examples" and TABLES[name].kind == kind:
+                rows = self.data("tables", name)
+                example = example_of(kind, rows[rows["task"] == task])
+        return {"label": self.labels[task], "words": task_in_words(kind), "example": example}
+
+    def models_in_words(self) -> dict[str, Any]:
+        """Return what the models do: those that a reader has to know first, and all others."""
+        texts = descriptions(self.experiment, self.model_names)
+        lines = [
+            (model, self.model_names[model], text)
+            for model, text in texts.items()
+            if model in self.model_names
+        ]
+        return {
+            "models": [line for line in lines if line[0] in MAIN_MODELS],
+            "more_models": [line for line in lines if line[0] not in MAIN_MODELS],
+        }
+
+    def ranked(self, main: str) -> list[str]:
+        """Return the tasks that the first screen has of the main table."""
+        shown = TABLES[main].shows(self.experiment, self.kinds)
+        tasks = [task for task in self.real or self.demonstrations if task in shown]
+        return tasks[:MOST_RANKINGS]
+
+    def ranking(self, main: str, task: str) -> Ranking:
+        """Return the models of a task by the metric of its finding.
+
+        The numbers are those of the main table, as it shows them to people.
+        """
+        table = read(self.files.folder / "tables", main)
+        metrics = list(table.data["metric"][table.data["task"] == task])
+        metric_name = self._metric_of_finding(main, metrics)
+        if metric_name is None:
+            return Ranking(self.labels[task], "", False, "", [])
+
+        metric = metric_of(metric_name)
+        is_shown = (table.data["task"] == task) & (table.data["metric"] == metric_name)
+        data = table.data[is_shown]
+        shown = table.shown[is_shown.to_numpy()]
+        columns = list(table.shown.columns)
+        own_models = data[data["model"].isin(self.experiment.models_of(task))]
+        means = own_models["mean"].astype(float)
+        best_mean = means.min() if metric.lower_is_better else means.max()
+
+        gain = columns.index("Gain, ours")
+        compared = next(name for name in columns if name.startswith(COMPARED))
+        outcome = columns.index(compared)
+        paper = columns.index("Gain, paper") if "Gain, paper" in columns else None
+        rows = []
+        for (_, row), cells in zip(data.iterrows(), shown.itertuples(index=False), strict=True):
+            is_own = row["model"] in set(own_models["model"])
+            standing = Standing(
+                model=row["model"],
+                label=cells[columns.index("Model")],
+                is_best=is_own and float(row["mean"]) == best_mean,
+                ours=cells[columns.index("Ours")],
+                # The interval of a gain stands right of it.
+                gain=f"{cells[gain]} {cells[gain + 1]}".strip(),
+                paper="" if paper is None else cells[paper],
+                verdict=self._verdict(row, cells[outcome]),
+            )
+            rows.append(standing)
+
+        words = metric.label
+        if metric.unit:
+            words += f" in {metric.unit}"
+        words += ", lower is better" if metric.lower_is_better else ", higher is better"
+        has_paper = any(row.paper for row in rows)
+        judged = "Verdict" if self.refers else compared
+        return Ranking(self.labels[task], words, has_paper, judged, rows)
+
+    def _verdict(self, row: Any, outcome: str) -> str:
+        """Return a verdict: on the paper's claim where there is one, else on the gain."""
+        if row["paper"] != "" and row["direction"] != "not judged":
+            return ", ".join(dict.fromkeys(filter(None, [row["direction"], row["size"]])))
+        if row["model"] == self.experiment.baseline:
+            return "the baseline"
+        return outcome or f"not judged, {row['setting'].rpartition(', ')[2]}"
+
     def finding(self, main: str) -> str:
         """Say in one sentence what the main table shows; empty if it lacks the metric."""
         rows = self.data("tables", main)
@@ -276,7 +424,7 @@ class Page:
         gains = gains[(gains["task"] == self.first) & (gains["metric"] == metric)]
 
         models = self.experiment.models_of(self.first)
-        labels = {model: label for model, label in self.model_labels().items() if model in models}
+        labels = {model: label for model, label in self.model_names.items() if model in models}
         return finding(
             label=self.labels[self.first],
             metric=metric_of(metric),
@@ -328,8 +476,17 @@ class Page:
         hidden_labels = tuple(
             f"{label}: " for task, label in self.labels.items() if task not in tasks
         )
-        notes = tuple(note for note in whole.notes if not note.startswith(hidden_labels))
-        part = replace(of_tasks(whole, tasks), notes=notes)
+        # What is said of a task is told once, with its data or above the demonstrations.
+        told = [f"{self.labels[task]}: {self.experiment.tasks[task].note}" for task in tasks]
+        notes = tuple(
+            note for note in whole.notes if not note.startswith(hidden_labels) and note not in told
+        )
+        if TABLES[name].builder == "examples":
+            # The data have more rows than are shown to people.
+            is_shown = whole.shown["Task"].isin([self.labels[task] for task in tasks])
+            part = replace(whole, shown=whole.shown[is_shown], notes=notes)
+        else:
+            part = replace(of_tasks(whole, tasks), notes=notes)
         block = self.block_of(part, name, downloads, target=f"{stem}.csv")
 
         if TABLES[name].builder == "examples":
@@ -338,7 +495,7 @@ class Page:
             return replace(block, form="examples", parts=examples(data, self.labels, letters))
         if TABLES[name].category == COSTS:
             return block
-        return replace(block, cautions=self.bearing(tasks))
+        return replace(block, marks=self.bearing(tasks))
 
     def block_of(
         self, table: Table, name: str, downloads: tuple[Download, ...], target: str = ""
@@ -357,8 +514,11 @@ class Page:
                 group=max(1, table.group - 1),
             )
 
+        table = without_empty_columns(table)
         notes = tuple(
-            paragraph_of(note) for note in table.notes if note not in (RULE_NOTE, NOTE_OF_OWN_DATA)
+            paragraph_of(note)
+            for note in table.notes
+            if note not in (RULE_NOTE, NOTE_OF_OWN_DATA) and not self._is_caution(note)
         )
         return Block(
             name=name,
@@ -374,6 +534,8 @@ class Page:
         """Return a figure with its caption, its data and its cautions."""
         folder = self.files.folder / "figures"
         data = self.data("figures", name)
+        names = Names(self.labels, self.model_names, self.experiment.baseline)
+        finding = escape(caption(FIGURES[name].draws, data, names))
 
         # Columns that are empty, or the same in all rows, take no room beside the picture.
         constant = [
@@ -391,9 +553,9 @@ class Page:
             form="figure",
             html=Markup(grid(Table("", data, data, align))),  # noqa: S704
             downloads=(download(folder / f"{name}.csv"),),
-            caption=self.caption("figure", figure=name),
+            caption=Markup(" ").join([finding, self.caption("figure", figure=name)]),
             image=uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml"),
-            cautions=self.bearing(FIGURES[name].shows(self.experiment, self.kinds)),
+            marks=self.bearing(FIGURES[name].shows(self.experiment, self.kinds)),
             command=self.made_by(f"{folder}/{name}.svg"),
         )
 
@@ -410,7 +572,7 @@ class Page:
             title=f"Attention on {self.labels[task]}",
             downloads=(download(folder / f"{name}.csv"),),
             caption=self.caption("attention", task=task, seed=name.rpartition("seed")[2]),
-            cautions=self.bearing([task]),
+            marks=self.bearing([task]),
             command=self.made_by(f"{folder}/{name}.svg"),
         )
 
@@ -441,10 +603,26 @@ class Page:
         ]
         return {"title": "Data and cost", "blocks": blocks}
 
-    def bearing(self, tasks: Iterable[str]) -> tuple[tuple[str, list[str]], ...]:
-        """Return the label and the cautions of each task that has some."""
+    def _numbered(self, by_task: Mapping[str, Sequence[str]]) -> list[Caution]:
+        """Number the cautions; one that several tasks have is listed once."""
+        labels_by_text: dict[str, list[str]] = {}
+        for task in [*self.real, *self.demonstrations]:
+            for text in by_task[task]:
+                labels_by_text.setdefault(text, []).append(self.labels[task])
+        return [
+            Caution(number, labels, text)
+            for number, (text, labels) in enumerate(labels_by_text.items(), start=1)
+        ]
+
+    def _is_caution(self, note: str) -> bool:
+        """Check whether a table's note is in the list of cautions already."""
+        return any(note.removesuffix(".").endswith(caution.text) for caution in self.cautions)
+
+    def bearing(self, tasks: Iterable[str]) -> tuple[int, ...]:
+        """Return the numbers of the cautions that bear on some of these tasks."""
+        labels = {self.labels[task] for task in tasks}
         return tuple(
-            (self.labels[task], self.cautions[task]) for task in tasks if self.cautions[task]
+            caution.number for caution in self.cautions if labels.intersection(caution.labels)
         )
 
     def made_by(self, target: str) -> str:
@@ -487,6 +665,21 @@ def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
     return replace(table, shown=table.shown.iloc[kept])
 
 
+def without_empty_columns(table: Table) -> Table:
+    """Leave out the columns that no row fills, such as p where there is a single seed."""
+    if table.shown.empty:
+        return table
+
+    filled = [
+        index for index in range(table.shown.shape[1]) if (table.shown.iloc[:, index] != "").any()
+    ]
+    return replace(
+        table,
+        shown=table.shown.iloc[:, filled],
+        align="".join(table.align[index] for index in filled),
+    )
+
+
 def numeric(cells: pd.Series[str]) -> bool:
     """Check that all cells that are not empty are numbers."""
     return bool(pd.to_numeric(cells[cells != ""], errors="coerce").notna().all())
@@ -501,135 +694,3 @@ def download(path: Path) -> Download:
     """Return a file to be embedded in the page."""
     kind = "text/csv" if path.suffix == ".csv" else "text/plain"
     return Download(path.name, uri(path.read_bytes(), kind))
-
-
-# Outputs side by side.
-
-Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
-Marked = tuple[str, str, str]  # as a piece, with `novel`, `adopted` or nothing in between
-
-
-def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> list[dict[str, Any]]:
-    """Return each row of a test split with the outputs beside the reference.
-
-    Several references: each output stands beside the nearest one. Words are marked by their origin.
-    """
-    if ORIGINS not in data.columns:
-        data = data.assign(**{ORIGINS: ""})
-
-    parts = []
-    for (task, number), rows in data.groupby(["task", "sentence"], sort=False):
-        # The source and the references are of no model.
-        is_input = rows["model"] == ""
-        inputs = rows.loc[is_input, ["label", "text"]].itertuples(index=False, name=None)
-        source, *references = list(inputs)
-
-        outputs = []
-        for label, text, origins in rows.loc[~is_input, ["label", "text", ORIGINS]].itertuples(
-            index=False
-        ):
-            candidates = [pieces(reference, text, letters) for _, reference in references]
-            nearest = min(candidates, key=_differing_characters)
-            outputs.append((label, marked(nearest, origins.split())))
-
-        part = {
-            "task": labels[str(task)],
-            "number": number,
-            "given": [source, *references],
-            "outputs": outputs,
-            "letters": letters,
-            "marked": rows[ORIGINS].any(),
-            "nearest": len(references) > 1,
-        }
-        parts.append(part)
-
-    return parts
-
-
-def _differing_characters(compared: Sequence[Piece]) -> int:
-    """Count the characters that an output adds to its reference or lacks."""
-    return sum(len(text) for kind, text in compared if kind != "same")
-
-
-def pieces(reference: str, output: str, letters: bool) -> list[Piece]:
-    """Compare an output with a reference, by letters or by words."""
-    if letters:
-        separator = ""
-        old = list(reference)
-        new = list(output)
-    else:
-        separator = " "
-        old = reference.split()
-        new = output.split()
-
-    compared: list[Piece] = []
-    # `autojunk` would not match what is frequent in long outputs.
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        missing = separator.join(old[old_start:old_end])
-        added = separator.join(new[new_start:new_end])
-
-        if kind == "equal":
-            compared.append(("same", added))
-            continue
-        if old_end > old_start:
-            compared.append(("missing", missing))
-        if new_end > new_start:
-            compared.append(("added", added))
-
-    return compared
-
-
-def marked(compared: Sequence[Piece], origins: Sequence[str]) -> list[Marked]:
-    """Divide pieces where words of another origin begin.
-
-    Args:
-        origins: one for each word of the output; if there are none, the pieces stay whole.
-    """
-    divided: list[Marked] = []
-    remaining_origins = iter(origins)
-    for kind, text in compared:
-        if kind == "missing" or not origins:
-            divided.append((kind, "", text))
-            continue
-
-        words = [(next(remaining_origins), word) for word in text.split()]
-        for origin, of_origin in groupby(words, key=itemgetter(0)):
-            mark = origin if origin in (NOVEL, ADOPTED) else ""
-            divided.append((kind, mark, " ".join(word for _, word in of_origin)))
-
-    return divided
-
-
-# Attention maps.
-
-
-def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return for each row its symbols and each model's label and weights (source x target).
-
-    The difference of two models, second minus first, is added as a third one.
-    """
-    parts = []
-    for number, row in data.groupby("row", sort=False):
-        models = []
-        symbols = {}
-
-        for label, cells in row.groupby("label", sort=False):
-            for side in ("source", "target"):
-                is_repeated = cells[f"{side}_place"].astype(int).duplicated()
-                symbols[side] = list(cells[side][~is_repeated])
-            # The cells of a row are in the order of target symbols, then of source symbols.
-            shape = (len(symbols["target"]), len(symbols["source"]))
-            weights = cells["weight"].astype(float).to_numpy().reshape(shape).T
-            models.append((label, weights.tolist()))
-
-        if len(models) == 2:
-            (first_label, first), (second_label, second) = models
-            difference = [
-                [b - a for a, b in zip(*lines, strict=True)]
-                for lines in zip(first, second, strict=True)
-            ]
-            models.append((f"{second_label} − {first_label}", difference))
-        parts.append({"number": number, "models": models, **symbols})
-
-    return parts

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import textwrap
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
@@ -27,6 +27,7 @@ class Column(NamedTuple):
 
 
 FINEST = 8  # the most digits after the point
+MINUS = "\N{MINUS SIGN}"
 WIDTH = 120  # characters of a line of Markdown that is no row of a table
 TASK = Column("Task", "{task_label}", "l")
 MODEL = Column("Model", "{label}", "l")
@@ -102,7 +103,7 @@ def table_of(
 
 
 def signed(value: float | None, digits: int) -> str:
-    """Return a difference with its sign, such as `+1.37`.
+    """Return a difference with its sign, such as `+1.37` or `−0.40`.
 
     A difference that rounds to nothing has no sign, an unknown one no text.
     """
@@ -112,7 +113,12 @@ def signed(value: float | None, digits: int) -> str:
     text = f"{value:+.{digits}f}"
     if float(text) == 0:
         return text[1:]
-    return text
+    return text.replace("-", MINUS)
+
+
+def true_minus(text: str) -> str:
+    """Write a minus sign in place of each hyphen that stands before a number."""
+    return re.sub(r"(?<![\w-])-(?=\d)", MINUS, text)
 
 
 def interval(low: float | None, high: float | None, digits: int, sign: bool = False) -> str:
@@ -125,10 +131,10 @@ def interval(low: float | None, high: float | None, digits: int, sign: bool = Fa
         return ""
     # No number of digits tells such ends apart.
     if round(low, FINEST) == round(high, FINEST):
-        return f"[{low:g}, {high:g}]"
+        return true_minus(f"[{low:g}, {high:g}]")
     if sign:
         return f"[{signed(low, digits)}, {signed(high, digits)}]"
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+    return true_minus(f"[{low:.{digits}f}, {high:.{digits}f}]")
 
 
 def probability(value: float) -> str:
@@ -259,6 +265,7 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     ">": r"$>$",
     "±": r"$\pm$",
     "`": "'",
+    MINUS: "$-$",
 }
 
 
@@ -271,13 +278,14 @@ def latex(text: str) -> str:
 _STYLE = """\
 body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th { border-bottom: 2px solid #444; vertical-align: bottom; }
+thead th { border-bottom: 2px solid #444; vertical-align: bottom; }
 th, td { padding: .25em .7em; text-align: right; }
 .text { text-align: left; }
-td { white-space: nowrap; }
+td, tbody th { white-space: nowrap; }
+tbody th { font-weight: 400; }
 .wide { white-space: normal; min-width: 20em; }
-tr.group td { border-top: 1px solid #999; }
-tr:hover td { background: #f3f3f3; }
+tr.group > * { border-top: 1px solid #999; }
+tbody tr:hover > * { background: #f3f3f3; }
 .agrees, .equivalent, .better { color: #00563f; font-weight: 600; }
 .contradicts, .differs, .worse { color: #a03c00; font-weight: 600; }
 .cannot-tell, .agrees-with, .not-judged, .undecided { color: #555; }
@@ -309,30 +317,45 @@ def page(title: str, tables: Sequence[Table]) -> str:
 
 
 def grid(table: Table) -> str:
-    """Return the table alone as HTML, without title and notes."""
+    """Return the table alone as HTML, without title and notes.
 
-    def cells(tag: str, texts: Iterable[str]) -> str:
-        return "".join(
-            _html_cell(tag, text, side) for text, side in zip(texts, table.align, strict=True)
-        )
+    The models are the headings of the rows, or else the first column is.
+    """
 
-    head = f"<thead><tr>{cells('th', table.shown.columns)}</tr></thead>"
+    columns = list(table.shown.columns)
+    heading = columns.index(MODEL.heading) if MODEL.heading in columns else 0
+    names = "".join(
+        _html_cell("th", text, side, scope="col")
+        for text, side in zip(columns, table.align, strict=True)
+    )
+
     rows = []
     for starts_group, row in table.rows:
+        cells = [_html_cell("td", text, side) for text, side in zip(row, table.align, strict=True)]
+        cells[heading] = _html_cell("th", row[heading], table.align[heading], scope="row")
         mark = ' class="group"' if starts_group else ""
-        rows.append(f"<tr{mark}>{cells('td', row)}</tr>")
+        rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
+
     body = "\n".join(rows)
-    return f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-def _html_cell(tag: str, text: str, side: str) -> str:
-    """Return a cell with the classes of its alignment and of its verdict."""
+def _html_cell(tag: str, text: str, side: str, scope: str = "") -> str:
+    """Return a cell with the classes of its alignment and of its verdict.
+
+    Args:
+        scope: `col` or `row`, which a heading is for; empty for a cell of data.
+    """
     classes = list(_CLASSES[side])
     direction = text.partition(",")[0]  # the first word of a verdict
     if direction in _VERDICTS:
         classes.append(direction.replace(" ", "-"))
 
-    mark = f' class="{" ".join(classes)}"' if classes else ""
+    mark = f' scope="{scope}"' if scope else ""
+    if classes:
+        mark += f' class="{" ".join(classes)}"'
+    if side == "r":
+        text = true_minus(text)
     return f"<{tag}{mark}>{html.escape(text)}</{tag}>"
 
 

@@ -22,6 +22,7 @@ from pam.evaluation.inputs import columns_of, load, read_predictions
 from pam.evaluation.metrics import METRICS, Floats, metric_of
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
+from pam.reporting.catalogue import DEMONSTRATION, is_demonstration
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,6 @@ def load_experiment(path: Path | str) -> Experiment:
     experiment = parse(Experiment, read_yaml(path), path)
     tasks = sorted(experiment.tasks.items(), key=lambda item: is_demonstration(item[1]))
     return experiment.model_copy(update={"tasks": dict(tasks)})
-
-
-DEMONSTRATION = "demonstration"
-
-
-def is_demonstration(task: TaskConfig) -> bool:
-    """Check whether the label or the note of a task calls it a demonstration."""
-    return DEMONSTRATION in f"{task.label} {task.note}".lower()
 
 
 def label_of(task: str, experiment: Experiment) -> str:

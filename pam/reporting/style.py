@@ -151,6 +151,15 @@ _LOOKS = {
     **_family(
         "#A23B00", postr_joint_pointer="X", postr_joint_pointer_coverage="*", transformer_256="h"
     ),
+    **_family(
+        "#6D5BD0",
+        transformer_soft="o",
+        transformer_prior_joint="^",
+        transformer_postr_joint="D",
+        transformer_prox_postr_joint="v",
+        transformer_mono_postr_joint="P",
+    ),
+    "transformer-pointer": Look("#8F7BE8", "X", _DASHED),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
     **_family(
         "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"
@@ -174,22 +183,44 @@ def look(model: str) -> Look:
     )
 
 
+MOST_LINES = 8  # lines of a panel that can be told apart
+_QUIET = Look("#c4c4c4", "", _SOLID)
+
+
+def looks_of_lines(models: Sequence[str], baseline: str) -> dict[str, Look]:
+    """Return the look of each model's line in a panel.
+
+    Of too many to be told apart two are shown in their colors, the baseline and the first model of
+    posterior attention; the others are gray.
+    """
+    if len(models) <= MOST_LINES:
+        return {model: look(model) for model in models}
+
+    shown = [baseline, *[model for model in models if "postr-joint" in model][:1]]
+    return {model: look(model) if model in shown else _QUIET for model in models}
+
+
+def depth(line: Look) -> float:
+    """Return how far in front a line is drawn: gray ones lie behind all others."""
+    return 1.5 if line == _QUIET else 3.0
+
+
 def draw_ours(axes: Axes, model: str, x: float, y: float) -> None:
     """Draw a model's mark, on top of its interval."""
     color, marker, _ = look(model)
     axes.plot(x, y, marker, color=color, mec="white", mew=0.7, ms=8.5, zorder=5)
 
 
-def curve(axes: Axes, model: str, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
+def curve(axes: Axes, line: Look, x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> None:
     """Draw a model's line with a mark at each of its points."""
-    color, marker, dashes = look(model)
-    axes.plot(x, y, color=color, ls=dashes, marker=marker, ms=4.5, mew=0)
+    color, marker, dashes = line
+    axes.plot(x, y, color=color, ls=dashes, marker=marker, ms=4.5, mew=0, zorder=depth(line))
 
 
-def steps(axes: Axes, model: str, edges: Sequence[float] | Floats, values: Floats) -> None:
+def steps(axes: Axes, line: Look, edges: Sequence[float] | Floats, values: Floats) -> None:
     """Draw a model's histogram as an outline, so that several can lie over each other."""
-    color, _, dashes = look(model)
-    axes.stairs(values, edges, color=color, ls=dashes, lw=1.6, baseline=None)
+    color, _, dashes = line
+    axes.stairs(values, edges, color=color, ls=dashes, lw=1.6, baseline=None, zorder=depth(line))
 
 
 @contextmanager
@@ -270,16 +301,28 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
 
 
 def legend_models(
-    figure: Figure, labels: Mapping[str, str], title: str | None = None, **options: Any
+    figure: Figure,
+    labels: Mapping[str, str],
+    title: str | None = None,
+    looks: Mapping[str, Look] | None = None,
+    **options: Any,
 ) -> None:
     """Write a legend of models by their names below all panels.
 
     Args:
-        options: of the legend's lines, in place of those of `look`.
+        looks: those of the models' lines, by default of `look`; gray ones have one entry together.
+        options: of the legend's lines, in place of those of their looks.
     """
+    if looks is None:
+        looks = {model: look(model) for model in labels}
+
+    texts = {model: label for model, label in labels.items() if looks[model] != _QUIET}
+    entries = [(looks[model], label) for model, label in texts.items()]
+    if len(texts) < len(labels):
+        entries.append((_QUIET, f"the {len(labels) - len(texts)} other models"))
+
     handles = []
-    for model, label in labels.items():
-        color, marker, dashes = look(model)
+    for (color, marker, dashes), label in entries:
         line = {"color": color, "ls": dashes, "marker": marker} | options
         handles.append(Line2D([], [], label=label, **line))
 

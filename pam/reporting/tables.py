@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -32,7 +33,15 @@ from pam.reporting.catalogue import (
     gains_of,
     refers_to_papers,
 )
-from pam.reporting.comparison import NOTE_OF_OWN_DATA, RULE_NOTE, Inputs, Row, compare, frame_of
+from pam.reporting.comparison import (
+    COMPARED,
+    NOTE_OF_OWN_DATA,
+    RULE_NOTE,
+    Inputs,
+    Row,
+    compare,
+    frame_of,
+)
 from pam.reporting.render import (
     MODEL,
     SEEDS,
@@ -87,6 +96,9 @@ COMPARISON: tuple[str, ...] = (
     "high",
     "paper",
     "difference",
+    "gain",
+    "gain_low",
+    "gain_high",
     "p_vs_soft",
     "p_holm",
     "direction",
@@ -113,7 +125,8 @@ GAINS = (
     "reason",
 )
 DIGITS = {
-    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "gain", "paper_gain"), 4),
+    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 4),
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), 4),
     **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
@@ -123,13 +136,17 @@ OTHER_DATA_NOTE = (
     " claim, in another setting."
 )
 OURS_NOTE = (
-    "{units} Ours: mean and standard deviation over seeds. {gain} "
+    "{units} Ours: {ours}. {gain} "
     "CPU s (and GPU s): mean of one training with the decoding of the test set."
 )
-GAIN_NOTE = (
-    "Gain: over {0}, positive where the model is better. p: bootstrap against {0}, paired by units,"
-    " two-sided, (c + 1) / (n + 1); Holm: corrected for all gains of this table."
+OURS_OF_ONE_SEED = "the value of a single seed"
+OURS_OF_SEVERAL_SEEDS = "mean and standard deviation over seeds"
+GAIN_NOTE = "Gain: over {0}, positive where the model is better."
+TEST_NOTE = (
+    " p: bootstrap against {0}, paired by units, two-sided; Holm: p corrected for all gains of this"
+    " table."
 )
+NO_TEST_NOTE = " A single seed has no interval of its gain, and no p."
 DEVICES_NOTE = (
     "CPU s is of the seeds that were trained and decoded on a CPU, GPU s of those on a GPU."
 )
@@ -309,7 +326,7 @@ def _columns(
         Column("95 % interval", "{gain_interval}"),
         Column("p", "{p_text}"),
         Column("Holm", "{holm_text}"),
-        Column(f"Than {_label(rows, baseline)}", "{outcome}", "l"),
+        Column(f"{COMPARED}{_label(rows, baseline)}", "{outcome}", "l"),
     ]
 
     if not any(row.paper is not None for row in rows):
@@ -336,8 +353,13 @@ def _notes(
     notes = []
     if rows:
         units = "; ".join(sorted({_unit_of(row.metric) for row in rows})) + "."
-        gain = GAIN_NOTE.format(_label(rows, inputs.experiment.baseline))
-        notes.append(first.format(units=units, gain=gain))
+        gain = GAIN_NOTE
+        gain += TEST_NOTE if any(row.p is not None for row in rows) else NO_TEST_NOTE
+        gain = gain.format(_label(rows, inputs.experiment.baseline))
+        ours = OURS_OF_ONE_SEED
+        if any(row.sd is not None for row in rows):
+            ours = OURS_OF_SEVERAL_SEEDS
+        notes.append(first.format(units=units, gain=gain, ours=ours))
 
     task_labels = {row.task: row.task_label for row in rows}
     for task, label in task_labels.items():
@@ -409,25 +431,22 @@ GLANCE_SHOWN = (
     Column("Quality", "{quality}"),
     Column("95 %", "{interval}", "l"),
     Column("Perplexity", "{ppl:.3f}"),
-    Column("1 - AER", "{one_minus_aer:.3f}"),
+    Column("1 − AER", "{one_minus_aer:.3f}"),
     Column("Entropy", "{entropy:.3f}"),
     Column("Trained/s", "{trained_per_s:,.0f}"),
     Column("Decoded/s", "{decoded_per_s:,.0f}"),
     Column("Parameters", "{parameters:,.0f}"),
     SEEDS,
 )
-QUALITY_NOTE = (
-    "Quality: {}; mean and standard deviation over seeds, 95 % bootstrap interval of the mean over"
-    " the test split's units and over seeds."
-)
+QUALITY_NOTE = "Quality: {}; {}, with a 95 % bootstrap interval {}."
 GLANCE_NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by"
     " the prior, latent vectors are at their means, hard attention feeds back the most probable"
     " position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the"
     " prior's over positions, in nats; a model without attention counts as attending to all"
     " positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per"
-    " processor second, or per GPU second where one was used; other work on the machine blurs both,"
-    " `python -m pam bench` takes the models in turns."
+    " processor second, or per GPU second where one was used; other work on the machine lowers both"
+    " rates; `python -m pam bench` measures the models in turns."
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
 
@@ -456,7 +475,7 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
         frame = frame.merge(means, how="left", on=["task", "model"])
 
     names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
-    notes = [QUALITY_NOTE.format(", ".join(names)), GLANCE_NOTE]
+    notes = [QUALITY_NOTE.format(", ".join(names), *_spreads(rows)), GLANCE_NOTE]
     seeds_of_models = [runs for task in inputs.tasks for runs in task.models.values()]
     if any(
         _differ([measure(run) for run in runs])
@@ -466,6 +485,13 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
         notes.append(SEVERAL_DEVICES_NOTE)
 
     return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
+
+
+def _spreads(rows: Sequence[Row]) -> tuple[str, str]:
+    """Say what a table's values are of, and over what their intervals."""
+    if any(row.sd is not None for row in rows):
+        return OURS_OF_SEVERAL_SEEDS, "of the mean over the test split's units and over seeds"
+    return OURS_OF_ONE_SEED, "over the test split's units"
 
 
 def _sizes(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
@@ -490,7 +516,7 @@ def _uncertainties(paths: Sequence[Path]) -> list[tuple[str, str, float, float]]
 
 
 def _alignments(inputs: Inputs) -> list[tuple[str, str, float]]:
-    """Return task, model and 1 - AER, where word alignments were scored."""
+    """Return task, model and 1 − AER, where word alignments were scored."""
     if not inputs.gold_scores:
         return []
     gold = load_runs(inputs.gold_scores, inputs.experiment)
@@ -566,7 +592,8 @@ def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.Dat
 
 # Outputs of all models, side by side with the reference.
 
-COUNT = 6  # rows of each task
+COUNT = 6  # rows of each task that are shown to people
+ROWS = 5 * COUNT  # rows of each task in the data, among them those that are shown
 # words of the sentences that are shown: neither trifling nor too long to be compared by eye
 WORDS = range(6, 26)
 MORE_REFERENCES = 2  # references of a caption that are shown besides the first
@@ -580,7 +607,7 @@ EXAMPLES_SHOWN = (
 )
 _SPREAD = (
     "spread evenly over those of the test split on which the models differ most: not the best ones,"
-    " nor drawn at random."
+    f" nor drawn at random. The CSV file has up to {ROWS}."
 )
 EXAMPLES_NOTES = {
     TRANSLATION: (
@@ -607,13 +634,15 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """
     # Only sentences of translation have a preferred length.
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
-    rows: list[tuple[str, str, int, str, str, str, str]] = []
+    rows: list[tuple[str, bool, str, int, str, str, str, str]] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         outputs = [seeds[0] for seeds in by_model.values()]
         _check_same_rows(outputs)
         label = label_of(task, inputs.experiment)
         origins_of = _origins_of(spec, outputs[0].path)
-        for row_index in _most_different([of_model.lines for of_model in outputs], lengths):
+        lines_by_model = [of_model.lines for of_model in outputs]
+        shown = _most_different(lines_by_model, lengths, COUNT)
+        for row_index in _most_different(lines_by_model, lengths, ROWS):
             texts = _input_texts(spec, outputs[0], row_index)
             # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]
@@ -621,14 +650,15 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
                 predicted_text = of_model.lines[row_index][2]
                 origins = origins_of(predicted_text, source)
                 texts.append((of_model.model, of_model.label, predicted_text, origins))
-            rows += [(label, task, row_index + 1, *text) for text in texts]
+            is_shown = row_index in shown
+            rows += [(label, is_shown, task, row_index + 1, *text) for text in texts]
 
-    columns = ["task_label", *EXAMPLES, summarization.ORIGINS]
+    columns = ["task_label", "is_shown", *EXAMPLES, summarization.ORIGINS]
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     frame["shown"] = frame["text"].replace("", "(empty)")
     csv = (*EXAMPLES, summarization.ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES
 
-    return table_of(
+    table = table_of(
         title=inputs.title(spec),
         frame=frame,
         csv=csv,
@@ -637,6 +667,8 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         notes=(EXAMPLES_NOTES[str(spec.kind)],),
         group=2,
     )
+    for_people = frame["is_shown"].to_numpy(dtype=bool)
+    return replace(table, shown=table.shown.loc[for_people])
 
 
 def _check_same_rows(outputs: Sequence[Outputs]) -> None:
@@ -689,8 +721,12 @@ def _other_references(spec: TableSpec, predictions: Path, row_index: int) -> lis
     return references[1 : 1 + MORE_REFERENCES]
 
 
-def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range) -> list[int]:
-    """Return the row with the most different outputs in each of `COUNT` stretches of the split.
+def _most_different(
+    outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range, count: int
+) -> list[int]:
+    """Return the row with the most different outputs in each of `count` stretches of the split.
+
+    Where stretches are divided further, the rows of the larger ones are among those of the smaller.
 
     Args:
         outputs: model -> row -> source, reference and output.
@@ -702,8 +738,8 @@ def _most_different(outputs: Sequence[Sequence[tuple[str, ...]]], lengths: range
         distinct_outputs = {lines[row_index][2] for lines in outputs}
         return len(source.split()) in lengths, len(distinct_outputs)
 
-    # A stretch may be empty in a split of fewer rows than `COUNT`.
-    bounds = [index * len(outputs[0]) // COUNT for index in range(COUNT + 1)]
+    # A stretch may be empty in a split of fewer rows than `count`.
+    bounds = [index * len(outputs[0]) // count for index in range(count + 1)]
     return [max(range(*ends), key=rank) for ends in pairwise(bounds) if range(*ends)]
 
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from pam.experiment import Plan
 from pam.fingerprint import CODE, KINDS, fingerprint
-from pam.reporting.catalogue import FIGURES, TABLES, FigureSpec, Item, TableSpec, menu_label
+from pam.reporting.catalogue import (
+    FIGURES,
+    TABLES,
+    FigureSpec,
+    Item,
+    TableSpec,
+    is_demonstration,
+    menu_label,
+)
 from pam.restored import Name
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, per_job
@@ -85,8 +93,15 @@ class ReportFiles:
         return [self._file_of(name) for name in self._shown(TABLES)]
 
     def front_tables(self) -> list[str]:
-        """List the tables on the report's first page."""
+        """List the tables on the report's first page, those of demonstrations last."""
+        tasks = self.experiment.tasks
+
+        def is_of_demonstrations(name: str) -> bool:
+            shown = TABLES[name].shows(self.experiment, self.files.kinds)
+            return all(is_demonstration(tasks[task]) for task in shown)
+
         names = [name for name in self._shown(TABLES) if TABLES[name].front]
+        names.sort(key=is_of_demonstrations)
         return [f"{self.files.results}/tables/{name}.html" for name in names]
 
     def figures(self) -> list[str]:

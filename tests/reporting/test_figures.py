@@ -27,7 +27,7 @@ from pam.io import UserError, write_json
 from pam.reporting import runs, style
 from pam.reporting.catalogue import FIGURES
 from pam.reporting.comparison import compare
-from pam.reporting.figures import KINDS, parser_of
+from pam.reporting.figures import KINDS, models, parser_of
 from pam.reporting.figures.attention import attention
 from pam.reporting.runs import history_columns, load_experiment
 
@@ -88,6 +88,24 @@ def test_accuracy_shows_ours_and_the_papers_figures_in_their_places(made: MadeEx
         assert marks(nouns, style.look("mono-postr-joint").marker) == [(rows[2].mean, 2)]
         names = [label.get_text() for label in nouns.get_yticklabels()]
         assert names == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
+
+
+def test_words_below_narrow_panels_stay_within_the_figure(made: MadeExperiment) -> None:
+    rows = models.compared(made.config, made.scores, "accuracy", made.paper, "table2")
+    marks_of_rows = []
+    for row in rows:
+        long_name = row._replace(label=f"{row.label}, REINFORCE, pointer, coverage")
+        marks_of_rows.append((long_name, models.Mark(row.mean, row.low, row.high, None)))
+
+    with style.styled():
+        figure = models._line_per_model(
+            marks_of_rows, lambda metric: "ROUGE-L: gain over Soft, pointer, coverage", "ours,"
+        )
+        figure.canvas.draw()
+        boxes = [panel.xaxis.label.get_window_extent() for panel in figure.axes]
+        plt.close(figure)
+    assert boxes[0].x1 < boxes[1].x0
+    assert figure.bbox.x0 <= boxes[0].x0 and boxes[1].x1 <= figure.bbox.x1
 
 
 def test_gains_are_drawn_without_the_baseline(made: MadeExperiment) -> None:

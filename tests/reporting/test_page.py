@@ -22,13 +22,15 @@ from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.config import Experiment
 from pam.data.vocabulary import Vocabulary
-from pam.evaluation.metrics import METRICS
+from pam.evaluation.metrics import METRICS, metric_of
 from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
-from pam.reporting.page import Files, Page, examples, maps, marked, pieces, write
+from pam.reporting.heat_maps import heading, maps
+from pam.reporting.outputs import examples, kinds_of, marked, pieces
+from pam.reporting.page import Files, Page, write
 from pam.reporting.runs import load_experiment
 from pam.reporting.tables import build
 
@@ -212,7 +214,7 @@ def test_the_front_says_what_was_found_of_the_first_real_task_with_the_rule_once
     )
 
     front = text_of(section(page, "What was found"))
-    for text in ("Mono-Postr-Joint", "86.87", "Paper&#39;s claim", "Gains, forms"):
+    for text in ("Mono-Postr-Joint", "86.87", "Paper&#39;s claim", "Gains in accuracy over forms"):
         assert text in front.replace("&#x27;", "&#39;")
 
     assert "BLEU" not in front
@@ -225,16 +227,151 @@ def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
     titles = re.findall(r"<h2>([^<]+)</h2>", page)
     assert titles[-1] == "Demonstration"
     last = section(page, "Demonstration")
-    assert "No benchmark" in last and DEMONSTRATION in last and "de-en (demonstration)" in last
-    assert not re.search(r"<td[^>]*>de-en", section(page, "Tables"))
-    assert re.search(r"<td[^>]*>de-en", last) or "<h3>de-en (demonstration): " in last
+    assert last.count("benchmark") == 1 and DEMONSTRATION in last
+    assert not re.search(r"<t[dh][^>]*>de-en", section(page, "Tables"))
+    assert re.search(r"<t[dh][^>]*>de-en", last) or "<h3>de-en (demonstration): " in last
 
 
 def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
     for figure in re.findall(r'<figure class="block".*?</figure>', page, re.DOTALL):
         assert "<figcaption>" in figure and "<td" in figure and "data:image/svg+xml" in figure
+        shown, folded = figure.split("<details>")
+        assert "<td" not in shown and "snakemake" not in shown and "snakemake" in folded
+
+    number = re.search(rf'<li id="caution-(\d+)">de-N: {re.escape(SHARED)}</li>', page)
     accuracy = page.partition('<figure class="block" id="accuracy"')[2].partition("</figure>")[0]
-    assert SHARED in accuracy
+    assert number is not None
+    assert f'href="#caution-{number[1]}">⚠{number[1]}</a>' in accuracy
+
+
+def test_each_caution_is_said_once(page: str) -> None:
+    items = re.findall(r'<li id="caution-\d+">[^:]+: ([^<]+)</li>', page)
+    assert items
+    for text in items:
+        assert page.count(text) == 1
+
+
+def test_the_first_screen_has_three_lines_that_need_no_paper(page: str) -> None:
+    lines = page.partition('<dl class="lines">')[2].partition("</dl>")[0]
+    assert re.findall(r"<dt>(\w+)</dt>", lines) == ["Question", "Task", "Models"]
+    assert re.search(r"<q>\w+ \(\w+, \w+\)</q> → <q>\w+</q>", lines)
+    for model in ("Soft", "Postr-Joint", "Mono-Postr-Joint"):
+        assert f"<b>{model}</b> <span>" in lines
+    assert not re.search("paper|equation|et al", lines)
+
+
+def test_the_first_table_has_five_columns_with_the_best_in_bold(page: str) -> None:
+    table = page.partition('<table class="ranking">')[2].partition("</table>")[0]
+    heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", table)
+    assert heads == ["Model", "Ours", "Gain [95 % interval]", "Paper's gain", "Verdict"]
+
+    (best,) = re.findall(r'<tr class="best">(.*?)</tr>', table, re.DOTALL)
+    assert "Mono-Postr-Joint" in best
+    assert re.search(r"<td>\d\d\.\d\d ± \d\.\d\d</td>", best)
+    assert re.search(r"<td>\+\d\.\d\d \[.\d+\.\d\d, \+\d+\.\d\d\]</td>", best)
+    assert "<td>+1.37</td>" in best
+
+
+def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8
+    )
+    config = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    del config["tasks"]["de-noun"]["paper"]
+    made.config.write_text(yaml.safe_dump(config), encoding="utf-8")
+    experiment = load_experiment(made.config)
+    tables = ["table2", "table2_gains", "form_examples", "costs"]
+    for name in tables:
+        inputs = Inputs(experiment, load_papers(made.paper), **files_of(name, made))
+        render.write(build(name, inputs), made.folder / "tables", name)
+    out = ["--out", str(made.folder / "figures/curves.svg")]
+    figures.write("curves", [*options_of("curves", made, "inflection"), *out])
+
+    files = Files(
+        experiment=experiment,
+        folder=made.folder,
+        tables=tables,
+        figures=["curves"],
+        summaries={"de-noun": NOUNS},
+        gold={},
+        texts=ROOT / "workflow/report",
+    )
+    write(files, made.folder / "index.html")
+    page = (made.folder / "index.html").read_text(encoding="utf-8")
+
+    words = re.sub('data:[^"]*', "", page.partition("</style>")[2]).lower()
+    for text in ("paper", "verdict", "shankar", "table 2", "standard deviation"):
+        assert text not in words, text
+    heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", page)[:4]
+    assert heads == ["Model", "Ours", "Gain [95 % interval]", "Compared with Soft"]
+    assert "(one seed; a gain is judged from 3 seeds on)." in page
+    assert "not judged, 1 seed" in page
+    assert ">Holm</th>" not in page
+
+
+def test_every_row_of_every_table_has_a_heading_and_numbers_have_minus_signs(page: str) -> None:
+    for body in re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL):
+        for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
+            assert row.count('<th scope="row"') == 1
+    for head in re.findall(r"<thead>(.*?)</thead>", page, re.DOTALL):
+        assert head.count("<th") == head.count('scope="col"')
+
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)
+    assert any("−" in cell for cell in cells)
+    assert not [cell for cell in cells if re.search(r"(?<![\w-])-\d", cell)]
+
+
+def test_it_can_be_read_by_keyboard_in_the_dark_and_on_paper(page: str) -> None:
+    body = page.partition("<body>")[2]
+    assert body.lstrip().startswith('<a class="skip" href="#found">')
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert "print-color-adjust: exact" in page
+
+    # What cannot be folded away: the skip link, the sections, and a row's first heading.
+    stops = re.findall(r'<(?:a|button|input|select)\b(?![^>]*tabindex="-1")[^>]*>', body)
+    opened = re.sub(r"<details.*?</details>", "", body, flags=re.DOTALL)
+    visible = re.findall(r'<(?:a|button)\b(?![^>]*tabindex="-1")[^>]*>', opened)
+    assert len(visible) < len(stops) and len(visible) <= 12
+
+
+def test_captions_say_what_a_figure_shows_and_which_direction_is_better(page: str) -> None:
+    for name, words in (
+        ("accuracy", r"On de-N, Mono-Postr-Joint is ahead with .+ % \(Soft: .+ %\)\. Higher is"),
+        ("gains", r"On de-N, Mono-Postr-Joint gains most over Soft: \+.+ Further right is better"),
+        ("cost", r"On de-N, .+ costs most, 1\.\d times the CPU seconds of Soft\. Higher is better"),
+        ("curves", r"On de-N, .+ reaches the highest accuracy of the development split: .+ %"),
+        ("perplexity", r"On de-en .+ is ahead with .+\. Lower is better"),
+        (
+            "entropy_accuracy",
+            r"Postr-Joint is the most certain, below 0.25 nats at the most symbols: \d+ %",
+        ),
+        ("coverage", r"covers 90 % of the source words and more in the most sentences: \d+ %"),
+        ("bleu_by_length", r"is ahead in the longest sentences, of \d+ words and more: .+"),
+    ):
+        block = page.partition(f'<figure class="block" id="{name}"')[2].partition("</figure>")[0]
+        caption = block.partition("<figcaption>")[2].partition("</p>")[0]
+        assert re.search(words, text_of(caption)), caption
+
+
+def test_no_words_are_left_that_nobody_knows(page: str) -> None:
+    text = text_of(page)
+    for words in (
+        "Than Soft",
+        "Gains, forms",
+        "(c + 1)",
+        "feeds to its next state",
+        "No benchmark",
+        "blurs both",
+        "1 - AER",
+        "too many symbols",
+    ):
+        assert words not in text
+
+
+def test_maps_are_headed_by_their_words() -> None:
+    source = ["case=dative", "H", "a", "u", "s", "</s>"]
+    assert heading(source, ["H", "a", "u", "s", "e", "</s>"]) == "Haus → Hause"
+    assert heading(["ein", "Haus", "</s>"], ["a", "house", "</s>"]) == "ein Haus → a house"
 
 
 def test_weights_of_attention_can_be_pointed_at(page: str, results: MadeExperiment) -> None:
@@ -267,10 +404,24 @@ def test_forms_are_compared_by_letter_and_sentences_by_word() -> None:
 
 def test_outputs_are_beside_source_and_reference(page: str) -> None:
     outputs = section(page, "Outputs side by side")
-    assert outputs.count('<article class="example">') == 6
+    assert outputs.count('<article class="example"') == 30
     assert "<ins>x</ins>" in outputs
     names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
     assert re.findall(r"<dt>([^<]+)</dt>", outputs)[:5] == names
+
+
+@pytest.mark.parametrize(
+    ("outputs", "kinds"),
+    [
+        (["abc", "abc"], ["all-right"]),
+        (["abc", "abd"], ["disagree", "replaced"]),
+        (["ab", "abcd"], ["all-wrong", "missing", "added"]),
+        ([""], ["all-wrong", "missing", "empty"]),
+    ],
+)
+def test_a_row_is_chosen_by_the_kinds_of_its_errors(outputs: list[str], kinds: list[str]) -> None:
+    compared = [marked(pieces("abc", output, letters=True), []) for output in outputs]
+    assert kinds_of(compared) == kinds
 
 
 def test_words_that_look_like_markup_are_shown_as_words() -> None:
@@ -388,15 +539,29 @@ def test_marks_can_be_read_and_are_more_than_a_color(kind: str) -> None:
     WCAG asks 4.5 to 1 of text, and 3 to 1 of the line.
     """
     style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
-    colors = dict(re.findall(r"--(\w+): (#\w+);", style))
+    light, dark = (mode.partition("}")[0] for mode in style.split(":root", 2)[1:])
     background, line = re.findall(
-        rf"\.{kind} {{ background: (#\w+); border-bottom: 3px \w+ (\S+);", style
+        rf"\.{kind} {{ background: var\(--(\w+)\); border-bottom: 3px \w+ var\(--(\w+)\);", style
     )[0]
-    if line.startswith("var"):
-        line = colors[line[len("var(--") : -1]]
+    for mode in (light, dark):
+        colors = dict(re.findall(r"--(\w+): (#\w+);", mode))
+        for color, least in (("ink", 4.5), ("bad", 4.5), (line, 3)):
+            assert contrast(colors[background], colors[color]) >= least
 
-    for color, least in ((colors["ink"], 4.5), (colors["bad"], 4.5), (line, 3)):
-        assert (luminance(background) + 0.05) / (luminance(color) + 0.05) >= least
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colors, by WCAG: 1 if they are the same, at most 21."""
+    darker, lighter = sorted((luminance(first), luminance(second)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("ground", ["paper", "shade", "warn"])
+def test_words_can_be_read_in_light_and_in_the_dark(ground: str) -> None:
+    style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
+    for mode in style.split(":root", 2)[1:]:
+        colors = dict(re.findall(r"--(\w+): (#\w+);", mode.partition("}")[0]))
+        for color in ("ink", "soft", "good", "bad", "link"):
+            assert contrast(colors[ground], colors[color]) >= 4.5, (ground, color)
 
 
 def luminance(color: str) -> float:
@@ -464,8 +629,15 @@ def test_the_finding_names_the_best_its_gain_and_what_is_told() -> None:
 def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
     text = compared({"soft": 80.0, "joint": 80.1}, {"joint": (0.1, -0.5, 0.7, "not judged")})
     assert text.endswith(
-        "+0.10 points [-0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
+        "+0.10 points [−0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
     )
+
+
+def test_a_beam_is_told_from_the_value_beside_it() -> None:
+    rows = pd.DataFrame([{"model": "soft", "mean": 39.04, "low": 37.0, "high": 41.0, "n": "1"}])
+    gains = pd.DataFrame(columns=["model", "seeds"])
+    text = finding("talks", metric_of("bleu_b4"), rows, gains, {"soft": "Soft"})
+    assert text == "On talks, Soft has BLEU (beam 4) 39.04 [37.00, 41.00] (one seed)."
 
 
 def test_where_the_baseline_is_best_nobody_is_ahead() -> None:
@@ -582,7 +754,7 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
 
     assert content["finding"].startswith("On ") and "perplexity" in content["finding"]
     # The metric that is there is compared; a figure of one that is not has no row.
-    assert [block.name for block in content["front"]] == ["table1", "bleu_gains"]
+    assert [block.name for block in content["front"]] == ["bleu_gains", "table1"]
     with pytest.raises(UserError, match="unknown metric `bluu_b"):
         compare(inputs.tasks, experiment, ["bluu_b*"], None)
 
@@ -602,7 +774,29 @@ const errors = [];
 addEventListener("error", (event) => errors.push(event.message));
 console.error = (...words) => errors.push(words.join(" "));
 addEventListener("load", () => {
-  document.querySelector(".map td[title]").dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const press = (element, key) => {
+    element.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  };
+  const cell = document.querySelector(".map td[title]");
+  cell.dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const said = [...cell.closest(".maps").querySelectorAll("output")].map((one) => one.textContent);
+  cell.focus();
+  press(cell, "ArrowRight");
+  const moved = document.activeElement === cell.nextElementSibling;
+  const model = document.querySelector(".model");
+  model.dispatchEvent(new Event("pointerover", {bubbles: true}));
+  const explained = document.getElementById("hint").textContent;
+  const table = document.querySelector(".more table");
+  const column = [...table.tHead.rows[0].cells].findIndex((one) => one.textContent === "Ours");
+  table.tHead.rows[0].cells[column].click();
+  const sorted = [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].textContent));
+  const form = document.querySelector(".choose:not(.pick)");
+  const examples = [...form.closest(".block").querySelectorAll(".example")];
+  const open = () => examples.filter((one) => !one.hidden);
+  const first = open().length;
+  form.elements.words.value = open()[0].querySelector("dd").textContent.slice(0, 8);
+  form.dispatchEvent(new Event("input", {bubbles: true}));
+  const fitting = open();
   const scrolls = (one) => one.closest(".scroll, .frame, nav");
   const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one);
   const resources = performance.getEntriesByType("resource");
@@ -614,7 +808,16 @@ addEventListener("load", () => {
     hidden: [...document.querySelectorAll("th, td")].filter((one) => one.offsetWidth === 0).length,
     fetched: resources.filter((one) => !one.name.startsWith("data:")).length,
     saved: saves.every((one) => one.href.startsWith("data:image/svg")),
-    said: document.querySelector(".map output").textContent,
+    said,
+    moved,
+    explained,
+    sorted: sorted.every((value, index) => index === 0 || sorted[index - 1] >= value),
+    first,
+    found: fitting.length > 0
+      && fitting.every((one) => one.textContent.includes(form.elements.words.value)),
+    stops: [...document.querySelectorAll("a, button, input, select, summary, [tabindex]")]
+      .filter((one) => one.tabIndex >= 0 && one.offsetWidth && one.checkVisibility()).length,
+    section: document.querySelector("nav [aria-current]").textContent,
   }, "*");
 });
 </script>"""
@@ -660,5 +863,20 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
     assert sorted(by_width) == [390, 1280, 1920]
 
     for report in by_width.values():
-        assert re.search(r" → .+: 0\.\d+$", report.pop("said"))
-        assert report == {"errors": [], "beyond": 0, "hidden": 0, "fetched": 0, "saved": True}
+        said = report.pop("said")
+        assert len(said) == 3
+        assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in said)
+        assert report.pop("explained").startswith("Soft reads one mean of the source")
+        assert report.pop("stops") <= 55
+        assert report == {
+            "errors": [],
+            "beyond": 0,
+            "hidden": 0,
+            "fetched": 0,
+            "saved": True,
+            "moved": True,
+            "sorted": True,
+            "first": 6,
+            "found": True,
+            "section": "What was found",
+        }

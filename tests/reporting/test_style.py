@@ -26,6 +26,25 @@ def test_no_two_models_of_the_family_look_the_same() -> None:
     assert len({(look.color, look.dashes) for look in looks}) == len(looks)
 
 
+def test_of_too_many_lines_the_baseline_and_posterior_attention_are_highlighted() -> None:
+    models = ["none", "soft", "sparse", "prior-joint", "postr-joint", "mono-postr-joint"]
+    looks = style.looks_of_lines(models, "soft")
+    assert looks == {model: style.look(model) for model in models}
+
+    models += ["acvi", "ved", "structured"]
+    looks = style.looks_of_lines(models, "soft")
+    shown = [model for model in models if looks[model] == style.look(model)]
+    assert shown == ["soft", "postr-joint"]
+    assert style.depth(looks["acvi"]) < style.depth(looks["soft"])
+
+    with style.styled():
+        figure, _ = style.panels(1, 1, height=3.0)
+        style.legend_models(figure, {model: model.upper() for model in models}, looks=looks)
+        texts = [text.get_text() for text in figure.legends[0].get_texts()]
+        plt.close(figure)
+    assert texts == ["SOFT", "POSTR-JOINT", "the 7 other models"]
+
+
 def test_a_legend_of_many_models_takes_nothing_from_the_panels() -> None:
     def panel_height(models: int) -> float:
         with style.styled():

@@ -34,7 +34,7 @@ from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
 COLUMNS = (
-    "task,model,metric,mean,sd,n,low,high,paper,difference,p_vs_soft,p_holm,"
+    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,p_holm,"
     "direction,size,setting,cpu_s,gpu_s"
 )
 
@@ -79,6 +79,10 @@ def test_csv_is_in_per_cent_and_empty_where_nothing_is_known(
     assert 50 < float(soft["low"]) < float(soft["mean"]) < float(soft["high"]) < 100
     assert float(soft["difference"]) == pytest.approx(float(soft["mean"]) - 85.5)
     assert 0 < float(mono["p_vs_soft"]) <= 1
+    gain = float(mono["mean"]) - float(soft["mean"])
+    assert float(mono["gain"]) == pytest.approx(gain, abs=2e-4)
+    assert float(mono["gain_low"]) < gain < float(mono["gain_high"])
+    assert [soft[name] for name in ("gain", "gain_low", "gain_high")] == [""] * 3
 
     paradigms = make(made, "table2_paradigms", tmp_path)
     assert (paradigms[0]["paper"], paradigms[0]["difference"]) == ("", "")
@@ -235,18 +239,15 @@ def test_a_single_seed_shows_no_interval_of_a_gain(tmp_path: Path) -> None:
     assert row["direction"] == "not judged"
 
 
-def test_table_3_compares_both_readings_of_the_papers_column_and_says_so(
+def test_table_3_has_the_papers_column_once_and_says_how_it_is_read(
     judged_translation: MadeExperiment, tmp_path: Path
 ) -> None:
     rows = make(judged_translation, "table3", tmp_path, scores=judged_translation.gold_scores)
     by_metric = {(row["metric"], row["model"]): row for row in rows}
-    for metric in ("aer", "one_minus_aer"):
-        assert by_metric[metric, "postr-joint"]["paper"] == "0.583"
-    complements = [float(by_metric[metric, "soft"]["mean"]) for metric in ("aer", "one_minus_aer")]
-
-    assert sum(complements) == pytest.approx(1)
+    assert by_metric["one_minus_aer", "postr-joint"]["paper"] == "0.583"
     assert by_metric["one_minus_aer", "postr-joint"]["direction"] == "agrees"
-    assert by_metric["aer", "postr-joint"]["direction"] == "contradicts"
+    # The error rate is the same figure, read the other way round.
+    assert ("aer", "postr-joint") not in by_metric
 
     note = (tmp_path / "table3.md").read_text(encoding="utf-8")
     assert "calls its column AER" in note
@@ -288,8 +289,13 @@ def test_examples_show_every_model_beside_source_and_reference(
     assert [row["label"] for row in rows] == systems * (len(rows) // 5)
 
     numbers = [int(row["sentence"]) for row in rows[::5]]
-    assert len(numbers) == 6
+    assert len(numbers) == 30
     assert numbers == sorted(numbers)
+
+    # People are shown six of them.
+    shown = {int(number) for number in render.read(tmp_path, "examples").shown["Row"]}
+    assert len(shown) == 6
+    assert shown < set(numbers)
 
     lines = translated.predictions[0].read_text(encoding="utf-8").split("\n")
     for number, source, reference in zip(numbers, rows[::5], rows[1::5], strict=True):
@@ -475,9 +481,9 @@ def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_besid
         make(judged, name, tmp_path)
         texts = render.read(tmp_path, name).shown
         assert ("Paper's claim" in texts.columns) is has_paper
-        assert set(texts["Than Soft"]) <= {"", "better", "worse", "undecided"}
+        assert set(texts["Compared with Soft"]) <= {"", "better", "worse", "undecided"}
         if has_paper:
-            pairs = zip(texts["Than Soft"], texts["Paper's claim"], strict=True)
+            pairs = zip(texts["Compared with Soft"], texts["Paper's claim"], strict=True)
             assert not {("better", "cannot tell"), ("worse", "cannot tell")}.intersection(pairs)
 
 
@@ -486,7 +492,7 @@ def test_a_verdict_is_said_where_the_paper_has_a_figure_and_the_difference_besid
     [
         (84.1, 86.02, 2, "[84.10, 86.02]"),
         (0.0, 0.0, 2, "[0, 0]"),
-        (-1.5, 0.25, 2, "[-1.50, +0.25]"),
+        (-1.5, 0.25, 2, "[−1.50, +0.25]"),
     ],
 )
 def test_intervals_as_people_read_them(low: float, high: float, digits: int, text: str) -> None:
@@ -499,6 +505,16 @@ def test_a_narrow_interval_has_the_digits_that_tell_its_ends_apart(tmp_path: Pat
     row = compare(load_runs(made.scores, experiment), experiment, ["accuracy"], None)[1]
     assert row._replace(low=0.0012, high=0.0014, gain_low=-0.001, gain_high=0.001).digits == 4
     assert row._replace(low=80.0, high=82.0, gain_low=0.0, gain_high=0.0).digits == 2
+
+
+def test_no_digit_hides_a_difference_that_is_called_worse(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5)
+    experiment = load_experiment(made.config)
+    row = compare(load_runs(made.scores, experiment), experiment, ["accuracy"], None)[1]
+    row = row._replace(compared_seeds=3, low=80.0, high=82.0)
+    worse = row._replace(gain=-0.004, gain_low=-0.01, gain_high=-0.0006)
+    assert worse.outcome == "worse"
+    assert worse.digits == 3
 
 
 def test_a_table_is_read_as_it_was_written(made: MadeExperiment, tmp_path: Path) -> None:
@@ -571,8 +587,9 @@ def test_latex_is_escaped() -> None:
 def test_html_is_well_formed_and_escaped() -> None:
     text = render.page("T", [TABLE])
     body = ElementTree.fromstring(text[text.index("<body>") : text.index("</html>")])  # noqa: S314
-    cells = [cell.text for cell in body.iter("td")]
-    assert cells == ["a|b <b>", "-1.5", "[c]", "1.0 ± 0.5"]
+    assert [cell.text for cell in body.iter("td")] == ["−1.5", "1.0 ± 0.5"]
+    rows = [cell.text for cell in body.iter("th") if cell.get("scope") == "row"]
+    assert rows == ["a|b <b>", "[c]"]
 
 
 def test_a_column_is_empty_where_it_needs_what_is_unknown() -> None:
@@ -613,7 +630,7 @@ def test_every_comparison_uses_metrics_that_exist() -> None:
         (render.signed(1.37, 2), "+1.37"),
         (render.probability(0.0001), "< 0.001"),
         (render.probability(0.0126), "0.013"),
-        (render.signed(-0.5, 1), "-0.5"),
+        (render.signed(-0.5, 1), "−0.5"),
     ],
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:

@@ -79,8 +79,8 @@ def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Out
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == list(MODELS)
     expected = (
-        "task model metric mean sd n low high paper difference p_vs_soft p_holm direction size"
-        " setting cpu_s gpu_s"
+        "task model metric mean sd n low high paper difference gain gain_low gain_high p_vs_soft"
+        " p_holm direction size setting cpu_s gpu_s"
     )
     assert list(rows[0]) == expected.split()
 

@@ -32,7 +32,7 @@ from pam.reporting.claims import (
     outcome,
 )
 from pam.reporting.reference import EXPERIMENT, unpacked
-from pam.reporting.render import probability
+from pam.reporting.render import probability, signed
 from pam.reporting.runs import load_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,11 +265,6 @@ def short(setting: str) -> tuple[str, str]:
     """Return whose data and size it is, and how many seeds."""
     where, _, seeds = setting.rpartition(", ")
     return where.replace("the paper's data and size", "the paper's"), seeds.partition(" ")[0]
-
-
-def signed(number: float, digits: int) -> str:
-    """Return a number with its sign, a minus that is no hyphen."""
-    return f"{number:+.{digits}f}".replace("-", "\u2212")
 
 
 def unsigned(number: float, digits: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,7 @@ def _bins(edges: Sequence[float], **counts: Any) -> pd.DataFrame:
 
 
 Models = dict[str, list[Analysis]]  # model -> the analyses of its seeds
+Looks = Mapping[str, style.Look]  # model -> the look of its line
 
 
 def _analyzed(
@@ -311,7 +313,7 @@ def _analyzed(
     """Draw two panels of histograms per task.
 
     Args:
-        draw: takes a task's models and the two panels.
+        draw: takes the looks of all models, a task's models and the two panels.
         bins: returns the data of a model.
         left: texts at the left of the two panels.
         legend: options of the legend's lines.
@@ -319,8 +321,10 @@ def _analyzed(
     config = load_experiment(experiment)
     tasks = load_analyses(analyses, config)
     labeled = [(label_of(task, config), models) for task, models in tasks.items()]
-    figure = style.draw_tasks(labeled, draw, 4.4, left)
-    style.legend_models(figure, labels(tasks), **legend)
+    texts = labels(tasks)
+    looks = style.looks_of_lines(list(texts), config.baseline)
+    figure = style.draw_tasks(labeled, partial(draw, looks), 4.4, left)
+    style.legend_models(figure, texts, looks=looks, **legend)
 
     by_model = {
         (task, model): bins(seeds)
@@ -331,7 +335,7 @@ def _analyzed(
     return style.Drawing(figure, data)
 
 
-def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
+def _entropy_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> None:
     """Draw accuracy by entropy above, the histogram of entropies below."""
     lower.sharex(upper)
     last_bin = 0
@@ -344,8 +348,8 @@ def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
 
         # The histogram shows all bins, the accuracy those with enough symbols.
         enough = count >= FEWEST_SYMBOLS
-        style.curve(upper, model, middles[enough], 100 * correct[enough] / count[enough])
-        style.steps(lower, model, edges, 100 * count / count.sum())
+        style.curve(upper, looks[model], middles[enough], 100 * correct[enough] / count[enough])
+        style.steps(lower, looks[model], edges, 100 * count / count.sum())
         last_bin = max(last_bin, *np.flatnonzero(enough).tolist(), 0)
 
     upper.tick_params(labelbottom=False)
@@ -353,7 +357,7 @@ def _entropy_panels(models: Models, upper: Axes, lower: Axes) -> None:
     lower.set_xlabel("entropy of attention (nats)")
 
 
-def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
+def _coverage_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> None:
     """Draw histograms of coverage, over sentences above, over source words below."""
     upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
     lower.set_xlabel("attention that a source word got in all, at most 1")
@@ -361,5 +365,5 @@ def _coverage_panels(models: Models, upper: Axes, lower: Axes) -> None:
     for panel, key in ((upper, "sentences"), (lower, "words")):
         for model, seeds in models.items():
             count = np.sum([getattr(analysis.coverage, key) for analysis in seeds], axis=0)
-            style.steps(panel, model, seeds[0].coverage.edges, 100 * count / count.sum())
+            style.steps(panel, looks[model], seeds[0].coverage.edges, 100 * count / count.sum())
         panel.set_xlim(0, 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +65,8 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
         task: _by_unit(models, _kinds(models, all_histories, eval_metrics))
         for task, models in tasks.items()
     }
+    labels = runs.labels(tasks)
+    looks = style.looks_of_lines(list(labels), config.baseline)
     columns = max(map(len, panels_of.values()))
     figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
 
@@ -76,7 +79,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
             epoch = f"epoch of {steps.pop():,} steps"
 
         for panel, (kind, models) in zip(row, panels, strict=False):
-            _panel(panel, models, kind)
+            _panel(panel, models, kind, looks)
             panel.set_xlabel(epoch)
         # Other tasks may have more panels.
         for panel in row[len(panels) :]:
@@ -87,10 +90,9 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     if len({history.seed for history in all_histories}) > 1:
         title = "mean over seeds; thin lines: each seed"
 
-    labels = runs.labels(tasks)
     ordered = dict.fromkeys([*config.model_names, *labels])
     listed = {model: labels[model] for model in ordered if model in labels}
-    style.legend_models(figure, listed, title=title, marker=None)
+    style.legend_models(figure, listed, title=title, looks=looks, marker=None)
     return style.Drawing(figure, _measured(all_histories))
 
 
@@ -147,7 +149,9 @@ def _by_unit(models: dict[str, list[History]], kinds: Sequence[Kind]) -> list[Pa
     return panels
 
 
-def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
+def _panel(
+    axes: Axes, models: dict[str, list[History]], kind: Kind, looks: Mapping[str, style.Look]
+) -> None:
     """Draw one measurement of all models by epoch.
 
     Raises:
@@ -155,7 +159,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
     """
     means = []
     for model, seeds in models.items():
-        look = style.look(model)
+        look = looks[model]
         curves = []
         for history in seeds:
             if kind.column not in history.columns:
@@ -168,7 +172,9 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
             curve = kind.read(history.columns[kind.column])
             curves.append(curve)
             if len(seeds) > 1:
-                axes.plot(history.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35)
+                axes.plot(
+                    history.columns["epoch"], curve, color=look.color, lw=0.6, alpha=0.35, zorder=1
+                )
 
         # The mean is over the epochs that every seed has reached.
         count = min(map(len, curves))
@@ -181,7 +187,7 @@ def _panel(axes: Axes, models: dict[str, list[History]], kind: Kind) -> None:
             ls=look.dashes,
             marker=look.marker if count == 1 else None,  # a single epoch makes no line
             lw=1.8,
-            zorder=3,
+            zorder=style.depth(look),
         )
 
     axes.set_ylabel(f"{kind.words}\n({kind.unit})")
@@ -208,9 +214,12 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
 
     One panel per task, one line per model.
     """
-    tasks = runs.load_runs(scores, runs.load_experiment(experiment))
+    config = runs.load_experiment(experiment)
+    tasks = runs.load_runs(scores, config)
     runs.check_known(["bleu_b*"], tasks)
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
+    labels = runs.labels({task.name: task.models for task in tasks})
+    looks = style.looks_of_lines(list(labels), config.baseline)
     data: list[tuple[str, str, int, int | None, int, float]] = []
 
     def draw(task: TaskRuns, axes: Axes) -> None:
@@ -229,7 +238,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
                 for run in seeds
             ]
             means = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
-            style.curve(axes, model, range(len(bins)), means)
+            style.curve(axes, looks[model], range(len(bins)), means)
             for length_bin, mean in zip(bins, means, strict=True):
                 bounds = (length_bin.low, length_bin.high)
                 data.append((task.name, model, *bounds, length_bin.sentences, float(mean)))
@@ -239,7 +248,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
         axes.set_xlabel("words of the source, and sentences")
 
     figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
-    style.legend_models(figure, runs.labels({task.name: task.models for task in tasks}))
+    style.legend_models(figure, labels, looks=looks)
     columns = ["task", "model", "words_from", "words_below", "sentences", "bleu"]
     return style.Drawing(figure, pd.DataFrame(data, columns=columns, dtype=object))
 
@@ -286,25 +295,30 @@ def bleu_by_size(experiment: Path, scores: Sequence[Path], data: Sequence[Path])
         sized_rows = [(sizes[row.task], row) for row in rows if row.task in names]
         labeled.append((largest.label, sized_rows))
 
-    figure = style.draw_tasks(labeled, _draw_sizes, 3.0, ("BLEU, 95 %",))
-    style.legend_models(figure, {row.model: row.label for row in rows})
+    labels = {row.model: row.label for row in rows}
+    looks = style.looks_of_lines(list(labels), config.baseline)
+    figure = style.draw_tasks(labeled, partial(_draw_sizes, looks), 3.0, ("BLEU, 95 %",))
+    style.legend_models(figure, labels, looks=looks)
 
     drawn = frame_of(rows)[["task", "model", "metric", "mean", "low", "high"]]
     return style.Drawing(figure, drawn.assign(pairs=[sizes[row.task] for row in rows]))
 
 
-def _draw_sizes(sized_rows: list[tuple[int, Row]], axes: Axes) -> None:
+def _draw_sizes(
+    looks: Mapping[str, style.Look], sized_rows: list[tuple[int, Row]], axes: Axes
+) -> None:
     """Draw the rows of a data set, each with its number of training pairs."""
     for model in dict.fromkeys(row.model for _, row in sized_rows):
         points = sorted((size, row) for size, row in sized_rows if row.model == model)
         pairs = [size for size, _ in points]
-        style.curve(axes, model, pairs, [row.mean for _, row in points])
+        style.curve(axes, looks[model], pairs, [row.mean for _, row in points])
         axes.vlines(
             pairs,
             [row.low for _, row in points],
             [row.high for _, row in points],
-            color=style.look(model).color,
+            color=looks[model].color,
             lw=1.2,
+            zorder=style.depth(looks[model]),
         )
 
     axes.set_xscale("log")

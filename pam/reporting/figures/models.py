@@ -27,6 +27,8 @@ from pam.reporting.runs import DEVICES, load_experiment, load_runs
 
 NAMES = ("task", "model", "metric")  # columns of the data
 AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure
+NAME_LETTERS = 24  # letters of a line of a model's name beside its mark
+FEWEST_LETTERS = 14  # letters of a line below an axis, however narrow its panel is
 
 
 def compared(
@@ -256,7 +258,8 @@ def _line_per_model(
         zero: whether to draw a line at 0.
     """
     tasks = _by_task(marks)
-    names = [[row.label for row, _ in task] for task in tasks]
+    names = [[fill(row.label, NAME_LETTERS) for row, _ in task] for task in tasks]
+    letters = _letters_below(names)
 
     def draw(index: int, panel: Axes) -> None:
         task = tasks[index]
@@ -274,7 +277,7 @@ def _line_per_model(
             _draw_mark(panel, line, row.model, mark, is_far_out=line in far)
         outliers = [Outlier(task[line][0].model, task[line][1].value, line) for line in far]
         pin(panel, outliers, across=True)
-        panel.set_xlabel(axis(task[0][0].metric))
+        panel.set_xlabel(fill(axis(task[0][0].metric), letters))
 
     labeled = [(task[0][0].task_label, index) for index, task in enumerate(tasks)]
     figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
@@ -282,6 +285,18 @@ def _line_per_model(
     handles = _handles(marks, ours)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
+
+
+def _letters_below(names: Sequence[Sequence[str]]) -> int:
+    """Return the letters of a line below an axis, beside the names that stand left of panels."""
+    beside = [
+        max(len(line) for name in of_task for line in name.split("\n"))
+        for of_task in names[: style.ACROSS]
+    ]
+    if all(of_task == names[0] for of_task in names):
+        beside = beside[:1]
+    across = min(style.ACROSS, len(names))
+    return max(FEWEST_LETTERS, (AXIS_LETTERS - sum(beside)) // across)
 
 
 def _draw_mark(panel: Axes, line: int, model: str, mark: Mark, is_far_out: bool) -> None:
@@ -305,15 +320,14 @@ def _handles(marks: Sequence[tuple[Row, Mark]], ours: str) -> list[Line2D]:
     if any(row.seeds > 1 for row, _ in marks):
         units = f"{units} and seeds"
 
+    label = f"{ours} 95 % interval over {units}"
+    width = 2.2
+    # Gains of a single seed have no interval.
+    if all(mark.low == mark.high for _, mark in marks):
+        label = "ours, one seed, without an interval"
+        width = 0.0
     entries: list[dict[str, Any]] = [
-        {
-            "label": f"{ours} 95 % interval over {units}",
-            "marker": "o",
-            "mec": "white",
-            "mew": 0.7,
-            "ms": 7,
-            "lw": 2.2,
-        }
+        {"label": label, "marker": "o", "mec": "white", "mew": 0.7, "ms": 7, "lw": width}
     ]
     if any(len(mark.seeds) > 1 for _, mark in marks):
         entries.append({"label": "each seed", "ls": "none", "marker": "o", "ms": 3})

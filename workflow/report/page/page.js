@@ -3,26 +3,224 @@ for (const link of document.querySelectorAll("a.save")) {
   link.href = link.closest(".block").querySelector("img").src;
 }
 
-// Attention maps say what is pointed at or touched: a square's weight, or to what an output's symbol attends most.
-for (const map of document.querySelectorAll(".map")) {
-  const said = map.querySelector("output");
-  const rows = [...map.querySelectorAll("tbody tr")];
-  const most = (column) => {
-    const cells = rows.map((row) => row.cells[column + 1]);
-    const weights = cells.map((cell) => [Number(cell.title.split(": ").pop()), cell]);
-    weights.sort((one, other) => Math.abs(other[0]) - Math.abs(one[0]));
-    return weights.slice(0, 3).map((one) => one[1].title).join("; ");
-  };
-  for (const head of map.querySelectorAll("thead th")) {
-    head.title = most(Number(head.dataset.column));
+// What scrolls can be reached by keyboard, and nothing else that is no link or choice.
+const reachable = () => {
+  for (const box of document.querySelectorAll(".scroll:not(.map .scroll)")) {
+    box.toggleAttribute("tabindex", false);
+    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
   }
-  const tell = (event) => {
-    const cell = event.target.closest("[title]");
-    if (!cell) return;
-    map.querySelectorAll(".here").forEach((one) => one.classList.remove("here"));
-    cell.classList.add("here");
-    said.textContent = cell.title;
-  };
-  map.addEventListener("pointerover", tell);
-  map.addEventListener("click", tell);
+};
+reachable();
+addEventListener("resize", reachable);
+document.addEventListener("toggle", reachable, true);
+
+// Hints: models and cautions explain themselves where they are pointed at or focused.
+const hint = document.getElementById("hint");
+const explained = new Map();
+for (const about of document.querySelectorAll(".about")) {
+  const text = about.querySelector("span").textContent;
+  explained.set(about.dataset.label, `${about.dataset.label} ${text}.`);
 }
+const hintOf = (element) => {
+  if (element.matches("a.mark")) return document.querySelector(element.hash).textContent;
+  return explained.get(element.textContent.trim());
+};
+const HINTED = ".model, a.mark, tbody th[scope=row], .example dt";
+const hide = () => { hint.hidden = true; };
+const explain = (event) => {
+  const element = event.target.closest ? event.target.closest(HINTED) : null;
+  const text = element && !element.closest(".map") ? hintOf(element) : null;
+  if (!text) return hide();
+  hint.textContent = text;
+  hint.hidden = false;
+  element.setAttribute("aria-describedby", "hint");
+  const box = element.getBoundingClientRect();
+  const above = box.bottom + hint.offsetHeight + 8 > innerHeight;
+  hint.style.left = `${Math.max(8, Math.min(box.left, innerWidth - hint.offsetWidth - 8))}px`;
+  hint.style.top = `${above ? box.top - hint.offsetHeight - 4 : box.bottom + 4}px`;
+};
+document.addEventListener("pointerover", explain);
+document.addEventListener("focusin", explain);
+document.addEventListener("focusout", hide);
+document.addEventListener("scroll", hide, true);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+
+// Of several elements one is a tab stop; arrow keys lead to the others.
+const rove = (elements, keys) => {
+  elements.forEach((element, index) => { element.tabIndex = index ? -1 : 0; });
+  elements.forEach((element, index) => element.addEventListener("keydown", (event) => {
+    const step = event.key === keys[1] ? 1 : event.key === keys[0] ? -1 : 0;
+    const next = elements[index + step];
+    if (!step || !next) return;
+    event.preventDefault();
+    element.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }));
+};
+
+// Tables are sorted by the column whose heading is pressed: down, up, then as they were.
+const numberOf = (text) => {
+  const match = text.replace(/\u2212/g, "-").replace(/,(?=\d{3})/g, "").match(/^<? ?[+-]?\d+(\.\d+)?/);
+  return match ? Number(match[0].replace(/[<+ ]/g, "")) : NaN;
+};
+const compare = (column, sign) => (first, second) => {
+  const texts = [first, second].map((row) => row.cells[column].textContent.trim());
+  if (!texts[0] || !texts[1]) return (texts[0] ? 0 : 1) - (texts[1] ? 0 : 1);
+  const numbers = texts.map(numberOf);
+  const order = numbers.some(Number.isNaN) ? texts[0].localeCompare(texts[1]) : numbers[0] - numbers[1];
+  return sign * order;
+};
+for (const table of document.querySelectorAll(".scroll > table")) {
+  if (table.closest(".map") || table.tBodies[0].rows.length < 3) continue;
+  const body = table.tBodies[0];
+  const original = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells];
+  const sort = (head) => {
+    const before = head.getAttribute("aria-sort");
+    heads.forEach((other) => other.removeAttribute("aria-sort"));
+    const next = before === null ? "descending" : before === "descending" ? "ascending" : null;
+    const rows = [...original];
+    if (next) {
+      head.setAttribute("aria-sort", next);
+      rows.sort(compare(head.cellIndex, next === "ascending" ? 1 : -1));
+    }
+    table.classList.toggle("sorted", next !== null);
+    body.append(...rows);
+  };
+  for (const head of heads) {
+    head.classList.add("sortable");
+    head.addEventListener("click", () => sort(head));
+    head.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      sort(head);
+    });
+  }
+}
+// What is folded, and the headings that sort, take one tab stop a section each; arrow keys lead from block to block.
+for (const section of document.querySelectorAll("main > section")) {
+  const isOpen = (element) => element.checkVisibility();
+  const heads = [...section.querySelectorAll("th.sortable")];
+  rove(heads.filter(isOpen), ["ArrowLeft", "ArrowRight"]);
+  for (const details of section.querySelectorAll("details")) {
+    const folded = heads.filter((head) => !isOpen(head) && head.closest("details") === details);
+    rove(folded, ["ArrowLeft", "ArrowRight"]);
+  }
+  rove([...section.querySelectorAll("summary")].filter(isOpen), ["ArrowUp", "ArrowDown"]);
+}
+for (const ranking of document.querySelectorAll(".ranking")) {
+  rove([...ranking.querySelectorAll(".model")], ["ArrowUp", "ArrowDown"]);
+}
+
+// Outputs are chosen by kind of error and by words, and sorted by difference. A few are shown at first.
+const FIRST = 6;
+for (const form of document.querySelectorAll(".choose:not(.pick)")) {
+  const list = form.closest(".block").querySelector(".rows");
+  const rows = [...list.children];
+  const said = form.querySelector("output");
+  const more = document.createElement("button");
+  more.type = "button";
+  let all = false;
+  const choose = () => {
+    const kind = form.elements.kind.value;
+    const words = form.elements.words.value.trim().toLowerCase();
+    const order = form.elements.order.value;
+    const difference = (row) => Number(row.dataset.difference);
+    const sorted = [...rows];
+    const sign = order === "most" ? -1 : 1;
+    if (order) sorted.sort((first, second) => sign * (difference(first) - difference(second)));
+    const fits = (row) => (!kind || row.dataset.kinds.split(" ").includes(kind))
+      && (!words || row.textContent.toLowerCase().includes(words));
+    const fitting = sorted.filter(fits);
+    rows.forEach((row) => { row.hidden = true; });
+    fitting.slice(0, all ? fitting.length : FIRST).forEach((row) => { row.hidden = false; });
+    list.append(...sorted);
+    said.textContent = `${fitting.length} of ${rows.length} rows`;
+    more.hidden = all || fitting.length <= FIRST;
+    more.textContent = `Show all ${fitting.length}`;
+  };
+  more.addEventListener("click", () => { all = true; choose(); });
+  form.addEventListener("input", choose);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  list.after(more);
+  form.hidden = false;
+  choose();
+}
+
+// Attention maps of a row are linked: what is pointed at, touched or reached by arrow keys in one is shown in all.
+const attended = (map, column) => {
+  const cells = [...map.querySelectorAll("tbody tr")].map((row) => row.cells[column + 1]);
+  const weight = (cell) => Math.abs(Number(cell.title.split(": ").pop().replace("\u2212", "-")));
+  cells.sort((first, second) => weight(second) - weight(first));
+  return cells.slice(0, 3).map((cell) => cell.title).join("; ");
+};
+for (const row of document.querySelectorAll(".maps")) {
+  const maps = [...row.querySelectorAll(".map")];
+  const tables = maps.map((map) => map.querySelector("table"));
+  const show = (cell) => {
+    row.querySelectorAll(".here").forEach((other) => other.classList.remove("here"));
+    const isHead = cell.tagName === "TH";
+    maps.forEach((map, index) => {
+      const same = tables[index].rows[cell.parentElement.rowIndex].cells[cell.cellIndex];
+      same.classList.add("here");
+      const text = isHead ? attended(map, Number(cell.dataset.column)) : same.title;
+      map.querySelector("output").textContent = text;
+    });
+  };
+  const pointed = (event) => {
+    const cell = event.target.closest("td[title], thead th");
+    if (cell) show(cell);
+  };
+  row.addEventListener("pointerover", pointed);
+  row.addEventListener("click", pointed);
+  row.addEventListener("focusin", pointed);
+  const before = row.previousElementSibling.previousElementSibling;
+  const after = row.nextElementSibling.nextElementSibling;
+  const isMaps = (other) => other && other.matches(".maps");
+  // One square of a block is a tab stop.
+  if (!isMaps(before)) row.querySelector("td[title]").tabIndex = 0;
+  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  row.addEventListener("keydown", (event) => {
+    const cell = event.target.closest("td[title]");
+    const step = STEPS[event.key];
+    if (!cell || !step) return;
+    event.preventDefault();
+    let line = cell.closest("table").rows[cell.parentElement.rowIndex + step[0]];
+    if (step[0] === 1 && !line && isMaps(after)) line = after.querySelector("tbody").rows[0];
+    if (step[0] === -1 && line.parentElement.tagName === "THEAD" && isMaps(before)) {
+      line = [...before.querySelector("tbody").rows].pop();
+    }
+    const next = line && line.cells[Math.min(cell.cellIndex + step[1], line.cells.length - 1)];
+    if (!next || !next.title) return;
+    cell.removeAttribute("tabindex");
+    next.tabIndex = 0;
+    next.focus();
+  });
+}
+for (const form of document.querySelectorAll(".pick")) {
+  form.hidden = false;
+  form.addEventListener("input", () => {
+    const picked = form.elements.model.value;
+    for (const row of form.closest(".block").querySelectorAll(".maps")) {
+      row.classList.toggle("single", picked !== "");
+      [...row.children].forEach((map, index) => { map.hidden = picked !== "" && index !== Number(picked); });
+    }
+  });
+}
+
+// The section that one reads is marked.
+const links = new Map();
+for (const link of document.querySelectorAll("nav a[href^='#']")) {
+  links.set(document.querySelector(link.hash), link);
+}
+const mark = () => {
+  const above = [...links.keys()].filter((section) => section.getBoundingClientRect().top < innerHeight / 3);
+  const current = above.pop() || [...links.keys()][0];
+  for (const [section, link] of links) {
+    if (section === current) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+};
+addEventListener("scroll", mark, { passive: true });
+mark();

@@ -1,0 +1,185 @@
+"""Write the first lines of the page: the question, the task, and what each model does.
+
+They are for a reader who has read no paper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from pam.config import Experiment
+from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TRANSLATION
+
+SHOWN_WORDS = 14  # the most words of an example that are shown
+
+# what the models do that a reader has to know first, in this order
+MAIN_MODELS = {
+    "soft": "reads one mean of the source, weighted by attention, and predicts from it",
+    "hard-mono": "moves a pointer forward over the source, and reads only where it points",
+    "prior-joint": (
+        "makes a prediction at each source position and sums them, weighted by attention"
+    ),
+    "postr-joint": (
+        "makes a prediction at each source position and sums them; once a symbol is written, it"
+        " updates its attention by that symbol, and hands this on to the next step"
+    ),
+    "prox-postr-joint": "is Postr-Joint, and prefers to look near the position of the step before",
+    "mono-postr-joint": "is Postr-Joint, and prefers to move forward over the source",
+}
+MORE_MODELS = {
+    "none": "has no attention: it reads the whole source once, as one vector",
+    "soft-no-input-feeding": "is Soft whose next step is not given the context of this one",
+    "soft-reversed": "is Soft from target to source, for others to start from",
+    "sparse": "is Soft whose attention may be exactly zero at most positions",
+    "sparsemax": "is Soft whose attention may be exactly zero at most positions",
+    "soft-entmax": "is Soft whose attention may be exactly zero at most positions",
+    "soft-pointer": "is Soft that may copy words of the source",
+    "soft-pointer-coverage": (
+        "is Soft that may copy words of the source, and is kept from reading a word twice"
+    ),
+    "postr-joint-pointer": "is Postr-Joint that may copy words of the source",
+    "local-m": "is Soft within a window that moves one position a step",
+    "local-p": "is Soft within a window whose place is predicted",
+    "structural": "is Soft that also knows positions, and where it looked before",
+    "fertility": "is Soft that learns how much attention each source word should get in all",
+    "agreement": "is Soft trained to agree with a model of the other direction",
+    "structured": "attends by a chain over all positions, in which neighbours depend on each other",
+    "hard": "draws one position at a time, and reads only there",
+    "hard-moving": "draws one position at a time, trained against a moving average",
+    "variational": "learns its attention by a bound, guided by a network that sees the output",
+    "acvi": "adds random vectors to the contexts, learned by a variational bound",
+    "ved": "adds one random vector for the whole sentence",
+    "transformer": "is a Transformer, which attends many times in parallel",
+    "ensemble": "is the mean of several trained models",
+}
+DESCRIPTIONS = MAIN_MODELS | MORE_MODELS
+
+TASKS = {
+    INFLECTION: "write the inflected form of a word, letter by letter",
+    TRANSLATION: "translate a sentence",
+    SUMMARIZATION: "shorten a text to a summary",
+    CAPTIONING: "describe a video clip in a sentence",
+}
+
+
+class Example(NamedTuple):
+    """An input of a task and its reference."""
+
+    source: str
+    reference: str
+
+
+def question(experiment: Experiment) -> str:
+    """Say what the experiment asks."""
+    bases = {_base_of(model, experiment) for model in experiment.model_names}
+    if any("postr-joint" in model for model in bases):
+        return (
+            "A model that writes an output symbol by symbol looks at its source at each step. Does"
+            " it help if the symbol just written corrects where it looked?"
+        )
+    return (
+        "A model that writes an output symbol by symbol looks at its source at each step. Which"
+        " way of looking gives the better output?"
+    )
+
+
+def task_in_words(kind: str) -> str:
+    """Say what a task of this kind is; an unknown kind is named as it is."""
+    return TASKS.get(kind, kind)
+
+
+def example_of(kind: str, rows: pd.DataFrame) -> Example | None:
+    """Choose a short example from the data of a table of outputs.
+
+    Args:
+        rows: those of one task.
+
+    Returns:
+        None where there is no row. An inflection is one whose form differs from its lemma.
+    """
+    pairs = []
+    for _, of_row in rows[rows["model"] == ""].groupby("sentence", sort=False):
+        source, reference, *_ = of_row["text"]
+        if kind == INFLECTION:
+            lemma, _, features = source.removesuffix(")").partition(" (")
+            values = [feature.rpartition("=")[2] for feature in features.split(", ")]
+            source = f"{lemma} ({', '.join(values)})"
+            if lemma == reference:
+                continue
+        pairs.append(Example(source, reference))
+
+    if not pairs:
+        return None
+    shortest = min(pairs, key=lambda pair: len(pair.source))
+    return Example(_shortened(shortest.source), _shortened(shortest.reference))
+
+
+def _shortened(text: str) -> str:
+    """Return the first words of a text."""
+    words = text.split()
+    if len(words) <= SHOWN_WORDS:
+        return " ".join(words)
+    return " ".join([*words[:SHOWN_WORDS], "…"])
+
+
+def descriptions(experiment: Experiment, labels: Mapping[str, str]) -> dict[str, str]:
+    """Describe each model in a few words, without a reference to a paper.
+
+    Args:
+        labels: model -> label of the models that ran.
+
+    Returns:
+        model -> a predicate, such as `moves a pointer ...`, the main models first.
+    """
+    ordered = [model for model in MAIN_MODELS if model in labels]
+    ordered += [model for model in labels if model not in MAIN_MODELS]
+    return {model: _described(model, experiment) for model in ordered}
+
+
+def _described(model: str, experiment: Experiment) -> str:
+    """Describe a model by its name, and a variant by its base and by what it changes."""
+    changes = experiment.variants().get(model)
+    if changes is None:
+        return DESCRIPTIONS.get(model) or _of_family(model)
+
+    base = str(changes.get("from", "soft"))
+    base_text = _described(base, experiment)
+    settings = [
+        f"{key} {_value(value)}"
+        for key, value in changes.items()
+        if key not in ("from", "label", "source")
+    ]
+    if not settings:
+        return base_text
+    return f"{base_text}; changed: {', '.join(settings)}"
+
+
+def _of_family(model: str) -> str:
+    """Describe a model whose name begins or ends with that of one that is described."""
+    for name, text in DESCRIPTIONS.items():
+        rest = re.fullmatch(rf"{re.escape(name)}-(.+)", model)
+        if rest:
+            return f"{text}; changed: {rest[1].replace('-', ' ')}"
+    for name, text in reversed(DESCRIPTIONS.items()):
+        if model == f"transformer-{name}":
+            return f"{text}; it is a Transformer"
+    return "is a model that this experiment configures"
+
+
+def _base_of(model: str, experiment: Experiment) -> str:
+    """Return the model of which a variant is made, or the model itself."""
+    variants = experiment.variants()
+    while model in variants and "from" in variants[model]:
+        model = str(variants[model]["from"])
+    return model
+
+
+def _value(value: object) -> str:
+    """Return a setting's value as text."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {_value(item)}" for key, item in value.items())
+    return str(value)
