@@ -32,6 +32,7 @@ from typing import Any
 
 PACKAGES = (
     *("torch", "torch._dynamo", "torch.optim", "torch.utils.tensorboard", "safetensors.torch"),
+    *("torch.distributed.elastic.multiprocessing", "tqdm.contrib.logging"),
     *(
         "numpy",
         "pandas",
@@ -236,6 +237,12 @@ def main(path: str, owner: str) -> None:
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # Names of countries are read from files when they are first asked for, by each command.
+    with contextlib.suppress(ImportError):
+        from babel import Locale
+
+        for language in ("de", "en"):
+            len(Locale(language).territories)
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
