@@ -4,7 +4,7 @@
 
 OLD and NEW are folders that hold `pam` and `config`, such as checkouts; DIR is a folder of prepared
 data. Each model of each version has a process of its own. All of them count steps in the same
-seconds, so that what slows one slows all.
+seconds, which begin once all are ready, so that what slows one slows all.
 """
 
 from __future__ import annotations
@@ -17,54 +17,92 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+READY = "ready\n"
+NOTICE_S = 0.2  # between the word to begin and the beginning
+Job = tuple[str, str]  # a model, and `old` or `new`
 
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Return a row for each model: steps per second by both versions, and their ratio."""
-    begin = time.time() + args.lead
     processes = {}
     for model in args.models:
         for version in ("old", "new"):
-            processes[model, version] = start(args, model, version, begin)
+            processes[model, version] = start(args, model, version)
 
-    answers = {}
-    for (model, version), process in processes.items():
-        output, _ = process.communicate()
-        if process.returncode:
-            sys.exit(f"error: {model} by the {version} version failed, as it says above")
-        answers[model, version] = json.loads(output)
+    try:
+        answers = together(processes)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
 
     rows = []
     for model in args.models:
         old = answers[model, "old"]
         new = answers[model, "new"]
         if not (old["steps"] and new["steps"]):
-            sys.exit(
-                f"error: no step of {model} was done in {args.seconds} s: raise --lead or --seconds"
-            )
+            sys.exit(f"error: no step of {model} was done in {args.seconds} s: raise --seconds")
         ratio = new["per_second"] / old["per_second"]
         rows.append({"model": model, "old": old, "new": new, "new_over_old": round(ratio, 3)})
     return rows
 
 
-def start(
-    args: argparse.Namespace, model: str, version: str, begin: float
-) -> subprocess.Popen[str]:
-    """Start a process that trains a model by one version from the moment `begin` on."""
+def start(args: argparse.Namespace, model: str, version: str) -> subprocess.Popen[str]:
+    """Start a process that trains a model by one version once it hears from when on."""
     folder = str(getattr(args, version).resolve())
-    settings = vars(args) | {"model": model, "begin": begin}
+    settings = vars(args) | {"model": model}
     content = json.dumps(settings, default=lambda path: str(path.resolve()))
     command = [sys.executable, str(Path(__file__).resolve()), "--steps", content]
-    environment = os.environ | {"PYTHONPATH": folder}
 
-    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": folder},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def together(processes: dict[Job, subprocess.Popen[str]]) -> dict[Job, Any]:
+    """Let all processes begin at the same moment, once each is ready, and return their answers."""
+    for job, process in processes.items():
+        assert process.stdout is not None
+        if process.stdout.readline() != READY:
+            end_with_error(job)
+
+    begin = time.time() + NOTICE_S
+    for job, process in processes.items():
+        assert process.stdin is not None
+        try:
+            process.stdin.write(f"{begin!r}\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            end_with_error(job)
+
+    answers = {}
+    for job, process in processes.items():
+        output, _ = process.communicate()
+        if process.returncode:
+            end_with_error(job)
+        answers[job] = json.loads(output)
+
+    return answers
+
+
+def end_with_error(job: Job) -> NoReturn:
+    """End with the name of the version that failed."""
+    model, version = job
+    sys.exit(f"error: {model} by the {version} version failed, as it says above")
 
 
 def steps(args: argparse.Namespace) -> dict[str, Any]:
-    """Count the steps of one training from the moment `begin` on.
+    """Count the steps of one training from a moment on.
 
-    It uses only what a version before this file has.
+    Once it is ready it says so, and reads that moment. It uses only what a version before this file
+    has.
     """
     import torch
 
@@ -100,10 +138,14 @@ def steps(args: argparse.Namespace) -> dict[str, Any]:
         work(batch)
     benchmark.clock(device)
 
-    time.sleep(max(0.0, args.begin - time.time()))
+    sys.stdout.write(READY)
+    sys.stdout.flush()
+    begin = float(sys.stdin.readline())
+
+    time.sleep(max(0.0, begin - time.time()))
     began = time.time()
     count = 0
-    while time.time() < args.begin + args.seconds:
+    while time.time() < begin + args.seconds:
         work(batches[count % len(batches)])
         benchmark.clock(device)  # waits for the device
         count += 1
@@ -156,9 +198,6 @@ def main(words: list[str]) -> None:
         "--units", type=int, default=256, help="of embeddings, of both directions, of the decoder"
     )
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument(
-        "--lead", type=float, default=15.0, help="seconds that the processes have to get ready"
-    )
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which steps count")
     args = parser.parse_args(words)
     args.precision = usable_precision(args)

@@ -98,6 +98,9 @@ KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}
 EVERYTHING = "*"
 NOTHING = ""
 Need = tuple[str, str]  # a module, and the name in it that is needed
+Imported = tuple[str, str, str]  # the path in the code, the module, the name there
+# Where a node of a syntax tree has statements, or handlers and cases that have some.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @cache
@@ -240,6 +243,14 @@ def _with_parents(module: str, name: str) -> list[Need]:
     return [(module, name), *((parent, NOTHING) for parent in parents if exists(parent))]
 
 
+@dataclass(frozen=True)
+class Uses:
+    """What a statement names, as dotted paths, and the imports in it."""
+
+    paths: frozenset[str]
+    imports: tuple[Imported, ...]
+
+
 class Source:
     """The code of one module, without docstrings, and what each of its definitions needs."""
 
@@ -254,12 +265,9 @@ class Source:
         if table.is_file():
             self.table = table.read_text(encoding="utf-8")
 
-        # Without texts such as docstrings; comments are not in the tree.
-        for node in ast.walk(self.tree):
-            if isinstance(body := getattr(node, "body", None), list):
-                code = [statement for statement in body if not _is_text(statement)]
-                node.body = code or [ast.Pass()]  # type: ignore[attr-defined]
+        _leave_out_texts(self.tree)
 
+        self._uses: dict[ast.stmt, Uses] = {}
         self._needs: dict[str, list[Need]] = {}
         self._codes: dict[frozenset[str], str] = {}
 
@@ -273,11 +281,11 @@ class Source:
         return statements
 
     @cached_property
-    def imports(self) -> dict[str, list[tuple[str, str, str]]]:
+    def imports(self) -> dict[str, list[Imported]]:
         """Local name to its imports: the path in the code, the module, the name there."""
-        imports: dict[str, list[tuple[str, str, str]]] = {}
-        for node in ast.walk(self.tree):
-            for path, module, name in self._imported(node):
+        imports: dict[str, list[Imported]] = {}
+        for statement in self.tree.body:
+            for path, module, name in self.uses(statement).imports:
                 imports.setdefault(path.partition(".")[0], []).append((path, module, name))
         return imports
 
@@ -319,7 +327,7 @@ class Source:
 
     def _of_statements(self, statements: list[ast.stmt]) -> Iterator[Need]:
         """Yield what statements need: the names that they use, and the imports that they run."""
-        used = {path for statement in statements for path in _paths(statement)}
+        used = {path for statement in statements for path in self.uses(statement).paths}
         for name in {path.partition(".")[0] for path in used}:
             if name in self.definitions:
                 yield self.module, name
@@ -328,9 +336,35 @@ class Source:
 
         # An import that runs counts, be its name used or not.
         for statement in statements:
-            for node in ast.walk(statement):
-                for imported in self._imported(node):
-                    yield from self._of_import(*imported, used)
+            for imported in self.uses(statement).imports:
+                yield from self._of_import(*imported, used)
+
+    def uses(self, statement: ast.stmt) -> Uses:
+        """Return the paths that a statement names and the imports in it.
+
+        Of `a.b.c` the path is this one, and neither `a.b` nor `a`. Statements that an import of the
+        module runs are asked for with each name in it, so the answers are kept.
+        """
+        if statement not in self._uses:
+            paths: set[str] = set()
+            imports: list[Imported] = []
+            waiting: list[ast.AST] = [statement]
+            while waiting:
+                node = waiting.pop()
+                if isinstance(node, ast.Name | ast.Attribute):
+                    origin, path = _path_of(node)
+                    if path is None:
+                        waiting.append(origin)
+                    else:
+                        paths.add(path)
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    imports += self._imported(node)
+                else:
+                    waiting.extend(ast.iter_child_nodes(node))
+
+            self._uses[statement] = Uses(frozenset(paths), tuple(imports))
+
+        return self._uses[statement]
 
     def _of_import(self, path: str, module: str, name: str, used: set[str]) -> Iterator[Need]:
         """Yield what code that uses the dotted paths `used` needs of an import."""
@@ -349,18 +383,34 @@ class Source:
         elif name and exists(module):
             yield from _with_parents(module, name)
 
-    def _imported(self, node: ast.AST) -> Iterator[tuple[str, str, str]]:
-        """Yield a node's imports from its package or this one: path in the code, module, name."""
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[Imported]:
+        """Yield a node's imports from its package or this one."""
         near = (PACKAGE.name, self.module.partition(".")[0])
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] in near:
                     yield alias.asname or alias.name, alias.name, ""
-        elif isinstance(node, ast.ImportFrom):
+        else:
             module = resolve_name("." * node.level + (node.module or ""), self.package)
             if module.partition(".")[0] in near:
                 for alias in node.names:
                     yield alias.asname or alias.name, module, alias.name
+
+
+def _leave_out_texts(tree: ast.Module) -> None:
+    """Take docstrings and other mere texts out of a tree; comments are not in it."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(body := getattr(node, "body", None), list):
+            code = [statement for statement in body if not _is_text(statement)]
+            node.body = code or [ast.Pass()]  # type: ignore[attr-defined]
+
+        # Statements are in statements alone, never in what these compute.
+        for block in BLOCKS:
+            inner = getattr(node, block, None)
+            if isinstance(inner, list):
+                waiting += inner
 
 
 def _is_text(statement: ast.AST) -> bool:
@@ -397,19 +447,17 @@ def _bound(statement: ast.stmt) -> list[str]:
     ]
 
 
-def _paths(node: ast.AST) -> Iterator[str]:
-    """Yield the dotted paths that code names: `a.b.c` once, not `a.b` and `a` as well."""
+def _path_of(node: ast.Name | ast.Attribute) -> tuple[ast.AST, str | None]:
+    """Return what a chain of attributes begins with, and its dotted path if that is a name."""
     origin: ast.AST = node
-    below: list[str] = []
+    names: list[str] = []
     while isinstance(origin, ast.Attribute):
-        below = [origin.attr, *below]
+        names.append(origin.attr)
         origin = origin.value
 
-    if isinstance(origin, ast.Name):
-        yield ".".join([origin.id, *below])
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from _paths(child)
+    if not isinstance(origin, ast.Name):
+        return origin, None
+    return origin, ".".join([origin.id, *reversed(names)])
 
 
 @cache

@@ -615,7 +615,25 @@ def dump_yaml(value: Strict, exclude: dict[str, Any] | None = None) -> str:
 
     `exclude` names keys to leave out, as pydantic takes them.
     """
-    return yaml.safe_dump(value.model_dump(exclude=exclude), sort_keys=False, allow_unicode=True)
+    content = value.model_dump(exclude=exclude)
+    if not content:
+        return "{}\n"
+    return "".join(_dump_key(key, below) for key, below in content.items())
+
+
+_DUMPED: dict[tuple[str, str], str] = {}
+
+
+def _dump_key(key: str, value: Any) -> str:
+    """Return a key and what is below it as YAML.
+
+    Configurations of an experiment's runs differ in few keys, and there are hundreds of them: so
+    what was written of a value is kept.
+    """
+    content = (key, repr(value))
+    if content not in _DUMPED:
+        _DUMPED[content] = yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True)
+    return _DUMPED[content]
 
 
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:

@@ -23,7 +23,7 @@ MARK = "mark.processor"
 @pytest.mark.skipif(
     platform.machine() != "x86_64", reason="these instruction sets are those of x86"
 )
-@pytest.mark.parametrize("capability", ["avx2", "default"])
+@pytest.mark.parametrize("capability", ["avx2", pytest.param("default", marks=pytest.mark.faults)])
 def test_what_depends_on_the_processor_holds_on_others(capability: str) -> None:
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": capability}
     # Of the session that runs this test nothing is taken over.

@@ -2,55 +2,73 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
-
-PRINT = """
-import json, sys
+from pam import fingerprint as fingerprints
 from pam.data.registry import load_task
-from pam.fingerprint import fingerprint
 
-def stages(kind, **layout):
-    task = load_task(kind)
-    own = task.Format.model_validate(layout)
-    names = [*task.STAGES, "codec"]
-    return {f"{kind} {name}": fingerprint(*task.modules(name, own)) for name in names}
-
-pair = {"source": "de", "target": "en"}
-json.dump({
-    **stages("inflection"),
-    **stages("translation", **pair),
-    **stages("summarization", read="lines"),
-    "talks": stages("translation", read="wit3", **pair)["translation extract"],
-    "prepare": fingerprint("pam.data.prepare:prepare"),
-    "train": fingerprint("pam.data.dataset:Examples"),
-}, sys.stdout)
-"""
+from .conftest import ROOT
 
 PAIRS = ("translation", "summarization")
 PREPARED = ("extract", "tokenize", "segment", "index", "codec")
+KEPT = ("fingerprint", "choices", "source_of", "_find", "_stored")
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """Copy the package."""
-    shutil.copytree(ROOT / "pam", tmp_path / "pam", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+def forget() -> None:
+    """Forget what was read of the package."""
+    for name in KEPT:
+        getattr(fingerprints, name).cache_clear()
 
 
-def fingerprints(folder: Path) -> dict[str, str]:
-    """Compute the fingerprints of a few stages in a new process in `folder`."""
-    command = [sys.executable, "-c", PRINT]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    computed: dict[str, str] = json.loads(done.stdout)
-    return computed
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Copy the package, of which fingerprints are computed."""
+    copy = tmp_path_factory.mktemp("copy") / "pam"
+    shutil.copytree(ROOT / "pam", copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fingerprints, "PACKAGE", copy)
+        patch.setattr("sys.dont_write_bytecode", True)  # which keeps fingerprints as well
+        forget()
+        yield copy
+
+    forget()
+
+
+@pytest.fixture(scope="module")
+def before(package: Path) -> dict[str, str]:
+    """Compute the fingerprints of the unchanged copy."""
+    return all_fingerprints()
+
+
+def all_fingerprints() -> dict[str, str]:
+    """Compute the fingerprints of a few stages."""
+    pair = {"source": "de", "target": "en"}
+    talks = of_stages("translation", read="wit3", **pair)
+
+    return {
+        **of_stages("inflection"),
+        **of_stages("translation", **pair),
+        **of_stages("summarization", read="lines"),
+        "talks": talks["translation extract"],
+        "prepare": fingerprints.fingerprint("pam.data.prepare:prepare"),
+        "train": fingerprints.fingerprint("pam.data.dataset:Examples"),
+    }
+
+
+def of_stages(kind: str, **layout: str) -> dict[str, str]:
+    """Compute the fingerprints of a task's stages and of its codec."""
+    task = load_task(kind)
+    layout_of_task = task.Format.model_validate(layout)
+
+    return {
+        f"{kind} {name}": fingerprints.fingerprint(*task.modules(name, layout_of_task))
+        for name in [*task.STAGES, "codec"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,14 +104,19 @@ def fingerprints(folder: Path) -> dict[str, str]:
     ],
 )
 def test_a_changed_class_counts_for_what_uses_it(
-    package: Path, file: str, line: str, changed: set[str]
+    package: Path, before: dict[str, str], file: str, line: str, changed: set[str]
 ) -> None:
-    before = fingerprints(package)
-    path = package / f"pam/data/{file}.py"
+    path = package / f"data/{file}.py"
     text = path.read_text(encoding="utf-8")
 
     assert line in text
 
     path.write_text(text.replace(line, f"{line}\n    def changed(self): ...\n"), encoding="utf-8")
-    after = fingerprints(package)
+    forget()
+    try:
+        after = all_fingerprints()
+    finally:
+        path.write_text(text, encoding="utf-8")
+        forget()
+
     assert {name for name in after if after[name] != before[name]} == changed

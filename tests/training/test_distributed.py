@@ -44,6 +44,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 
+# What is tried with `hard-mono`, with `none`, and within the other options too.
+REPEATED = ("plain", "a batch smaller than the group")
+
+
+def marks_of(repeated: bool) -> tuple[pytest.MarkDecorator, ...]:
+    """Leave what is repeated to `make faults`."""
+    if repeated:
+        return (pytest.mark.faults,)
+    return ()
+
 
 def close(
     actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance: float
@@ -56,8 +66,11 @@ def close(
 @pytest.mark.parametrize(
     ("model", "options"),
     [
-        *(("mono-postr-joint", name) for name in OPTIONS),
-        ("variational", "plain"),
+        *(
+            pytest.param("mono-postr-joint", name, marks=marks_of(name in REPEATED))
+            for name in OPTIONS
+        ),
+        pytest.param("variational", "plain", marks=pytest.mark.faults),
         ("none", "plain"),  # with weights that it does not use
         ("hard-mono", "a batch smaller than the group"),
     ],

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -60,15 +62,35 @@ def test_onednn_is_taken_where_it_is_exact_and_pays_or_did_so_before(
 
 PROBE = """
 import torch
-from pam.runtime.processor import onednn_is_exact
+from pam.runtime.processor import onednn_is_exact, try_bfloat16
 from pam.runtime.torch_internals import onednn_float32
 
+pays = try_bfloat16().pays
 a, b = torch.randn(300, 700), torch.randn(700, 200)
 with onednn_float32():
     product = a @ b
 exact = a.double() @ b.double()
-print(onednn_is_exact(), float((product - exact).abs().mean() / exact.abs().mean()))
+print(pays, onednn_is_exact(), float((product - exact).abs().mean() / exact.abs().mean()))
 """
+
+
+class Probed(NamedTuple):
+    """What a processor was found to do: whether bfloat16 pays, and float32 by oneDNN is exact."""
+
+    pays: bool
+    exact: bool
+    error: float  # of a product, relative
+
+
+@cache
+def probed(isa: str) -> Probed:
+    """Probe a processor in a process of its own, as oneDNN chooses its instructions once."""
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
+    )
+    pays, exact, error = done.stdout.split()
+    return Probed(pays == "True", exact == "True", float(error))
 
 
 @pytest.mark.skipif(
@@ -76,20 +98,13 @@ print(onednn_is_exact(), float((product - exact).abs().mean() / exact.abs().mean
 )
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE", "DEFAULT"])
 def test_the_probe_tells_exact_products_from_rounded_ones(isa: str) -> None:
-    """In a process of its own, as oneDNN chooses its instructions once.
+    """`DEFAULT` is what this machine has."""
+    exact = probed(isa).exact
 
-    `DEFAULT` is what this machine has.
-    """
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
-    )
-    exact, error = done.stdout.split()
-
-    assert (exact == "True") == (float(error) < processor.EXACT)
+    assert exact == (probed(isa).error < processor.EXACT)
 
     if isa != "DEFAULT":
-        assert exact == "True"  # without tiles of bfloat16 there is nothing to round to
+        assert exact  # without tiles of bfloat16 there is nothing to round to
 
 
 def test_a_probe_that_finds_rounding_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,11 +221,8 @@ FAST = Trial(
 TRY = "from pam.runtime.processor import try_bfloat16; print(try_bfloat16().pays)"
 
 
-def tried_in_a_process(**isa: str) -> str:
-    environment = os.environ | isa
-    done = subprocess.run(
-        [sys.executable, "-c", TRY], env=environment, capture_output=True, text=True, check=True
-    )
+def tried_in_a_process() -> str:
+    done = subprocess.run([sys.executable, "-c", TRY], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -219,7 +231,7 @@ def tried_in_a_process(**isa: str) -> str:
 )
 @pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE"])
 def test_bfloat16_does_not_pay_on_processors_without_instructions_for_it(isa: str) -> None:
-    assert tried_in_a_process(ONEDNN_MAX_CPU_ISA=isa) == "False"
+    assert not probed(isa).pays
 
 
 def test_a_processor_gives_the_same_answer_at_each_start() -> None:

@@ -96,18 +96,25 @@ PHASES = [
 ]
 
 
+IN_PHASES = small.run("soft-pointer-coverage", phases=PHASES)
+
+
+@pytest.fixture(scope="module")
+def phases(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train in phases without a stop."""
+    out = tmp_path_factory.mktemp("phases")
+    assert runs.train(IN_PHASES, data, out).end() == 0
+    return out
+
+
 @pytest.mark.parametrize("step", [2, 3, 4, 6, 7])
 def test_a_training_in_phases_is_resumed_within_a_phase_and_between_two(
-    step: int, data: Path, tmp_path: Path
+    step: int, data: Path, phases: Path, tmp_path: Path
 ) -> None:
-    run = small.run("soft-pointer-coverage", phases=PHASES)
-    whole = tmp_path / "whole"
-    killed = tmp_path / "killed"
-
-    assert runs.train(run, data, whole).end() == 0
-    assert runs.train(run, data, killed, Fault(*STEP, step)).end() == -signal.SIGKILL
-    assert runs.train(run, data, killed).end() == 0
-    assert runs.result(killed) == runs.result(whole)
+    killed = runs.train(IN_PHASES, data, tmp_path, Fault(*STEP, step))
+    assert killed.end() == -signal.SIGKILL
+    assert runs.train(IN_PHASES, data, tmp_path).end() == 0
+    assert runs.result(tmp_path) == runs.result(phases)
 
 
 def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(

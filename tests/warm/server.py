@@ -32,6 +32,7 @@ from typing import Any
 
 PACKAGES = (
     *("torch", "torch._dynamo", "torch.optim", "torch.utils.tensorboard", "safetensors.torch"),
+    *("torch.distributed.elastic.multiprocessing", "tqdm.contrib.logging"),
     *(
         "numpy",
         "pandas",
@@ -49,12 +50,26 @@ PACKAGES = (
         "sacrebleu",
         "nltk.translate",
         "subword_nmt",
+        "babel.core",
+        "babel.numbers",
+        "babel.units",
     ),
     *("snakemake.cli", "snakemake.api", "snakemake.workflow", "snakemake.dag", "snakemake.report"),
     *(
         "snakemake.executors.local",
         "snakemake.scheduling.job_scheduler",
         "snakemake_executor_plugin_slurm",
+    ),
+    *(
+        "snakemake.profiles",
+        "snakemake.report.html_reporter",
+        "snakemake.storage",
+        "snakemake.assets",
+        "smart_open",
+        "jsonschema",
+        "nbformat",
+        "nbformat.v4",
+        "platformdirs",
     ),
 )
 LONGEST_REQUEST = 1 << 20  # bytes
@@ -74,7 +89,7 @@ class Server:
     owner: int
     # by the number of the process that works for it
     clients: dict[int, socket.socket] = field(default_factory=dict)
-    words: dict[int, str] = field(default_factory=dict)  # of its command, the same
+    notes: dict[int, str] = field(default_factory=dict)  # its test and its words, the same
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def serve(self) -> Request | None:
@@ -108,7 +123,7 @@ class Server:
         process = os.fork()
         if process:
             self.clients[process] = client
-            self.words[process] = " ".join(json.loads(content)["words"])
+            self.notes[process] = note_of(json.loads(content))
             self.selector.register(client, selectors.EVENT_READ)
             for stream in streams:
                 os.close(stream)
@@ -136,13 +151,13 @@ class Server:
             client.close()
 
     def note(self, process: int, seconds: float) -> None:
-        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds and
-        command.
+        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds, the
+        test that asked, and the command.
         """
-        words = self.words.pop(process)
+        note = self.notes.pop(process)
         if CPU_FILE:
             with open(CPU_FILE, "a", encoding="utf-8") as file:
-                file.write(f"{seconds:.3f}\t{words}\n")
+                file.write(f"{seconds:.3f}\t{note}\n")
 
     def pass_on(self, client: Any) -> None:
         """Pass signals on from a client to its process; a client that is gone takes its process
@@ -157,6 +172,13 @@ class Server:
             self.selector.unregister(client)
         for number in signals or [signal.SIGKILL]:
             os.kill(process, number)  # it is no other process yet: it has not been waited for
+
+
+def note_of(request: Request) -> str:
+    """The test that made a request, a tab, and the words of its command."""
+    test = request["environment"].get("PYTEST_CURRENT_TEST", "-").rpartition(" ")[0]
+    words = " ".join(request["words"]).replace("\n", " ")
+    return f"{test}\t{words}"
 
 
 def is_alive(process: int) -> bool:
@@ -215,6 +237,12 @@ def main(path: str, owner: str) -> None:
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # Names of countries are read from files when they are first asked for, by each command.
+    with contextlib.suppress(ImportError):
+        from babel import Locale
+
+        for language in ("de", "en"):
+            len(Locale(language).territories)
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 RESULTS = Path("results/translated")
 CANDIDATES = [0.0, 0.8, 3.0]
+TABLES = [str(RESULTS / f"tables/{name}.csv") for name in ("lengths", "table1")]
 
 
 NETWORK = "{embedding: 16, encoder: 16, decoder: 32, dropout: 0.0}"
@@ -64,9 +65,7 @@ def chosen_from(made: Checkout, candidates: list[float]) -> Checkout:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
     made = with_own_pairs(checkout(tmp_path_factory.mktemp("penalties") / "checkout"))
-    return made, chosen_from(made, CANDIDATES).run(
-        "results/translated/tables/lengths.csv", "tables", *PAIRS
-    )
+    return made, chosen_from(made, CANDIDATES).run(*TABLES, *PAIRS)
 
 
 def content(made: Checkout, file: str) -> Any:
@@ -182,9 +181,9 @@ def test_other_candidates_choose_and_decode_again_and_train_nothing(
     ran: tuple[Checkout, Outcome], tmp_path: Path
 ) -> None:
     made = ran[0].copy(tmp_path / "copy")
-    assert made.plan("tables", *PAIRS).jobs.total() == 0
+    assert made.plan(*TABLES, *PAIRS).jobs.total() == 0
     made.edit("own/translation.yaml", str(CANDIDATES), "[0.0, 1.5]")
-    outcome = made.plan("tables", *PAIRS)
+    outcome = made.plan(*TABLES, *PAIRS)
     assert outcome.trained == set()
     assert outcome.jobs["choose_length_penalty"] == outcome.jobs["predict_run"] == 8
 

@@ -10,6 +10,7 @@ from tests.variants import UNLISTED
 from tests.workflow.checkouts import Checkout
 from tests.workflow.conftest import OWN
 
+TABLE = "results/tiny/tables/table2.csv"
 MODELS = "models: [soft, mono-postr-joint]"
 STARTED = ", ".join(
     f"{{{name}: {json.dumps(UNLISTED[name])}}}" for name in ("fertility-init", "agreement-init")
@@ -91,7 +92,7 @@ def test_a_reversed_model_is_good_for_starting_others_alone(
 @pytest.mark.slow
 def test_a_training_starts_from_another_and_follows_its_changes(fresh: Checkout) -> None:
     fresh.edit("own/experiment.yaml", MODELS, f"models: [soft, {STARTED}]")
-    outcome = fresh.run("tables", *OWN)
+    outcome = fresh.run(TABLE, *OWN)
     assert outcome.code == 0, outcome.said
     results = fresh.folder / "results/tiny"
     record = json.loads(
@@ -103,7 +104,7 @@ def test_a_training_starts_from_another_and_follows_its_changes(fresh: Checkout)
     assert "fertility-init" in rows and ",structural," not in rows and "soft-reversed" not in rows
     log = (results / "logs/nouns/fertility-init/seed1/train.log").read_text(encoding="utf-8")
     assert "starting from" in log and "starting afresh: " in log
-    assert fresh.plan("tables", *OWN).jobs.total() == 0
+    assert fresh.plan(TABLE, *OWN).jobs.total() == 0
     # What is trained otherwise is started from anew; the others stay.
     fresh.edit("config/models/structural.yaml", "label:", "training: {clip: 1.0}\nlabel:")
-    assert fresh.plan("tables", *OWN).trained == trained("structural", "fertility-init")
+    assert fresh.plan(TABLE, *OWN).trained == trained("structural", "fertility-init")

@@ -29,6 +29,7 @@ TASKS = """\
     decoding: {length_penalties: [0.5, 1.0]}
 registries"""
 RESULTS = "results/translated"
+TABLE = f"{RESULTS}/tables/table1.csv"
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_data_of_another_kind_are_refused(tested: Checkout) -> None:
 @pytest.mark.slow
 def test_a_run_takes_over_a_model_and_is_scored_on_its_own_test_split(tested: Checkout) -> None:
     tested.edit("own/translation.yaml", "models: [soft, postr-joint]", "models: [soft]")
-    outcome = tested.run("tables", *PAIRS)
+    outcome = tested.run(TABLE, *PAIRS)
     assert outcome.code == 0, outcome.said
     assert (outcome.jobs["reuse_run"], outcome.jobs["train_run"]) == (1, 2)
     results = tested.folder / RESULTS
@@ -165,14 +166,14 @@ def test_a_run_takes_over_a_model_and_is_scored_on_its_own_test_split(tested: Ch
     assert data.target.symbols == Prepared(results / "pairs/data").target.symbols
     assert len((runs[1] / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()) == 7
     assert json.loads((runs[1] / "scores.json").read_text(encoding="utf-8"))["metrics"]
-    assert tested.plan("tables", *PAIRS).jobs.total() == 0
+    assert tested.plan(TABLE, *PAIRS).jobs.total() == 0
     said = tested.command(
         [sys.executable, "-m", "pam", "check", "--configfile", "own/translation.yaml"]
     ).said
     assert "task far: tests the models of pairs, trains none" in said
     # Trained in another way, it is taken over anew.
     tested.edit("own/translation.yaml", "epochs: 1", "epochs: 2")
-    again = tested.plan("tables", *PAIRS)
+    again = tested.plan(TABLE, *PAIRS)
     assert (again.jobs["train_run"], again.jobs["reuse_run"], again.jobs["prepare_test"]) == (
         2,
         1,
