@@ -472,7 +472,8 @@ class Segment(Stage[PairsFormat]):
     def _make_codec(self) -> TranslationCodec:
         """Make the codec of new merges or of words, or load that of other data."""
         if self.base is not None:
-            return TranslationCodec.load(self.base)
+            # Of its own kind: that of summaries says also how much of a text is read.
+            return type(self.layout.codec()).load(self.base)
         if self.layout.subwords is None:
             return self.layout.codec()
 
