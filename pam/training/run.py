@@ -30,8 +30,9 @@ from pam.io import (
     write_json,
     write_text,
 )
+from pam.model_files import belongings
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
+from pam.models.checkpoint import SavedModel, load_model, save_model
 from pam.models.copying import match
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
@@ -276,7 +277,7 @@ def _record(
     # The cost of the trainings that it starts from counts with them.
     origin = {}
     if starts:
-        origin["init_from"] = [str(start.file.parent) for start in starts]
+        origin["init_from"] = [start.origin for start in starts]
 
     return {
         "wall_s": progress.wall_s,
