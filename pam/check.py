@@ -320,14 +320,14 @@ def check_starts(plan: Plan, datasets: Mapping[str, Dataset], files: WorkflowFil
                 raise placed(UserError(message, hint=error.hint), *where) from error
 
             if digests and symbols and symbols != digests:
-                error = UserError(
-                    f"`{path}` and `{first}` have other symbols, and start models of one task,"
-                    f" `{task}`",
-                    hint="give each a task of its own, on the same data set",
-                )
-                raise placed(error, *plan.place_of(model, "init_from"))
-            first = first or path
-            digests = digests or symbols
+                message = f"`{path}` and `{first}` have other symbols, and start models of `{task}`"
+                hint = "give each a task of its own, on the same data set"
+                differing = UserError(message, hint=hint)
+                raise placed(differing, *plan.place_of(model, "init_from"))
+
+            if not digests:
+                first = path
+                digests = symbols
 
 
 def _check_trained_start(

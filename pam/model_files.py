@@ -93,10 +93,11 @@ def files_of(name: str) -> list[Path]:
     if path.is_file() or path.suffix == EXPORTED_SUFFIX:
         return [path]
 
-    # A run that is still to be trained.
-    if not weights_file(path).is_file():
-        return RunFolder(path).model_files
-    return [path / CONFIG, path / "source.vocab", path / "target.vocab", weights_file(path)]
+    # The same files of a run before it is trained and afterwards: others would be a change.
+    folder = Path(name)
+    if not weights_file(folder).is_file():
+        return RunFolder(folder).model_files
+    return [folder / CONFIG, folder / "source.vocab", folder / "target.vocab", weights_file(folder)]
 
 
 def weights_file(folder: Path) -> Path:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -17,7 +18,7 @@ from pam.reporting.runs import ScoredRun, check_comparable
 from pam.run_folder import RunFolder
 
 NAMES = ("experiment", "task", "model", "label")  # that say nothing of how a run was made
-MISSING = "(none)"  # shown for a key that one run does not have
+MISSING = "-"  # shown for a key that one run does not have
 
 
 class RunPair(Strict):
@@ -145,7 +146,7 @@ def report(pair: RunPair) -> str:
     lines.append("")
     if pair.differing:
         keys = [("configuration", "A", "B")]
-        keys += [(key, str(a), str(b)) for key, (a, b) in pair.differing.items()]
+        keys += [(key, _as_yaml(a), _as_yaml(b)) for key, (a, b) in pair.differing.items()]
         lines += _aligned(keys)
     else:
         lines.append("the configurations are the same")
@@ -153,7 +154,14 @@ def report(pair: RunPair) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _as_yaml(value: Any) -> str:
+    """Return a value as one writes it in YAML."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows as lines with columns of one width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

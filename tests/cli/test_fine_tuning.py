@@ -16,6 +16,7 @@ from pam.data.dataset import Prepared
 from pam.experiment import load_plan
 from pam.model_files import WEIGHTS, files_of
 from pam.models.checkpoint import load_model, load_tensors
+from pam.run_folder import RunFolder
 from tests.cli.conftest import Call
 from tests.training import small
 from tests.workflow.checkouts import Checkout, with_own_data
@@ -182,11 +183,14 @@ def test_models_of_one_task_start_from_models_with_the_same_symbols(
 
 
 def test_jobs_depend_on_the_files_of_the_model(trained: Path, tmp_path: Path) -> None:
-    names = [file.name for file in files_of(str(trained))]
+    # The same before a run is trained and afterwards.
+    assert files_of(str(trained)) == RunFolder(trained).model_files
+    untrained = tmp_path / "results/a/b/c/seed1"
+    assert files_of(str(untrained)) == RunFolder(untrained).model_files
+    names = [file.name for file in files_of(str(trained / "model"))]
     assert names == ["config.yaml", "source.vocab", "target.vocab", WEIGHTS]
     assert files_of("pretrained:nouns/soft") == []
     assert files_of("some/nouns.pam") == [Path("some/nouns.pam")]
-    assert Path("results/a/b/c/seed1/model") / WEIGHTS in files_of("results/a/b/c/seed1")
 
 
 def test_the_example_of_the_recipes_starts_from_another_experiment(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_keys_of_the_configuration_that_differ_are_told(tmp_path: Path) -> None:
     assert compare_runs(first, second).differing == {
         "seed": (1, 2),
         "score.kind": ("general", "mlp"),
-        "score.scale": (True, "(none)"),
-        "score.units": ("(none)", 7),
+        "score.scale": (True, "-"),
+        "score.units": ("-", 7),
         "network.dropout": (0.2, 0.5),
     }
 
@@ -75,3 +75,27 @@ def test_runs_that_cannot_be_compared_are_refused(made: MadeExperiment, tmp_path
     with pytest.raises(UserError, match="no such file") as caught:
         compare_runs(noun, RunFolder(tmp_path / "nowhere"))
     assert "python -m pam score --run" in str(caught.value.hint)
+
+
+def test_the_recipes_show_what_is_printed(
+    made: MadeExperiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
+    section = page.partition("## Two runs")[2].partition("\n## ")[0]
+    (shown,) = re.findall(r"```text\n(.*?)```", section, flags=re.DOTALL)
+    assert (
+        main(["compare", *(str(made.run("de-noun", name)) for name in ("soft", "postr-joint"))])
+        == 0
+    )
+    printed = capsys.readouterr().out
+
+    def form(text: str) -> list[str]:
+        """Return the lines of the metrics without their numbers."""
+        lines = [re.sub(r"[+-]?\d+\.\d+", "N", line) for line in text.splitlines()[3:8]]
+        return [" ".join(line.split()) for line in lines]
+
+    metrics = form(shown)
+    assert metrics[0] == "metric A B B is better by 95 % interval p"
+    assert metrics[1] == "accuracy (%) N N N [N, N] N"
+    assert metrics == form(printed)
+    assert "paired by" in shown
