@@ -25,6 +25,7 @@ class RunPair(Strict):
     """What two runs of one task have in common and what differs."""
 
     runs: tuple[str, str] = Field(description="their folders")
+    split: str = Field(description="of the data that was scored")
     over: str = Field(description="what the differences are paired by, in words")
     units: int = Field(description="number of these")
     values: dict[str, tuple[Value, Value]] = Field(description="both values, by metric")
@@ -66,6 +67,7 @@ def compare_runs(first: RunFolder, second: RunFolder, split: str = "test") -> Ru
     scores, other_scores = (run.scores for run in runs)
     return RunPair(
         runs=(str(first.path), str(second.path)),
+        split=split,
         over=scores.over,
         units=len(units.names),
         values={name: (scores.metrics[name], other_scores.metrics[name]) for name in names},
@@ -142,7 +144,8 @@ def report(pair: RunPair) -> str:
         )
 
     lines = [f"A: {pair.runs[0]}", f"B: {pair.runs[1]}", "", *_aligned(rows), ""]
-    lines.append(f"paired by {pair.units} {pair.over} of the test split; of these two runs alone")
+    units = f"{pair.units} {pair.over} of the {pair.split} split"
+    lines.append(f"paired by {units}; of these two runs alone")
     lines.append("")
     if pair.differing:
         keys = [("configuration", "A", "B")]

@@ -86,7 +86,7 @@ def _draw(panel: SweepPanel, axes: Axes) -> None:
             axes.plot([position] * 2, [row.low, row.high], color=color, lw=1.8)
             if row.seeds > 1:
                 axes.plot(
-                    [position + ASIDE / 2] * row.seeds,
+                    [position + ASIDE / 3] * row.seeds,
                     row.values,
                     "o",
                     color=color,
