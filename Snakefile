@@ -12,7 +12,7 @@ import os
 from snakemake.utils import min_version, validate
 
 from pam import jobs, progress
-from pam.check import check_experiment, check_folder
+from pam.check import check_experiment, check_folder, check_starts
 from pam.io import SHIPPED, check_writable, find_file, remove_leftovers
 from pam.runtime import locks, snakemake_internals
 from pam.workflow import JobInputs, JobResources, ReportFiles, WorkflowFiles
@@ -46,6 +46,7 @@ report_files = ReportFiles(plan, files)
 
 # Before anything is deleted that another run has made and may be reading.
 if snakemake_internals.is_main_process(workflow):
+    or_exit(check_starts, plan, datasets, files)
     or_exit(files.check_restored)
 else:
     or_exit(locks.check_not_replaced, EXPERIMENT.experiment)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Start": ("docs/README", "docs/start"),
-    "Use": ("docs/data", "docs/models"),
+    "Use": ("docs/recipes", "docs/data", "docs/models"),
     "Results": (
         "docs/results",
         "docs/attentions",

@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pam.config import Decoding, RunConfig
-from pam.data.archives import extract_all
 from pam.decoding.files import END
 from pam.decoding.generator import HINT, Generator, sampling_of
 from pam.decoding.search import Sampling
 from pam.io import UserError, parse, scratch_folder
+from pam.model_files import find, unpack
+from pam.model_files import pretrained as pretrained
 from pam.models.checkpoint import SavedModel, load_model
 from pam.run_folder import RunFolder
 from pam.runtime.devices import choose_device, enough_for
@@ -39,10 +40,6 @@ from pam.runtime.devices import choose_device, enough_for
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PRETRAINED = "pretrained:"
-PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
-EXPORTED_SUFFIX = ".pam"
-LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
 INCHES_PER_SYMBOL = 0.28
 
 Floats = NDArray[np.float64]
@@ -440,43 +437,13 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
     # The folder is deleted when the model is.
     unpacked = ExitStack()
     folder = unpacked.enter_context(scratch_folder())
-    extract_all(path, folder, LARGEST_MODEL)
+    unpack(path, folder)
     try:
         saved = load_model(folder, choose_device(device))
     except UserError as error:
         raise UserError(error.message, file=path, hint="export the model again") from error
 
     return TrainedModel(saved, folder, _unpacked=unpacked)
-
-
-def find(name: str | Path) -> Path:
-    """Return the path at which the model folder or exported file of a name should be; see `load`.
-
-    Raises:
-        UserError: no pretrained model has this name.
-    """
-    if str(name).startswith(PRETRAINED):
-        model_name = str(name).removeprefix(PRETRAINED)
-        if model_name not in pretrained():
-            known_names = ", ".join(pretrained()) or "none"
-            raise UserError(f"no pretrained model `{model_name}`", hint=f"known: {known_names}")
-        return PRETRAINED_FOLDER / f"{model_name}{EXPORTED_SUFFIX}"
-
-    run = RunFolder(Path(name))
-    if run.model.is_dir():
-        return run.model
-    return run.path
-
-
-def pretrained() -> list[str]:
-    """List the names of the models that come with the package.
-
-    Example:
-        >>> pretrained()
-        ['nouns/postr-joint', 'nouns/soft', 'phrases/postr-joint', 'phrases/soft']
-    """
-    files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
-    return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
 
 
 def _prediction(hypothesis: Any) -> Prediction:

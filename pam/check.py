@@ -23,6 +23,7 @@ before anything runs, and reads the data that are at hand.
       check_rows           pam.reporting.catalogue  rows of the papers' tables exist
       validate             snakemake.utils          the same keys by the JSON schema (Snakefile)
     what is there already
+      check_starts         pam.check                models to start from are there and fit
       check_unchanged      pam.restored             restored runs are of this configuration
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
       unsuited             pam.estimate             settings that little data cannot fill (`check`)
@@ -44,8 +45,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pam.config import RunConfig
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import Plan, check_known, load_plan
+from pam.experiment import SIZES, Plan, check_known, load_plan
 from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.reporting.catalogue import check_rows, load_papers
@@ -79,6 +81,7 @@ def check(
         f" {counted(runs, 'run')}; the configuration is right"
     )
 
+    check_starts(plan, datasets, workflow_files)
     workflow_files.check_restored()
     for text in ReportFiles(plan, workflow_files).left_out_texts():
         say(f"restored runs have no weights: {text}")
@@ -295,3 +298,103 @@ def check_no_actions(plan: Plan, task: str, kind: str) -> None:
                 hint=f"leave it out there: `without: [{model}]`",
             )
             raise placed(error, plan.files, ["tasks", task])
+
+
+# Trained models of other data that models start from.
+
+
+def check_starts(plan: Plan, datasets: Mapping[str, Dataset], files: WorkflowFiles) -> None:
+    """Check that trained models which others start from are there, and fit their tasks.
+
+    A UserError has the place of `init_from`.
+    """
+    for task in plan.experiment.tasks:
+        first = ""
+        digests: dict[str, str] = {}
+        for model, path in plan.trained_starts(task).items():
+            try:
+                symbols = _check_trained_start(plan, task, model, path, datasets, files)
+            except UserError as error:
+                where = plan.place_of(model, "init_from")
+                message = f"{error.file}: {error.message}" if error.file else error.message
+                raise placed(UserError(message, hint=error.hint), *where) from error
+
+            if digests and symbols and symbols != digests:
+                message = f"`{path}` and `{first}` have other symbols, and start models of `{task}`"
+                hint = "give each a task of its own, on the same data set"
+                differing = UserError(message, hint=hint)
+                raise placed(differing, *plan.place_of(model, "init_from"))
+
+            if not digests:
+                first = path
+                digests = symbols
+
+
+def _check_trained_start(
+    plan: Plan,
+    task: str,
+    model: str,
+    path: str,
+    datasets: Mapping[str, Dataset],
+    files: WorkflowFiles,
+) -> dict[str, str]:
+    """Check one model to start from; return the digests of the files of its symbols.
+
+    There are none of a run of this experiment that is still to be trained.
+    """
+    from pam.model_files import Description, files_of, opened
+
+    own_runs = {str(files.run_of(*run).path): run[0] for run in plan.experiment.runs()}
+    own_task = own_runs.get(os.path.normpath(path))
+    if own_task is not None and plan.experiment.training_task(own_task) == task:
+        raise UserError(
+            f"`{path}` is a run of the task `{task}` itself", hint="write its model's name alone"
+        )
+    if own_task is not None and not all(file.is_file() for file in files_of(path)):
+        return {}
+
+    with opened(path) as folder:
+        trained = Description.of(folder)
+        config = plan.task(task)
+        entry = datasets[config.dataset].with_format(config.format)
+        if trained.task != entry.task:
+            raise UserError(
+                f"`{path}` is of {trained.task}, and `{config.dataset}` is of {entry.task}",
+                hint="start from a model of the same kind of task",
+            )
+
+        entry.kind.in_symbols_of(entry.layout, trained.symbols(path))
+        _check_fits(plan.run(task, model, plan.experiment.seeds_of(task)[0]), trained.run, path)
+        return trained.digests()
+
+
+def _check_fits(run: RunConfig, trained: RunConfig, path: str) -> None:
+    """Check that a run can start from the weights of a trained one: its kind and its sizes."""
+    message = f"`{run.model}` cannot start from `{path}`"
+    parts = run.components
+    if trained.members:
+        raise UserError(f"{message}, which is joined from other models", hint="name one of them")
+    if trained.components.reversed:
+        raise UserError(f"{message}, which learned from target to source", hint="name another one")
+
+    kind = trained.components.architecture.kind
+    if kind != parts.architecture.kind:
+        hint = f"start from a model with `architecture: {parts.architecture.kind}`"
+        raise UserError(f"{message}, which has `architecture: {kind}`", hint=hint)
+    if trained.components.targets != parts.targets:
+        hint = f"start from a model with `targets: {parts.targets}`"
+        raise UserError(f"{message}, which writes {trained.components.targets}", hint=hint)
+
+    differing = {
+        size: getattr(trained.network, size)
+        for size in SIZES
+        if getattr(trained.network, size) != getattr(run.network, size)
+    }
+    if differing:
+        written = ", ".join(f"{size}: {value}" for size, value in differing.items())
+        size = next(iter(differing))
+        raise UserError(
+            f"{message}: `network.{size}` is {getattr(run.network, size)} on `{run.task}`, and"
+            f" {differing[size]} there",
+            hint=f"write `network: {{{written}}}`",
+        )

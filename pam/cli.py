@@ -28,6 +28,7 @@ COMMANDS = {  # in the order in which a user meets them
     "attention": evaluate.attention,
     "score": evaluate.score,
     "control": evaluate.control,
+    "compare": evaluate.compare,
     "significance": evaluate.significance,
     "tables": evaluate.tables,
     "figures": evaluate.figures,

@@ -42,6 +42,7 @@ from pam.io import (
 )
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
+from pam.sweep import SWEEP, Point, Sweep, check_sweep
 
 
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
@@ -423,10 +424,34 @@ class ResourcesByModel(Resources):
     )
 
 
-class InitFrom(Strict):
-    """Models of the same task and seed, whose trained weights another one starts from."""
+PRETRAINED = "pretrained:"  # before the name of a model that comes with the package
+EXPORTED_SUFFIX = ".pam"  # of a file that `export` wrote
+ModelOrPath = Annotated[
+    str,
+    Field(
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99}|[^\x00-\x1f{}]*[/:][^\x00-\x1f{}]*)$",
+        max_length=4096,
+    ),
+]
+"""The name of a model, or the path of a trained one."""
 
-    forward: Name | None = key(None, "gives all parts of the same name")
+
+def is_path(model: str) -> bool:
+    """Return whether this is the path of a trained model, not the name of one of the task's."""
+    return "/" in model or model.startswith(PRETRAINED) or model.endswith(EXPORTED_SUFFIX)
+
+
+class InitFrom(Strict):
+    """Models whose trained weights another one starts from.
+
+    A name is that of a model of the same task and seed.
+    """
+
+    forward: ModelOrPath | None = key(
+        None,
+        "gives all parts of the same name; also the path of a trained model of other data, in"
+        " whose symbols the task's data are prepared",
+    )
     backward: Name | None = key(
         None, "a `reversed` model, for the opposite direction of `architecture: agreement`"
     )
@@ -445,10 +470,12 @@ class ModelConfig(Strict):
     members: list[Name] = key(
         [], "models whose mean this one is, in place of a training of its own"
     )
-    init_from: Annotated[InitFrom | None, BeforeValidator(_forward, Name | InitFrom | None)] = key(
+    init_from: Annotated[
+        InitFrom | None, BeforeValidator(_forward, ModelOrPath | InitFrom | None)
+    ] = key(
         None,
-        "a model whose trained weights this one starts from, or one for each direction: {forward:"
-        " ..., backward: ...}",
+        "a model whose trained weights this one starts from, also the path of a run or of an"
+        " exported file; or one for each direction: {forward: ..., backward: ...}",
     )
     reversed: bool = key(
         False, "learns from target to source, only to be the `backward` of `init_from`"
@@ -497,14 +524,31 @@ class ModelConfig(Strict):
     )
 
     def starts(self) -> dict[str, str]:
-        """Return models to start from, by how the names of their parameters begin here."""
+        """Return models of the same task to start from, by how their parameters begin here."""
         sources = self.init_from or InitFrom()
         by_prefix = {"": sources.forward, "back.": sources.backward}
-        return {prefix: name for prefix, name in by_prefix.items() if name is not None}
+        return {
+            prefix: name
+            for prefix, name in by_prefix.items()
+            if name is not None and not is_path(name)
+        }
+
+    @property
+    def trained_start(self) -> str | None:
+        """The path of a trained model of other data to start from, None without one."""
+        sources = self.init_from or InitFrom()
+        if sources.forward is None or not is_path(sources.forward):
+            return None
+        return sources.forward
 
 
 # Keys of a model that hold overrides, each by its own key.
 OVERRIDES = ("network", "training", "decoding")
+SECTIONS: dict[str, type[Strict]] = {
+    "network": Network,
+    "training": Training,
+    "decoding": Decoding,
+}
 VARIANT = (
     "write `- NAME` for a file of config/models/, or a variant as `- {NAME: {from: MODEL, score:"
     " dot}}`"
@@ -536,13 +580,22 @@ class ListedModel:
             error = UserError(f"`{name}` cannot be the name of a model", hint=VARIANT)
             raise refused(error, str(name))
 
-        keys = ["from", *ModelConfig.model_fields]
+        keys = ["from", SWEEP, *ModelConfig.model_fields]
         for key in changes:
             if key not in keys:
                 raise refused(unknown("key of a model", str(key), keys), name, str(key))
 
         if not isinstance(changes.get("from"), str | None):
             raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
+
+        if SWEEP in changes:
+            check_sweep(
+                item=name,
+                swept=changes[SWEEP],
+                options=swept_options(),
+                whole=list(COMPONENTS),
+                name=NAME,
+            )
 
         return {name: changes}
 
@@ -564,6 +617,18 @@ class ListedModel:
                 {**variant, "additionalProperties": {"type": "object"}},
             ]
         }
+
+
+def swept_options() -> dict[str, list[str]]:
+    """Return what a sweep may vary: by section the options of any kind, or the keys."""
+    by_section = {}
+    for component, kinds in COMPONENTS.items():
+        names = dict.fromkeys(name for kind in kinds.values() for name in kind.model_fields)
+        by_section[component] = [name for name in names if name != "kind"]
+    for section, keys in SECTIONS.items():
+        by_section[section] = list(keys.model_fields)
+
+    return by_section
 
 
 def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -634,8 +699,20 @@ class TaskConfig(Strict):
 
 
 def _names(models: Sequence[Listed]) -> list[str]:
-    """Return the names of an experiment's models."""
-    return [item if isinstance(item, str) else next(iter(item)) for item in models]
+    """Return the names of an experiment's models, of a sweep those of all its points."""
+    names: list[str] = []
+    for item in models:
+        if isinstance(item, str):
+            names.append(item)
+            continue
+
+        ((name, changes),) = item.items()
+        if SWEEP in changes:
+            names += [point.name for point in Sweep(0, name, changes).points()]
+        else:
+            names.append(name)
+
+    return names
 
 
 def _baseline(data: dict[str, Any]) -> str:
@@ -654,7 +731,8 @@ class Experiment(Strict):
     models: list[Annotated[Listed, ListedModel()]] = Field(
         min_length=1,
         description=(
-            "names of files in config/models/, or variants: {NAME: {from: MODEL, score: dot}}"
+            "names of files in config/models/, or variants: {NAME: {from: MODEL, score: dot}}, or"
+            " sweeps: {MODEL: {sweep: {training.learning_rate: [0.001, 0.002]}}}"
         ),
     )
     baseline: Name = Field(
@@ -681,16 +759,32 @@ class Experiment(Strict):
 
     @property
     def model_names(self) -> list[str]:
-        """The names of the models, in order: of files and of variants."""
+        """The names of the models, in order: of files, of variants and of points of sweeps."""
         return _names(self.models)
 
     def variants(self) -> dict[str, dict[str, Any]]:
         """Return what each variant changes, by its name."""
-        changes_by_name: dict[str, dict[str, Any]] = {}
-        for item in self.models:
-            if isinstance(item, dict):
-                changes_by_name |= item
-        return changes_by_name
+        return {
+            name: changes
+            for item in self.models
+            if isinstance(item, dict)
+            for name, changes in item.items()
+            if SWEEP not in changes
+        }
+
+    def sweeps(self) -> list[Sweep]:
+        """Return the sweeps, in order; one model may have several."""
+        return [
+            Sweep(index, name, changes)
+            for index, item in enumerate(self.models)
+            if isinstance(item, dict)
+            for name, changes in item.items()
+            if SWEEP in changes
+        ]
+
+    def points(self) -> dict[str, Point]:
+        """Return the models that sweeps stand for, by their names."""
+        return {point.name: point for sweep in self.sweeps() for point in sweep.points()}
 
     def models_of(self, task: str) -> list[str]:
         """Return the models that a task is run with, in the experiment's order."""

@@ -30,6 +30,7 @@ from pam.io import UserError, counted, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
+from pam.training.more_epochs import differ_in_epochs, reason_not_to_go_on
 from pam.workflow import WorkflowFiles
 
 if TYPE_CHECKING:
@@ -286,11 +287,25 @@ def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
         return False
 
 
+def _goes_on(folder: RunFolder, run: RunConfig) -> bool:
+    """Return whether a finished training goes on with more epochs, and is not replaced."""
+    try:
+        before = load_run(folder.config_file)
+    except UserError:  # of an earlier form
+        return False
+
+    state = folder.path / "state"
+    return differ_in_epochs(run, before) and reason_not_to_go_on(run, before, state) is None
+
+
 def _tell_replaced(files: WorkflowFiles, runs: Sequence[RunConfig], say: Say) -> None:
     """Say which runs have results of another configuration, which a new training replaces."""
-    trained = [
-        run for run in runs if files.run_of(run.task, run.model, run.seed).training.is_file()
-    ]
+    trained = []
+    for run in runs:
+        folder = files.run_of(run.task, run.model, run.seed)
+        if folder.training.is_file() and not _goes_on(folder, run):
+            trained.append(run)
+
     if trained:
         count = f"{len(trained)} run{'s' * (len(trained) > 1)} of {trained[0].task}"
         say(

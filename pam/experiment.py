@@ -7,7 +7,7 @@ the list of all checks, also of those that need the registries of data sets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -42,6 +42,7 @@ from pam.io import (
 )
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS
+from pam.sweep import SWEEP, Point, Sweep
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.
@@ -199,6 +200,27 @@ class Plan:
             self.starts(name, (*before, model))
         return list(starts.values())
 
+    def trained_starts(self, task: str) -> dict[str, str]:
+        """Return the paths of trained models of other data that a task's models start from.
+
+        They are by the names of these models, which others of the task may start from in turn.
+        """
+        waiting = [] if self.task(task).trained_on else list(self.experiment.models_of(task))
+        paths: dict[str, str] = {}
+        seen: set[str] = set()
+        while waiting:
+            model = waiting.pop(0)
+            if model in seen:
+                continue
+
+            seen.add(model)
+            waiting += [*self.members(model), *self.starts(model)]
+            path = self.model(model).trained_start
+            if path is not None:
+                paths[model] = path
+
+        return paths
+
     def _check_start(
         self, model: str, name: str, is_backward: bool, before: tuple[str, ...]
     ) -> None:
@@ -311,22 +333,57 @@ def _read_experiment(config: dict[str, Any] | None, paths: tuple[Path | Given, .
 def load_models(experiment: Experiment, files: Files) -> dict[str, ModelConfig]:
     """Read the models of an experiment, files and variants, each of parts that fit together."""
     variants = experiment.variants()
+    points = experiment.points()
+    swept: dict[int, ModelConfig] = {}
     models: dict[str, ModelConfig] = {}
     for name in experiment.model_names:
         where = _place_of(experiment, files, name)
         try:
-            if name in variants:
+            if name in points:
+                sweep = points[name].sweep
+                if sweep.index not in swept:
+                    swept[sweep.index] = _load_swept(sweep, experiment, models, files)
+                components = _load_point(points[name], swept[sweep.index], where)
+            elif name in variants:
                 components = _load_variant(name, variants, models, where)
             else:
                 components = load_model(name, MODELS)
 
             check_model(components, *where)
         except UserError as error:
-            raise _placed_once(error, files, ["models", name]) from error
+            listed = _keys_of_sweep(experiment, points[name].sweep) if name in points else ()
+            raise _placed_once(error, files, listed or ["models", name]) from error
 
         models[name] = components
 
     return models
+
+
+def _load_swept(
+    sweep: Sweep, experiment: Experiment, above: dict[str, ModelConfig], files: Files
+) -> ModelConfig:
+    """Read the model of a sweep without the options that are swept.
+
+    It is the one that `from` names, or that the item is named after, with the item's changes.
+    """
+    changes = sweep.changes()
+    keys = _keys_of_sweep(experiment, sweep)
+    try:
+        base_name = changes.get("from") or sweep.name
+        base = _model_above(sweep.name, base_name, experiment.variants(), above)
+    except UserError as error:
+        raise _placed_once(error, files, [*keys, "from"]) from error
+
+    changes.setdefault("label", base.label)
+    return parse(ModelConfig, with_changes(base, sweep.name, changes), files, keys)
+
+
+def _load_point(point: Point, swept: ModelConfig, where: Place) -> ModelConfig:
+    """Read one model of a sweep."""
+    files, keys = where
+    values = with_changes(swept, point.name, point.changes())
+    values["label"] = f"{swept.label}, {point.words}"
+    return parse(ModelConfig, values, files, keys)
 
 
 def _load_variant(
@@ -352,6 +409,13 @@ def _base_of(
     base = variants[name].get("from")
     if base is None:
         return None
+    return _model_above(name, base, variants, above)
+
+
+def _model_above(
+    name: str, base: str, variants: Collection[str], above: dict[str, ModelConfig]
+) -> ModelConfig:
+    """Return the model `base`, which has a file or is listed above the item `name`."""
     if base in above:
         return above[base]
     if base in variants:
@@ -363,10 +427,30 @@ def _base_of(
 
 
 def _place_of(experiment: Experiment, files: Files, model: str, *keys: str) -> Place:
-    """Return where keys of a model are written: in its own file, or as a variant."""
+    """Return where keys of a model are written: in its own file, as a variant or in a sweep."""
+    points = experiment.points()
+    if model in points:
+        return files, _keys_of_point(experiment, points[model], keys)
     if model in experiment.variants():
         return files, ("models", model, *keys)
     return (find_file(MODELS / f"{model}.yaml"),), keys
+
+
+def _keys_of_point(experiment: Experiment, point: Point, keys: Sequence[str]) -> Sequence[str]:
+    """Return where keys of a model of a sweep are written: below `sweep`, or beside it."""
+    item = _keys_of_sweep(experiment, point.sweep)
+    section = keys[0] if keys else ""
+    if section in point.sweep.changes() and section not in point.changes():
+        return (*item, *keys)
+    return (*item, SWEEP, *keys)
+
+
+def _keys_of_sweep(experiment: Experiment, sweep: Sweep) -> Sequence[str]:
+    """Return where a sweep is listed: by its name, or by its index too if that is listed again."""
+    names = [other.name for other in experiment.sweeps()]
+    if names.count(sweep.name) + experiment.model_names.count(sweep.name) > 1:
+        return ("models", str(sweep.index), sweep.name)
+    return ("models", sweep.name)
 
 
 def _placed_once(error: UserError, files: Files, keys: Sequence[str]) -> UserError:
@@ -430,15 +514,16 @@ def check_trained_on(experiment: Experiment, task: str, files: Sequence[Path | s
             raise wrong(key, problem)
 
 
-def check_names(experiment: Experiment, files: Sequence[Path | str]) -> None:
+def check_names(experiment: Experiment, files: Files) -> None:
     """Check that names make folders of their own, nothing is listed twice, the baseline exists."""
     _check_reserved(experiment, files)
-    for name in experiment.variants().keys() & set(model_files(MODELS)):
+    written = [*experiment.variants(), *experiment.points()]
+    for name in sorted(set(written).intersection(model_files(MODELS))):
         file = find_file(MODELS / f"{name}.yaml")
         collision = UserError(
             f"the variant `{name}` has the name of {file}", hint="choose another name"
         )
-        raise placed(collision, files, ["models", name])
+        raise placed(collision, *_place_of(experiment, files, name))
 
     _check_repeated(experiment, files)
     check_known("baseline", experiment.baseline, experiment.model_names, files, ["baseline"])
@@ -453,7 +538,7 @@ def _check_reserved(experiment: Experiment, files: Sequence[Path | str]) -> None
         raise placed(UserError(message, hint="choose another name"), files, [f"{noun}s", name])
 
 
-def _check_repeated(experiment: Experiment, files: Sequence[Path | str]) -> None:
+def _check_repeated(experiment: Experiment, files: Files) -> None:
     """Check that no list of models or seeds has an item twice."""
     lists: list[tuple[list[str], Sequence[object]]] = [
         (["models"], experiment.model_names),
@@ -469,6 +554,8 @@ def _check_repeated(experiment: Experiment, files: Sequence[Path | str]) -> None
         for value, times in Counter(map(str, items)).items():
             if times > 1:
                 error = UserError(f"`{value}` is in `{keys[-1]}` twice", hint="remove one")
+                if keys == ["models"] and value in experiment.points():
+                    raise placed(error, *_place_of(experiment, files, value))
                 raise placed(error, files, [*keys, value])
 
 

@@ -19,7 +19,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from pam.api import EXPORTED_SUFFIX
+from pam.config import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
 from pam.evaluation.inputs import load
 from pam.evaluation.length_penalty import exported_choice
@@ -36,15 +36,8 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.models.checkpoint import (
-    CONFIG,
-    EXPORTED_WEIGHTS,
-    WEIGHTS,
-    SavedModel,
-    load_model,
-    load_tensors,
-    save_tensors,
-)
+from pam.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
+from pam.models.checkpoint import SavedModel, load_model, load_tensors, save_tensors
 from pam.run_folder import RunFolder
 
 CARD = "README.md"

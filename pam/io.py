@@ -646,14 +646,22 @@ def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
         return 0, None
 
     line = None
-    for depth, key in enumerate(keys):
-        entry = _entry_of(node, key)
+    depth = 0
+    while depth < len(keys):
+        entry = _entry_of(node, keys[depth])
+        used = 1
+        if entry is None:
+            # Two keys may be written as one, with a dot, as the options of a sweep are.
+            entry = _entry_of(node, ".".join(keys[depth : depth + 2]))
+            used = 2
         if entry is None:
             return depth, line
+
         name, node = entry
         line = name.start_mark.line + 1
+        depth += used
 
-    return len(keys), line
+    return depth, line
 
 
 def _entry_of(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:

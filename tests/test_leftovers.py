@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 # Where `pam` may list a folder by other means, and why nothing half written is among what it sees.
 OTHER_LISTINGS = {
-    ("pam/api.py", "pretrained"): "the models that come with the package",
+    ("pam/model_files.py", "pretrained"): "the models that come with the package",
     ("pam/config.py", "model_files"): "the names of models, for a message",
     ("pam/config.py", "experiment_with"): "shipped experiments",
     ("pam/data/archives.py", "pack"): "a folder of the user's",

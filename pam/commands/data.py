@@ -6,6 +6,7 @@ import re
 import sys
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,16 +62,43 @@ def fetch(args: Namespace) -> int:
     folder(
         "--base", "prepared data of the same kind: only the test split is made, in their symbols"
     ),
+    option(
+        "--symbols-of",
+        "a trained model (a run's folder, or a file that `export` wrote), in whose symbols all"
+        " splits are made",
+        metavar="MODEL",
+    ),
     option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
 )
 def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
+    from pam.io import UserError
+    from pam.model_files import Description, opened
 
     dataset = _dataset(args)
     if args.format is not None:
         dataset = dataset.with_format(overrides(args.format, dataset))
 
-    counts = preparation.prepare(args.dataset, dataset, args.raw, args.out, args.stage, args.base)
+    if args.base is not None and args.symbols_of is not None:
+        hint = "name prepared data to make a test split alone, or a model to make all splits"
+        raise UserError("--base and --symbols-of", hint=hint)
+
+    with ExitStack() as stack:
+        model = None
+        if args.symbols_of is not None:
+            folder = stack.enter_context(opened(args.symbols_of))
+            model = Description.of(folder).symbols(args.symbols_of)
+
+        counts = preparation.prepare(
+            name=args.dataset,
+            dataset=dataset,
+            raw=args.raw,
+            out=args.out,
+            stage=args.stage,
+            base=args.base,
+            model=model,
+        )
+
     for warning in counts["warnings"]:
         sys.stderr.write(f"warning: {args.dataset}: {warning}\n")
     return 0

@@ -215,6 +215,25 @@ def significance(args: Namespace) -> int:
 
 
 @command(
+    "compare two runs of one task: metrics, paired differences, and what differs in configuration",
+    folder("runs", "folders of two scored runs: the second is compared with the first", nargs=2),
+    option("--split", default="test", choices=SPLITS),
+    path("--out", "JSON to write in place of printing"),
+)
+def compare(args: Namespace) -> int:
+    from pam.io import write_json
+    from pam.reporting.run_pair import compare_runs, report
+
+    first, second = map(RunFolder, args.runs)
+    pair = compare_runs(first, second, args.split)
+    if args.out:
+        write_json(args.out, pair.model_dump())
+    else:
+        sys.stdout.write(report(pair))
+    return 0
+
+
+@command(
     "make a table of an experiment: CSV, Markdown, LaTeX, HTML",
     option("--table", NAMES, required=True, metavar="NAME"),
     path("--experiment", "the experiment's configuration (YAML)", required=True),

@@ -168,6 +168,7 @@ def length_penalty(args: Namespace) -> int:
 )
 def predict(args: Namespace) -> int:
     from pam import api
+    from pam.config import PRETRAINED
     from pam.decoding.generator import Generator, predict_lines, sampling_of
     from pam.decoding.search import Sampling
     from pam.models.checkpoint import load_model
@@ -183,7 +184,7 @@ def predict(args: Namespace) -> int:
         model_folder = folder.model
         model = load_model(model_folder, choose_device(args.device))
     else:
-        name = args.model if args.pretrained is None else f"{api.PRETRAINED}{args.pretrained}"
+        name = args.model if args.pretrained is None else f"{PRETRAINED}{args.pretrained}"
         loaded = api.load(name, args.device)
         model = loaded.saved
         model_folder = loaded.folder

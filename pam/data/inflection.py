@@ -16,7 +16,15 @@ from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, Prepared, write_split
 from pam.data.languages import composed
-from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
+from pam.data.prepare import (
+    FEWEST_SYMBOLS,
+    MOST_UNKNOWN,
+    Stage,
+    Symbols,
+    Task,
+    TaskFormat,
+    class_names,
+)
 from pam.data.readers import ALL, Faults, Files
 from pam.data.sampling import Divide, drawn_groups
 from pam.data.text_files import Line, cells_of, check_plain, cleaned, lines_of
@@ -80,9 +88,9 @@ class Index(Stage[InflectionFormat]):
         """Write all files; count the symbols of vocabularies, rows, and lemmas in two splits."""
         rows, left_out, warnings = self._sampled_rows()
         codec = self.layout.codec()
-        if self.base is not None:
-            # Symbols are those of the models that are tested, so rows are written as theirs were.
-            codec = InflectionCodec.load(self.base)
+        if self.origin is not None:
+            # Symbols are those of other models, so rows are written as theirs were.
+            codec = InflectionCodec.load(self.origin)
             rows = {split: self._rewritten(rows[split], codec) for split in rows}
 
         sources = {split: [codec.source_symbols(row[:2]) for row in rows[split]] for split in rows}
@@ -179,12 +187,12 @@ class Index(Stage[InflectionFormat]):
     def _vocabularies(
         self, sources: Mapping[str, Sequence[list[str]]], targets: Mapping[str, Sequence[list[str]]]
     ) -> tuple[Vocabulary, Vocabulary]:
-        """Return both vocabularies: all symbols of training, or those of the models' data."""
-        if self.base is None:
+        """Return both vocabularies: all symbols of training, or those of other models."""
+        if self.origin is None:
             return Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
 
-        base = Prepared(self.base)
-        return base.source, base.target
+        folder = self.origin
+        return Vocabulary.load(folder / "source.vocab"), Vocabulary.load(folder / "target.vocab")
 
     def _write_splits(
         self,
@@ -270,7 +278,8 @@ class Index(Stage[InflectionFormat]):
                 f" features: write {order}"
             )
 
-        message = f"{split}: training has {seen} of {len(symbols)} features"
+        knows = "training has" if self.model is None else f"`{self.model.name}` knows"
+        message = f"{split}: {knows} {seen} of {len(symbols)} features"
         raise UserError(message, file=path, hint=hint)
 
 
@@ -345,6 +354,9 @@ class Inflection(Task[InflectionFormat]):
 
     def symbols(self, layout: InflectionFormat) -> dict[str, Any]:
         return {"source_eos": layout.source_eos}
+
+    def in_symbols_of(self, layout: InflectionFormat, model: Symbols) -> InflectionFormat:
+        return layout.model_copy(update={"source_eos": model.source_eos})
 
     def first_rows(
         self, files: Files, layout: InflectionFormat, count: int

@@ -49,6 +49,16 @@ class TaskFormat(Strict):
     )
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """The symbols of a trained model, in which other data are prepared."""
+
+    name: str  # the model's, for people
+    folder: Path  # with vocabularies, and the files of the codec
+    task: str  # the kind of task
+    source_eos: bool  # whether the sources that the model reads end in an end symbol
+
+
 @dataclass
 class Stage(ABC, Generic[Layout]):
     """One step from the fetched `files` to the prepared folder `out`.
@@ -63,8 +73,10 @@ class Stage(ABC, Generic[Layout]):
     files: Files
     layout: Layout  # the task's `Format`
     out: Path
-    # prepared data whose symbols the test split is to have; None: symbols are learned
+    # prepared data whose symbols the test split is to have; None: all splits are made
     base: Path | None = None
+    # a model whose symbols all splits are to have; None: symbols are learned
+    model: Symbols | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -72,6 +84,13 @@ class Stage(ABC, Generic[Layout]):
         if self.base is None:
             return SPLITS
         return ("test",)
+
+    @property
+    def origin(self) -> Path | None:
+        """The folder whose vocabularies and codec are taken; None: they are made of training."""
+        if self.model is not None:
+            return self.model.folder
+        return self.base
 
     @abstractmethod
     def run(self) -> dict[str, Any]:
@@ -126,6 +145,14 @@ class Task(ABC, Generic[Layout]):
         """
         return {}
 
+    def in_symbols_of(self, layout: Layout, model: Symbols) -> Layout:
+        """Return a format with which data become symbols of a trained model of this kind.
+
+        A UserError says that they cannot.
+        """
+        hint = "prepare them in symbols of their own"
+        raise UserError("data of this kind are not prepared in the symbols of a model", hint=hint)
+
     def keys(self, stage: str) -> tuple[str, ...]:
         """Return the keys of `Format` that decide the result of a stage."""
         return self.STAGES[stage].keys
@@ -143,12 +170,14 @@ def prepare(
     out: Path,
     stage: str | None = None,
     base: Path | None = None,
+    model: Symbols | None = None,
 ) -> dict[str, Any]:
     """Make the prepared folder `out` of the data set `name` from its fetched files in `raw`.
 
     `summary.json` is written last. A `stage` runs alone, after those before it; by default all run.
     With a `base`, other prepared data, only the test split is made, in their symbols; the rest of
-    the folder is theirs, but for the training split, which is left out.
+    the folder is theirs, but for the training split, which is left out. With the symbols of a
+    trained `model`, all splits are made in them.
 
     Returns the last stage's counts, or the summary, with `warnings` for the user. A UserError names
     file and line if a file is missing, changed, or has a fault.
@@ -167,15 +196,21 @@ def prepare(
     # A stage alone: Snakemake runs each as a job of its own.
     if stage is not None:
         last = stages.index(stage)
-        return _run(name, dataset, raw, out, stages[: last + 1], base)
+        return _run(name, dataset, raw, out, stages[: last + 1], base, model)
 
     for number in range(len(stages)):
-        result = _run(name, dataset, raw, out, stages[: number + 1], base)
+        result = _run(name, dataset, raw, out, stages[: number + 1], base, model)
     return result
 
 
 def _run(
-    name: str, dataset: Dataset, raw: Path, out: Path, stages: list[str], base: Path | None = None
+    name: str,
+    dataset: Dataset,
+    raw: Path,
+    out: Path,
+    stages: list[str],
+    base: Path | None = None,
+    model: Symbols | None = None,
 ) -> dict[str, Any]:
     """Run the last of `stages`, after the others have run; return its counts or the summary."""
     *earlier, stage = stages
@@ -190,12 +225,13 @@ def _run(
         files = files_of(dataset, raw)
         if base is not None:
             files = {"test": files["test"]}
-        counts = dataset.kind.STAGES[stage](files, dataset.layout, out, base).run()
+        layout, changed = _layout(dataset, model)
+        counts = dataset.kind.STAGES[stage](files, layout, out, base, model).run()
     except UserError as error:
         _name_original_files(error, dataset, raw)
         raise
 
-    counts.setdefault("warnings", [])
+    counts["warnings"] = [*counts.get("warnings", []), *(changed if is_last else [])]
 
     if not is_last:
         hashes = {"inputs_sha256": input_hashes, "outputs_sha256": hashes_of(out / stage)}
@@ -211,12 +247,38 @@ def _run(
 
     summary = {
         **origin_of(name, dataset, input_hashes),
-        "format": dataset.layout.model_dump(),
+        "format": layout.model_dump(),
         **counts,
         "stages": stage_counts,
         "warnings": warnings + counts["warnings"],
     }
+    if model is not None:
+        summary["symbols_of"] = model.name
     return write_summary(out, summary)
+
+
+def _layout(dataset: Dataset, model: Symbols | None) -> tuple[Any, list[str]]:
+    """Return the format by which data are read, with warnings of what a model changes in it.
+
+    A UserError says that the data cannot have the symbols of the model.
+    """
+    layout = dataset.layout
+    if model is None:
+        return layout, []
+    if model.task != dataset.task:
+        hint = "name a model of the same kind"
+        message = f"`{model.name}` is of {model.task}, and the data are of {dataset.task}"
+        raise UserError(message, hint=hint)
+
+    changed = dataset.kind.in_symbols_of(layout, model)
+    warnings = []
+    for key in type(layout).model_fields:
+        before = getattr(layout, key)
+        after = getattr(changed, key)
+        if after != before and key in layout.model_fields_set:
+            warnings.append(f"`{key}` is that of the model, {after}, and not {before}")
+
+    return changed, warnings
 
 
 def _read_records(out: Path, stages: list[str]) -> dict[str, dict[str, Any]]:

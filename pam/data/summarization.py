@@ -17,7 +17,7 @@ from pydantic import Field
 
 from pam.data.dataset import Limits
 from pam.data.languages import LANGUAGE, language, sentences_of
-from pam.data.prepare import Stage, Task
+from pam.data.prepare import Stage, Symbols, Task
 from pam.data.tokenizers import SIDES, Side, SummarizationCodec, SummarizationSettings
 from pam.data.translation import (
     REFERENCE,
@@ -30,6 +30,7 @@ from pam.data.translation import (
     VocabularyFormat,
     pair_modules,
     pair_symbols,
+    pair_symbols_of,
     pair_writer,
     read_pairs,
 )
@@ -202,6 +203,13 @@ class Summarization(Task[SummarizationFormat]):
 
     def symbols(self, layout: SummarizationFormat) -> dict[str, Any]:
         return pair_symbols(layout) | {"truncate": layout.truncate}
+
+    def in_symbols_of(self, layout: SummarizationFormat, model: Symbols) -> SummarizationFormat:
+        codec = SummarizationCodec.load(model.folder)
+        changed = pair_symbols_of(layout, codec, model)
+        truncate = layout.truncate.model_copy(update={"source": codec.settings.longest})
+        changed |= {"tokenize": codec.settings.source.tokenize, "truncate": truncate}
+        return layout.model_copy(update=changed)
 
     def splits(self, layout: SummarizationFormat) -> tuple[str, ...]:
         return layout.read.splits

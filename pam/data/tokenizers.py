@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, ValidationError
 
@@ -504,7 +504,7 @@ class TranslationCodec(Codec):
         self.target = SideCodec(settings.target)
 
     @classmethod
-    def load(cls, folder: Path) -> TranslationCodec:
+    def load(cls, folder: Path) -> Self:
         return cls(load_settings(cls.settings_type, folder / cls.files[0]))
 
     def save(self, folder: Path) -> None:

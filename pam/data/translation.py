@@ -22,7 +22,15 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
 from pam.data.languages import composed, language, segmentation_hint
-from pam.data.prepare import FEWEST_SYMBOLS, MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
+from pam.data.prepare import (
+    FEWEST_SYMBOLS,
+    MOST_UNKNOWN,
+    Stage,
+    Symbols,
+    Task,
+    TaskFormat,
+    class_names,
+)
 from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
 from pam.data.text_files import CONTROL, cleaned, lines_of
 from pam.data.tokenizers import (
@@ -471,8 +479,9 @@ class Segment(Stage[PairsFormat]):
 
     def _make_codec(self) -> TranslationCodec:
         """Make the codec of new merges or of words, or load that of other data."""
-        if self.base is not None:
-            return TranslationCodec.load(self.base)
+        if self.origin is not None:
+            # Of its own kind: that of summaries says also how much of a text is read.
+            return type(self.layout.codec()).load(self.origin)
         if self.layout.subwords is None:
             return self.layout.codec()
 
@@ -541,7 +550,8 @@ class Index(Stage[PairsFormat]):
                 limits=self.layout.limits,
             )
             counts[split] = {"rows": len(written), **written.symbol_counts()}
-            if split != "train":
+            # The symbols of a model may be strange to training itself.
+            if split != "train" or self.model is not None:
                 self._check_known(split, counts[split], counts["train"], vocabularies)
 
         return counts
@@ -612,7 +622,8 @@ class Index(Stage[PairsFormat]):
             SIDES, self.layout.languages, reversed(vocabularies), strict=True
         ):
             unknown = _unknown_share(counts[side])
-            if unknown - _unknown_share(train_counts[side]) <= MOST_UNKNOWN:
+            expected = _unknown_share(train_counts[side]) if self.model is None else 0.0
+            if unknown - expected <= MOST_UNKNOWN:
                 continue
 
             # The split is suspect: find out why.
@@ -629,17 +640,18 @@ class Index(Stage[PairsFormat]):
                     "name its files the other way round in `splits`, or swap the columns of `read`"
                 )
             hint = hint or f"check that the text is {code}, and tokenized as that of train"
+            knows = "training has" if self.model is None else f"`{self.model.name}` knows"
             raise UserError(
-                f"{split}: training has only {1 - unknown:.0%} of the {side} symbols", hint=hint
+                f"{split}: {knows} only {1 - unknown:.0%} of the {side} symbols", hint=hint
             )
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Count both sides' vocabularies, which may be one, in the training text and save them."""
-        if self.base is not None:
-            base = Prepared(self.base)
-            base.source.save(self.out / "source.vocab")
-            base.target.save(self.out / "target.vocab")
-            return base.source, base.target
+        if self.origin is not None:
+            source, target = vocabularies_of(self.origin)
+            source.save(self.out / "source.vocab")
+            target.save(self.out / "target.vocab")
+            return source, target
 
         layout = self.layout.vocabulary
         counts = [Counter(chain.from_iterable(self.symbols("train", side))) for side in SIDES]
@@ -689,6 +701,15 @@ class Translation(Task[TranslationFormat]):
     def symbols(self, layout: TranslationFormat) -> dict[str, Any]:
         return pair_symbols(layout)
 
+    def in_symbols_of(self, layout: TranslationFormat, model: Symbols) -> TranslationFormat:
+        codec = TranslationCodec.load(model.folder)
+        changed = pair_symbols_of(layout, codec, model)
+        sides = (codec.settings.source, codec.settings.target)
+        tokenize = {side.language: side.tokenize for side in sides}
+        if len(set(tokenize.values())) == 1:
+            return layout.model_copy(update=changed | {"tokenize": sides[0].tokenize})
+        return layout.model_copy(update=changed | {"tokenize": tokenize})
+
     def first_rows(
         self, files: Files, layout: TranslationFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
@@ -721,6 +742,28 @@ def pair_symbols(layout: PairsFormat) -> dict[str, Any]:
     for key in ("lowercase", "subwords", "vocabulary", "source_eos"):
         symbols[key] = getattr(layout, key)
     return symbols
+
+
+def pair_symbols_of(layout: PairsFormat, codec: TranslationCodec, model: Symbols) -> dict[str, Any]:
+    """Return the keys of a format that a trained model decides, but for `tokenize`.
+
+    A UserError says that the model is of other languages.
+    """
+    for side, code in zip(SIDES, layout.languages, strict=True):
+        language_of_model = getattr(codec.settings, side).language
+        if language_of_model != code:
+            hint = "name a model of the same languages, or call them as it does in `format`"
+            message = (
+                f"the {side} of `{model.name}` is {language_of_model}, that of the data {code}"
+            )
+            raise UserError(message, hint=hint)
+
+    return {"lowercase": codec.settings.source.lowercase, "source_eos": model.source_eos}
+
+
+def vocabularies_of(folder: Path) -> tuple[Vocabulary, Vocabulary]:
+    """Read the vocabularies of a prepared folder, or of a model's."""
+    return Vocabulary.load(folder / "source.vocab"), Vocabulary.load(folder / "target.vocab")
 
 
 def pair_modules(stage_or_codec: type, layout: PairsFormat) -> list[str]:

@@ -16,19 +16,16 @@ from torch import Tensor
 from pam.config import RunConfig, load_run
 from pam.data.dataset import padded
 from pam.data.features import Frames
-from pam.data.tokenizers import CODECS, Codec, load_codec
+from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import Vocabulary, ended
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
+from pam.model_files import CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import match, pointers_of
 from pam.models.ensemble import Ensemble
 from pam.models.model import Model
 
 FORMAT = "pam-model-2"
-WEIGHTS = "weights.safetensors"
-CONFIG = "config.yaml"
-EXPORTED_WEIGHTS = "model.safetensors"
-"""The weights of an exported model, under the name by which model hubs find them."""
 
 
 def digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
@@ -182,17 +179,6 @@ def save_model(
     if not source_eos:
         notes["source_eos"] = "false"
     save_tensors(folder / WEIGHTS, weights, notes)
-
-
-def belongings(task: str, folder: Path) -> list[str]:
-    """List the files of a model folder, or of prepared data, that define its symbols."""
-    return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
-
-
-def weights_file(folder: Path) -> Path:
-    """Return the path of a model folder's weights, which an exported model names differently."""
-    exported = folder / EXPORTED_WEIGHTS
-    return exported if exported.is_file() else folder / WEIGHTS
 
 
 def check_files(folder: Path, notes: Mapping[str, str]) -> None:

@@ -117,7 +117,7 @@ def _check_unused(components: ModelConfig, owner: str, names: tuple[str, ...]) -
 def _check_start(components: ModelConfig) -> None:
     """Check that a model can take the weights that it starts from, and can be reversed."""
     start = components.init_from
-    if start is not None and not components.starts():
+    if start is not None and not components.starts() and components.trained_start is None:
         raise FitError(
             "no model to start from", "init_from", hint="name one: `init_from: {forward: soft}`"
         )
@@ -129,6 +129,13 @@ def _check_start(components: ModelConfig) -> None:
             "init_from",
             "backward",
             hint="name the model to start from alone: `init_from: soft`",
+        )
+
+    if components.reversed and components.trained_start is not None:
+        raise FitError(
+            "a reversed model cannot start from one of other data",
+            "init_from",
+            hint="leave out `init_from`, or `reversed`",
         )
 
     if components.reversed and components.targets != "symbols":

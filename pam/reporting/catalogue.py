@@ -56,6 +56,7 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
     other_families = {other.family() for other in experiment.tasks.values() if other is not config}
     decoding = experiment.decoding
     training = experiment.training
+    points = experiment.points()
 
     has = {
         # word alignments that those of its models are compared with
@@ -68,6 +69,8 @@ def abilities(experiment: Experiment, task: str) -> set[str]:
         "penalties": config.decoding.get("length_penalties", decoding.length_penalties),
         # outputs of its development split
         "dev": config.decoding.get("dev", decoding.dev),
+        # several values of an option of one model
+        "sweep": points.keys() & set(models),
         # more metrics after each epoch
         "eval_metrics": config.training.get("eval_metrics", training.eval_metrics),
     }
@@ -341,6 +344,14 @@ TABLES: dict[str, TableSpec] = {
         title="CIDEr, ROUGE-L and others of captions, on the development split",
         paper="table_acvi_captions_dev",
     ),
+    "sweeps": TableSpec(
+        "Sweeps: value by value",
+        None,
+        SCORES,
+        ("sweep",),
+        title="Each value of the options that are swept",
+        builder="sweeps",
+    ),
     "attentions": TableSpec(
         "All models at a glance",
         None,
@@ -391,6 +402,7 @@ TABLES: dict[str, TableSpec] = {
 _FIGURES = "pam.reporting.figures"
 FIGURE_CODE = {
     **dict.fromkeys(("quality", "gains", "cost"), f"{_FIGURES}.models"),
+    "sweep": f"{_FIGURES}.sweeps",
     **dict.fromkeys(("curves", "bleu_by_length", "bleu_by_size"), f"{_FIGURES}.curves"),
     **dict.fromkeys(("attention", "entropy_accuracy", "coverage"), f"{_FIGURES}.attention"),
 }
@@ -453,6 +465,7 @@ FIGURES: dict[str, FigureSpec] = {
         "Gains in accuracy over paradigms", INFLECTION, "gains", "paradigm_accuracy"
     ),
     "cost": _compared("Accuracy against cost", INFLECTION, "cost", "accuracy"),
+    "sweep": FigureSpec("Sweeps", None, SCORES, ("sweep",), draws="sweep"),
     "curves": _CURVES,
     "curves_watched": replace(
         _CURVES,

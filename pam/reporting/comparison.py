@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -15,6 +15,7 @@ from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Draws, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
+from pam.io import UserError
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
 from pam.reporting.render import FINEST
 from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
@@ -399,6 +400,36 @@ def compare(
             rows += _rows(task, metric, measured, experiment, paper)
 
     return _corrected(rows)
+
+
+# The metric of a task's models at a glance. A task shows the first one that it has. The later ones
+# stand in where scoring has left out those before them.
+QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
+
+
+def compare_sweeps(tasks: Sequence[TaskRuns], experiment: Experiment) -> list[Row]:
+    """Return the rows of the models of sweeps, with those of the baseline, by task.
+
+    The models are compared by the first metric of each task, and with the baseline alone, so that
+    Holm's correction is for the gains of the sweeps.
+
+    Raises:
+        UserError: no model of a sweep was scored, or none by such a metric.
+    """
+    points = experiment.points()
+    swept_tasks = []
+    for task in tasks:
+        models = {
+            model: task.models[model]
+            for model in task.models
+            if model in points or model == experiment.baseline
+        }
+        if points.keys() & models.keys():
+            swept_tasks.append(replace(task, models=models))
+
+    if not swept_tasks:
+        raise UserError("no scores of a sweep", hint="name scores.json of the models of a sweep")
+    return compare(swept_tasks, experiment, QUALITIES, None, first=True)
 
 
 def _corrected(rows: Sequence[Row]) -> list[Row]:

@@ -171,7 +171,7 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
 
     first: dict[str, ScoredRun] = {}
     for run in runs.values():
-        _check_comparable(first.setdefault(run.task, run), run)
+        check_comparable(first.setdefault(run.task, run), run)
 
     grouped = by_task(list(runs.values()), experiment)
     return [
@@ -200,7 +200,7 @@ def _load_run(path: Path, experiment: Experiment) -> ScoredRun:
     return ScoredRun(path, task, model, scores.label or model, seed, scores)
 
 
-def _check_comparable(first: ScoredRun, other: ScoredRun) -> None:
+def check_comparable(first: ScoredRun, other: ScoredRun) -> None:
     """Check that two runs were scored on the same units in the same order.
 
     Raises:

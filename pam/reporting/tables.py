@@ -36,10 +36,12 @@ from pam.reporting.catalogue import (
 from pam.reporting.comparison import (
     COMPARED,
     NOTE_OF_OWN_DATA,
+    QUALITIES,
     RULE_NOTE,
     Inputs,
     Row,
     compare,
+    compare_sweeps,
     frame_of,
 )
 from pam.reporting.render import (
@@ -65,6 +67,7 @@ from pam.reporting.runs import (
     reasons_left_out,
 )
 from pam.run_folder import RunFolder
+from pam.sweep import text as text_of_value
 
 
 def build(name: str, inputs: Inputs) -> Table:
@@ -406,6 +409,81 @@ def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | No
     return ["; ".join(tested[key]) if key in tested else None for key in keys]
 
 
+# Sweeps: the values of an option as rows.
+
+SWEEPS = (
+    "task",
+    "model",
+    "options",
+    "values",
+    "metric",
+    "mean",
+    "sd",
+    "n",
+    "low",
+    "high",
+    "baseline",
+    "gain",
+    "gain_low",
+    "gain_high",
+    "p",
+    "p_holm",
+    "dev_loss",
+)
+SWEEPS_DIGITS = {
+    **DIGITS,
+    **dict.fromkeys(("gain_low", "gain_high", "dev_loss"), 4),
+}
+SWEEPS_NOTE = (
+    "{units} Mean and standard deviation over seeds on the test split. Dev loss: the mean loss of"
+    " the development split in the epoch that was chosen; values are to be chosen by it, not by the"
+    " test split. {gain}"
+)
+
+
+def sweeps(spec: TableSpec, inputs: Inputs) -> Table:
+    """Build the table of sweeps, one row per task and value, below the baseline's row."""
+    experiment = inputs.experiment
+    points = experiment.points()
+    rows = compare_sweeps(inputs.tasks, experiment)
+    # The baseline comes first, wherever it is listed.
+    order = list(dict.fromkeys(row.task for row in rows))
+    rows.sort(key=lambda row: (order.index(row.task), row.model != experiment.baseline))
+
+    frame = _with_texts(rows).assign(baseline=experiment.baseline)
+    frame = frame.merge(_means(_dev_losses(inputs.tasks), ["dev_loss"]), how="left")
+    frame["options"] = None
+    frame["values"] = None
+    for index, row in enumerate(rows):
+        if row.model in points:
+            values = points[row.model].values
+            frame.loc[index, "options"] = "; ".join(values)
+            frame.loc[index, "values"] = "; ".join(map(text_of_value, values.values()))
+
+    names, _, gained, _ = _columns(rows, experiment.baseline)
+    columns = [*names, Column("Ours", "{ours}"), Column("95 % interval", "{interval}")]
+    columns += [*gained, Column("Dev loss", "{dev_loss:.4f}"), SEEDS]
+
+    return table_of(
+        title=inputs.title(spec),
+        frame=frame,
+        csv=SWEEPS,
+        digits=SWEEPS_DIGITS,
+        shown=columns,
+        notes=_notes(spec, inputs, rows, SWEEPS_NOTE),
+        group=len(names) - 1,
+    )
+
+
+def _dev_losses(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
+    """Return task, model and loss on the development split of each run, None where unknown."""
+    return [
+        (run.task, run.model, run.scores.training.get("dev_loss"))
+        for task in tasks
+        for run in task.runs
+    ]
+
+
 # All models at a glance: quality, certainty, speed, size.
 
 GLANCE = (
@@ -449,10 +527,6 @@ GLANCE_NOTE = (
     " rates; `python -m pam bench` measures the models in turns."
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
-
-# A task shows the first one that it has. The later ones stand in where scoring has left out those
-# before them.
-QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
 
 
 def attentions(spec: TableSpec, inputs: Inputs) -> Table:
@@ -746,6 +820,7 @@ def _most_different(
 BUILDERS: dict[str, Callable[[TableSpec, Inputs], Table]] = {
     "comparison": comparison,
     "gains": gains,
+    "sweeps": sweeps,
     "lengths": lengths.lengths,
     "attentions": attentions,
     "examples": examples,

@@ -29,6 +29,7 @@ from pam.io import (
 )
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.locks import waited_for
+from pam.training.more_epochs import LAST
 
 FORMAT = "pam-state-1"
 CURRENT = "state.safetensors"
@@ -133,11 +134,18 @@ class StateFolder:
     folder: Path
     # what the training is, configuration, data and code: a state with another one is not resumed
     key: str
+    # the same whatever the number of epochs, of a training whose steps do not depend on it; else
+    # empty
+    open_key: str = ""
+    # the number of epochs: a state that has as many is not gone on from by its `open_key`
+    epochs: int = 0
 
     def save(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Write a state as a whole; the state before is the reserve."""
         current = self.folder / CURRENT
         notes = {"format": FORMAT, "key": self.key, "progress": json.dumps(asdict(progress))}
+        if self.open_key:
+            notes["open_key"] = self.open_key
 
         if current.is_file():
             # A link, then a rename over it: at every moment a whole state has a name.
@@ -149,8 +157,12 @@ class StateFolder:
         save_tensors(current, tensors, notes)
 
     def load(self) -> tuple[dict[str, Tensor], Progress] | None:
-        """Return the newest whole state of this training, or None to start anew."""
-        for path in (self.folder / CURRENT, self.folder / PREVIOUS):
+        """Return the newest whole state of this training, or None to start anew.
+
+        It may be that of a training of another number of epochs, where that decides no step.
+        """
+        others = []
+        for path in (self.folder / CURRENT, self.folder / PREVIOUS, self.folder / LAST):
             if not path.is_file():
                 continue
 
@@ -158,17 +170,34 @@ class StateFolder:
                 tensors, notes = load_tensors(path)
                 if notes.get("format") != FORMAT:
                     raise UserError("not a training state", file=path)
-                if notes.get("key") != self.key:
-                    log.info("%s is of another configuration, data or code: starting anew", path)
-                    return None
-                return tensors, Progress(**json.loads(notes["progress"]))
+                progress = Progress(**json.loads(notes["progress"]))
+                if notes.get("key") != self.key and not self._may_follow(notes, progress):
+                    others.append(path)
+                    continue
+                return tensors, progress
             except (UserError, KeyError, TypeError, ValueError) as error:
                 log.warning("%s: not usable (%s), passed over", path, error)
 
+        if others:
+            log.info("%s is of another configuration, data or code: starting anew", others[0])
         return None
 
+    def _may_follow(self, notes: dict[str, str], progress: Progress) -> bool:
+        """Return whether this training begins as that of a state did, and has more epochs."""
+        begins_alike = bool(self.open_key) and notes.get("open_key") == self.open_key
+        return begins_alike and progress.epoch < self.epochs
+
     def clear(self) -> None:
-        """Remove the states; the training is over and its results are written."""
+        """Remove the states; the training is over and its results are written.
+
+        The last one stays where more epochs may follow.
+        """
+        last = self.folder / LAST
+        if not self.open_key:
+            last.unlink(missing_ok=True)
+        elif (self.folder / CURRENT).is_file():
+            (self.folder / CURRENT).replace(last)
+
         for name in (CURRENT, PREVIOUS):
             (self.folder / name).unlink(missing_ok=True)
 

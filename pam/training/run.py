@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.distributed import is_torchelastic_launched
 
-from pam.config import RunConfig
+from pam.config import RunConfig, load_run
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.fingerprint import fingerprint, model_modules
@@ -30,16 +30,22 @@ from pam.io import (
     write_json,
     write_text,
 )
+from pam.model_files import CONFIG, belongings
 from pam.models.build import build, parameters_of
-from pam.models.checkpoint import SavedModel, belongings, load_model, save_model
+from pam.models.checkpoint import SavedModel, load_model, save_model
 from pam.models.copying import match
 from pam.models.model import Model
 from pam.run_folder import RunFolder, command_line
 from pam.runtime import devices
 from pam.training import distributed
-from pam.training.checkpoint import Progress, Results, StateFolder, Weights, locked
+from pam.training.checkpoint import REPLACED, Progress, Results, StateFolder, Weights, locked
 from pam.training.distributed import ProcessGroup
 from pam.training.logging import Reporter, write_history
+from pam.training.more_epochs import (
+    differ_in_epochs,
+    reason_not_to_go_on,
+    reason_to_start_anew,
+)
 from pam.training.preemption import Deadline, Stop, Stopped
 from pam.training.start import Start, load_starts, take_over
 from pam.training.trainer import Trainer
@@ -103,7 +109,12 @@ def _train_in_group(
     key = _training_key(inputs, code)
     with locked(state) if group.is_main else nullcontext():
         results = Results(state / "finished", key)
-        states = StateFolder(state, key)
+        states = StateFolder(
+            folder=state,
+            key=key,
+            open_key=_open_key(inputs, code),
+            epochs=inputs.run.training.epochs,
+        )
 
         if group.is_main:
             results.take_back()
@@ -117,6 +128,8 @@ def _train_in_group(
             )
         else:
             run = inputs.run
+            if group.is_main:
+                _tell_of_epochs(run, results.folder, state)
             model = _make_model(inputs, group.device)
             reporter = Reporter(
                 name=f"{run.task}/{run.model}/seed{run.seed}",
@@ -189,11 +202,50 @@ def _read_inputs(folder: RunFolder, data_folder: Path) -> _Inputs:
 
 def _training_key(inputs: _Inputs, code: str | None) -> str:
     """Return a hash of all that decides a training: configuration, code, data, first weights."""
+    return _hash_of(inputs, code, inputs.run.training_config())
+
+
+def _open_key(inputs: _Inputs, code: str | None) -> str:
+    """Return the same hash whatever the number of epochs; empty if steps depend on that."""
+    if reason_to_start_anew(inputs.run) is not None:
+        return ""
+
+    config = inputs.run.training_config()
+    del config["training"]["epochs"]
+    return _hash_of(inputs, code, config)
+
+
+def _tell_of_epochs(run: RunConfig, results: Path, state: Path) -> None:
+    """Say why a training that is over is not gone on from, if more or fewer epochs are asked for.
+
+    `results` are those of the training before.
+    """
+    try:
+        before = load_run(results / "model" / CONFIG)
+    except UserError:
+        return
+
+    if not differ_in_epochs(run, before):
+        return
+    reason = reason_not_to_go_on(run, before, state)
+    if reason is not None:
+        log.info(
+            "%d epochs are done and %d are asked for: training from the first epoch, as %s; the"
+            " results of before are kept in %s",
+            before.training.epochs,
+            run.training.epochs,
+            reason,
+            state / REPLACED,
+        )
+
+
+def _hash_of(inputs: _Inputs, code: str | None, config: dict[str, Any]) -> str:
+    """Hash a configuration with code, data and first weights."""
     run = inputs.run
     digests = inputs.data.summary["outputs_sha256"]
     files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
     parts = [
-        json.dumps(run.training_config(), sort_keys=True),
+        json.dumps(config, sort_keys=True),
         code or fingerprint(f"{__name__}:train", *model_modules(run)),
         *(digests[name] for name in files),
         *(start.digest for start in inputs.starts),
@@ -276,7 +328,7 @@ def _record(
     # The cost of the trainings that it starts from counts with them.
     origin = {}
     if starts:
-        origin["init_from"] = [str(start.file.parent) for start in starts]
+        origin["init_from"] = [start.origin for start in starts]
 
     return {
         "wall_s": progress.wall_s,

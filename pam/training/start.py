@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pam.config import RunConfig
+from pam.config import RunConfig, is_path
 from pam.data.dataset import Prepared
 from pam.io import UserError, sha256_of
-from pam.models.checkpoint import WEIGHTS, check_files, load_tensors
+from pam.model_files import WEIGHTS, Description, opened, weights_file
+from pam.models.checkpoint import check_files, load_tensors
 from pam.models.model import Model
 from pam.run_folder import RunFolder
 
@@ -25,21 +26,29 @@ log = logging.getLogger(__name__)
 class Start:
     """A trained model whose weights are taken over."""
 
-    model: str
+    model: str  # its name, or its path
     file: Path
     digest: str  # SHA-256 of the file: with other weights it is another training
     # by the names that the parameters have in the model that starts from them
     weights: dict[str, Tensor]
 
+    @property
+    def origin(self) -> str:
+        """The folder of the model, or the path of a model of other data."""
+        return self.model if is_path(self.model) else str(self.file.parent)
+
 
 def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start]:
     """Read the weights that a run starts from.
 
-    They are those of other models, trained on its task with its seed, in folders beside its own. A
-    UserError says that one is not trained, or was trained on other symbols than those of the
-    prepared `data`.
+    They are those of other models, trained on its task with its seed, in folders beside its own, or
+    that of a model of other data at the path that `init_from` names. A UserError says that one is
+    not trained, or was trained on other symbols than those of the prepared `data`.
     """
     starts = []
+    if run.components.trained_start is not None:
+        starts.append(_load_trained(run.components.trained_start, run, data))
+
     for prefix, model in run.components.starts().items():
         trained = folder.member(model)
         file = trained.model / WEIGHTS
@@ -69,6 +78,26 @@ def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start
         weights = {prefix + name: value for name, value in tensors.items()}
         starts.append(Start(model, file, sha256_of(file), weights))
     return starts
+
+
+def _load_trained(path: str, run: RunConfig, data: Prepared) -> Start:
+    """Read the weights of a trained model of other data.
+
+    A UserError says that there is none, or that the prepared `data` have not its symbols.
+    """
+    with opened(path) as folder:
+        model = Description.of(folder)
+        tensors, notes = load_tensors(weights_file(folder))
+        check_files(folder, notes)
+        for name, digest in model.digests().items():
+            if not (data.folder / name).is_file() or digest != sha256_of(data.folder / name):
+                raise UserError(
+                    f"`{run.model}` starts from {path}, which has other symbols",
+                    file=data.folder / name,
+                    hint=f"prepare the data once more, with `--symbols-of {path}`",
+                )
+
+        return Start(path, Path(path), sha256_of(weights_file(folder)), tensors)
 
 
 def take_over(model: Model, starts: Sequence[Start]) -> None:

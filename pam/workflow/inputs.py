@@ -7,6 +7,7 @@ result and nothing else: a part of the configuration, and a fingerprint of the c
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -84,14 +85,18 @@ class JobInputs:
 
     @per_job
     def base_arguments(self, wildcards: Wildcards) -> list[str]:
-        """Return arguments that name the data in whose symbols a task is prepared.
+        """Return arguments that name the data, or the model, in whose symbols a task is prepared.
 
-        There are none unless the task takes over models of another.
+        There are none unless the task takes over models of another, or its models start from one
+        of other data.
         """
         other = self._task(wildcards).trained_on
-        if other is None:
-            return []
-        return [f"--base={self.files.data}".format(task=other)]
+        if other is not None:
+            return [f"--base={self.files.data}".format(task=other)]
+
+        starts = or_exit(self.plan.trained_starts, wildcards.task)
+        # If there are several, they have the same symbols.
+        return [f"--symbols-of={path}" for path in list(starts.values())[:1]]
 
     @per_job
     def before_stage(self, wildcards: Wildcards, stage: str | None = None) -> list[str]:
@@ -111,6 +116,11 @@ class JobInputs:
         if task.trained_on and (not is_first or name == stages[-1]):
             patterns = self.files.prepared("train", "dev")
             inputs += [pattern.format(task=task.trained_on) for pattern in patterns]
+
+        # Those of the model that others start from; each stage reads what it is.
+        starts = or_exit(self.plan.trained_starts, wildcards.task)
+        for path in list(starts.values())[:1]:
+            inputs += _model_files(path)
 
         return inputs
 
@@ -247,7 +257,11 @@ class JobInputs:
     @per_job
     def start_weights(self, wildcards: Wildcards) -> list[str]:
         """Return weights of the models that a training starts from."""
-        return self._weights_of(wildcards, or_exit(self.plan.starts, wildcards.model))
+        weights = self._weights_of(wildcards, or_exit(self.plan.starts, wildcards.model))
+        path = or_exit(self.plan.model, wildcards.model).trained_start
+        if path is not None:
+            weights += _model_files(path)
+        return weights
 
     def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
         """Return weights of other models of a run's task and seed."""
@@ -330,6 +344,14 @@ class JobInputs:
 def _fetched(dataset: str | None) -> str:
     """Return the mark that the files of a data set were fetched."""
     return f"data/{dataset}/.fetched"
+
+
+def _model_files(path: str) -> list[str]:
+    """Return the files of a trained model of other data."""
+    # Imported here, as few experiments have such models.
+    from pam.model_files import files_of
+
+    return [os.path.normpath(file) for file in or_exit(files_of, path)]
 
 
 def _content(entry: Dataset) -> dict[str, Any]:

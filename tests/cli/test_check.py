@@ -17,6 +17,7 @@ from pam.experiment import load_plan
 from pam.io import dump_yaml
 from pam.runtime import processor
 from pam.runtime.processor import Trial
+from pam.training.more_epochs import LAST
 from pam.workflow import or_exit
 from tests.cli.conftest import Call
 from tests.workflow.checkouts import Checkout, with_own_data, with_own_pairs
@@ -270,6 +271,21 @@ def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(
     result = called(*CHECK, "--config", "training={epochs: 2}")
     warning = "1 run of nouns had another configuration and will be trained from the first epoch"
     assert warning in result.out
+
+
+def test_runs_that_go_on_with_more_epochs_are_not_told_of_as_replaced(
+    own: Checkout, called: Call
+) -> None:
+    own.edit("own/experiment.yaml", "epochs: 1", "epochs: 1, flat: 1")
+    plan = load_plan(files=["own/experiment.yaml"])
+    for file in ("training.json", f"state/{LAST}"):
+        own.write(f"results/tiny/nouns/soft/seed1/{file}", "{}")
+    own.write("results/tiny/nouns/soft/seed1/run.yaml", dump_yaml(plan.run("nouns", "soft", 1)))
+
+    own.edit("own/experiment.yaml", "epochs: 1", "epochs: 2")
+    result = called(*CHECK)
+    assert result.code == 0
+    assert "had another configuration" not in result.out
 
 
 def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(

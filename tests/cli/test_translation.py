@@ -18,8 +18,9 @@ from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
 from pam.io import UserError, write_json, write_text
+from pam.model_files import WEIGHTS
 from pam.models import options
-from pam.models.checkpoint import WEIGHTS, load_model, load_tensors, save_tensors
+from pam.models.checkpoint import load_model, load_tensors, save_tensors
 from pam.run_folder import RunFolder
 from tests.cli import phrases
 from tests.cli.conftest import Call

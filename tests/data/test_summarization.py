@@ -102,6 +102,22 @@ def test_references_are_kept_sentence_by_sentence_and_the_first_is_the_target(
     assert list(data.rows("test")) == [("a mouse squeaks .", "a mouse . it squeaks .")]
 
 
+def test_a_test_split_alone_is_written_in_the_symbols_of_other_data(tmp_path: Path) -> None:
+    base = ready(tmp_path, truncate={"source": 3})
+    (tmp_path / "far").mkdir()
+    record = {"year": 2020, "text": "A dog sleeps on the mat .", "title": "<s> a dog . </s>"}
+    dataset, raw = written(tmp_path / "far", [json.dumps(record)], truncate={"source": 3})
+    alone = dataset.model_copy(update={"splits": {"test": "all.jsonl"}})
+    prepare("far", alone, raw, tmp_path / "far/out", base=base.folder)
+
+    data = Prepared(tmp_path / "far/out")
+    assert list(data.rows("test")) == [("a dog sleeps on the mat .", "a dog .")]
+    assert isinstance(data.codec, SummarizationCodec)
+    assert data.codec.settings == base.codec.settings
+    assert len(data.split("test").sources[0]) == 3
+    assert data.summary["splits"]["test"]["source"]["cut"] == 1
+
+
 def test_both_sides_have_one_vocabulary(tmp_path: Path) -> None:
     data = ready(tmp_path)
     assert data.source.symbols == data.target.symbols

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import Prepared
-from pam.data.prepare import prepare
+from pam.data.download import fetch
+from pam.data.prepare import Symbols, prepare
 from pam.data.vocabulary import UNK
 from pam.io import UserError
 
@@ -229,3 +230,47 @@ def test_a_changed_codec_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not what was prepared") as caught:
         _ = Prepared(folder).codec
     assert caught.value.file == str(path)
+
+
+def test_other_data_are_prepared_in_the_symbols_of_a_model(tmp_path: Path) -> None:
+    options = {"lowercase": True, "subwords": {"merges": 10}, "source_eos": True}
+    first = Prepared(ready(tmp_path / "first", **options))
+    model = Symbols("first", first.folder, "translation", source_eos=True)
+
+    # Other letters, tokenizer and vocabulary are asked for than the model has.
+    texts = SENTENCES | {"train": [("Der Hund ist HEUTE eine Katze.", "The dog is a cat.")]}
+    asked = dataset(tmp_path / "own", texts, lowercase=False, tokenize="none")
+    fetch("mine", asked, tmp_path / "raw")
+    prepare("mine", asked, tmp_path / "raw", tmp_path / "out", model=model)
+
+    data = Prepared(tmp_path / "out")
+    assert data.source.symbols == first.source.symbols
+    assert data.target.symbols == first.target.symbols
+    assert data.codec.settings == first.codec.settings
+    assert data.rows("train")[0] == ("der hund ist heute eine katze .", "the dog is a cat .")
+    assert data.split("train").source_eos
+    assert data.summary["symbols_of"] == "first"
+    assert any(
+        "`lowercase` is that of the model, True" in text for text in data.summary["warnings"]
+    )
+
+
+def test_text_of_other_languages_or_letters_is_not_prepared_in_the_symbols_of_a_model(
+    tmp_path: Path,
+) -> None:
+    first = Prepared(ready(tmp_path / "first"))
+    model = Symbols("first", first.folder, "translation", source_eos=False)
+    asked = dataset(tmp_path / "own")
+    fetch("mine", asked, tmp_path / "raw")
+
+    strange = {
+        "train": [("мы идём домой сегодня", "yes no maybe so"), *[("да нет", "yes no")] * 60]
+    }
+    other = dataset(tmp_path / "other", SENTENCES | strange)
+    fetch("other", other, tmp_path / "other raw")
+    with pytest.raises(UserError, match=r"train: `first` knows only \d+% of the source"):
+        prepare("other", other, tmp_path / "other raw", tmp_path / "out", model=model)
+
+    turned = asked.with_format({"source": "en", "target": "de"})
+    with pytest.raises(UserError, match="the source of `first` is de, that of the data en"):
+        prepare("mine", turned, tmp_path / "raw", tmp_path / "out", model=model)

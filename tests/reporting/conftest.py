@@ -31,3 +31,19 @@ def judged_translation(tmp_path_factory: pytest.TempPathFactory) -> MadeExperime
     return make_translations(
         tmp_path_factory.mktemp("judged"), models=["soft", "postr-joint"], seeds=[1, 2, 3]
     )
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """Soft, Mono-Postr-Joint and a sweep of two values, three seeds; read only."""
+    return make_experiment(
+        tmp_path_factory.mktemp("swept"),
+        tasks=["de-noun"],
+        models=["soft", "mono-postr-joint", "postr-joint-mass0.9", "postr-joint-mass0.99"],
+        listed=[
+            "soft",
+            "mono-postr-joint",
+            {"postr-joint": {"sweep": {"marginalization.mass": [0.9, 0.99]}}},
+        ],
+        seeds=[1, 2, 3],
+    )

@@ -31,6 +31,8 @@ SKILL = {
     ("de-noun", "postr-joint"): 0.868,
     ("de-noun", "prox-postr-joint"): 0.87,
     ("de-noun", "mono-postr-joint"): 0.882,
+    ("de-noun", "postr-joint-mass0.9"): 0.86,
+    ("de-noun", "postr-joint-mass0.99"): 0.88,
     ("de-verb", "soft"): 0.951,
     ("de-verb", "hard-mono"): 0.95,
     ("de-verb", "prior-joint"): 0.953,
@@ -38,6 +40,7 @@ SKILL = {
     ("de-verb", "prox-postr-joint"): 0.954,
     ("de-verb", "mono-postr-joint"): 0.958,
 }
+SKILL_OF_OTHERS = 0.86
 CASES = ("nominative", "genitive", "dative", "accusative")
 FEATURES = [f"case={case},number={number}" for case in CASES for number in ("singular", "plural")]
 
@@ -120,6 +123,7 @@ def training_record(seed: int, cpu_s: float) -> dict[str, Any]:
         "seed": seed,
         "epochs": 12,
         "best_epoch": 9,
+        "dev_loss": 0.5,
         "parameters": 312_000,
         "examples_per_second": 18912 * 12 / cpu_s,
         "peak_memory_mb": 540.0,
@@ -182,17 +186,28 @@ def attention_record(model: str, label: str, sharpness: float) -> dict[str, Any]
     return {"model": model, "label": label, "rows": rows}
 
 
-def experiment_config(tasks: Sequence[str], models: Sequence[str], paper: bool) -> dict[str, Any]:
+def experiment_config(tasks: Sequence[str], models: Sequence[Any], paper: bool) -> dict[str, Any]:
     """Return an experiment on the paper's data, or on others that are compared with it."""
     rows = {"de-noun": "de-N", "de-verb": "de-V"}
     key = "paper" if paper else "paper_reference"
+    # A sweep alone is compared with its first value.
+    baseline = {"baseline": "soft"} if isinstance(models[0], str) else {}
     return {
+        **baseline,
         "experiment": "made-up",
         "title": "made-up runs",
-        "baseline": "soft",
         "models": list(models),
         "tasks": {task: {"dataset": task, "label": rows[task], key: rows[task]} for task in tasks},
     }
+
+
+def label_of(model: str) -> str:
+    """Return a model's label, of a sweep's model with its values."""
+    if model in LABELS:
+        return LABELS[model]
+    name, _, values = model.partition("-mass")
+    words = f"mass {values}".replace("-dropout", ", dropout ")
+    return f"{LABELS[name]}, {words}"
 
 
 def run_config(task: str, model: str, seed: int) -> dict[str, Any]:
@@ -201,9 +216,9 @@ def run_config(task: str, model: str, seed: int) -> dict[str, Any]:
         "experiment": "made-up",
         "task": task,
         "model": model,
-        "label": LABELS[model],
+        "label": label_of(model),
         "seed": seed,
-        "components": {"label": LABELS[model]},
+        "components": {"label": label_of(model)},
         "network": {},
         "training": {},
         "decoding": {},
@@ -212,8 +227,10 @@ def run_config(task: str, model: str, seed: int) -> dict[str, Any]:
 
 def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None:
     """Write all files of one run that reporting reads."""
-    skill = SKILL[task, model]
-    cpu_s = 130 + 12 * list(LABELS).index(model) + seed
+    skill = SKILL.get((task, model), SKILL_OF_OTHERS)
+    cpu_s = 130 + seed
+    if model in LABELS:
+        cpu_s += 12 * list(LABELS).index(model)
     training = training_record(seed, cpu_s)
     decoding = {
         "wall_s": 1.4,
@@ -246,8 +263,12 @@ def make_experiment(
     seeds: Sequence[int] = (1, 2),
     count: int = 40,
     paper: bool = True,
+    listed: Sequence[Any] = (),
 ) -> MadeExperiment:
-    """Write a whole experiment below `root`."""
+    """Write a whole experiment below `root`.
+
+    `listed` is what its `models:` has, where that is not the names of `models`.
+    """
     folder = root / "results" / "made-up"
     for task in tasks:
         for model in models:
@@ -260,5 +281,7 @@ def make_experiment(
             write_json(folder / tasks[0] / model / "seed1" / "attention.json", content)
 
     config = root / "experiment.yaml"
-    write_text(config, yaml.safe_dump(experiment_config(tasks, models, paper), sort_keys=False))
+    write_text(
+        config, yaml.safe_dump(experiment_config(tasks, listed or models, paper), sort_keys=False)
+    )
     return MadeExperiment(folder, config, Path(__file__).parents[2] / "config/paper_results.yaml")

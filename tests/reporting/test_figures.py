@@ -52,7 +52,7 @@ def arguments(kind: str, made: MadeExperiment) -> list[object]:
         return ["--experiment", made.config, "--analyses", *made.analyses]
 
     options = ["--experiment", made.config, "--scores", *made.scores]
-    if kind == "bleu_by_length":
+    if kind in ("bleu_by_length", "sweep"):
         return options
     if kind == "bleu_by_size":
         return [*options, "--data", *sorted(made.folder.glob("*/data/summary.json"))]
@@ -372,9 +372,15 @@ def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
-    made: MadeExperiment, translated: MadeExperiment, tmp_path: Path, kind: str
+    made: MadeExperiment,
+    translated: MadeExperiment,
+    swept: MadeExperiment,
+    tmp_path: Path,
+    kind: str,
 ) -> None:
     experiment = translated if kind in TRANSLATED else made
+    if kind == "sweep":
+        experiment = swept
     for name in ("first", "second"):
         draw(kind, *arguments(kind, experiment), "--out", tmp_path / name / "figure.svg")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.io_wrapper import GetLogdirSubdirectories
 
 import pam
 from pam.config import load_run
@@ -127,6 +130,14 @@ def test_tensorboard_reads_the_curves_of_a_training_that_was_resumed_as_one(fini
         scalars = events.Scalars(name)
         assert [scalar.step for scalar in scalars] == [1, 2, 3]
         assert [scalar.value for scalar in scalars] == pytest.approx(history[name].tolist())
+
+
+def test_tensorboard_finds_the_curves_where_the_recipes_say(finished: Path, tmp_path: Path) -> None:
+    page = (small.ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+    (folder,) = re.findall(r"^tensorboard --logdir (\S+)$", page, flags=re.MULTILINE)
+    run = tmp_path / folder / "de-noun/soft/seed1"
+    shutil.copytree(finished / "events", run / "events")
+    assert list(GetLogdirSubdirectories(str(tmp_path / folder))) == [str(run / "events")]
 
 
 def test_no_module_can_load_a_pickle() -> None:

@@ -326,3 +326,29 @@ def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.Mo
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
     assert (os.environ["PAM_MIRROR"], os.environ[gpus.SHARING]) == ("/mirror", "3")
+
+
+def test_data_are_prepared_in_the_symbols_of_the_model_that_is_started_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    tuned = {"tuned": {"from": "soft", "init_from": "./results/big/pairs/soft/seed1"}}
+    tasks = {
+        "pairs": {"dataset": "pairs"},
+        "other": {"dataset": "pairs", "models": ["prior-joint"]},
+    }
+    workflow = made(
+        tmp_path, TRANSLATION, PAIRS, models=["soft", "prior-joint", tuned], tasks=tasks
+    )
+    weights = "results/big/pairs/soft/seed1/model/weights.safetensors"
+
+    of_task = job(task="pairs")
+    argument = "--symbols-of=./results/big/pairs/soft/seed1"
+    assert workflow.inputs.base_arguments()(of_task) == [argument]
+    for stage in ("extract", "tokenize", None):
+        assert weights in workflow.inputs.before_stage(stage)(of_task)
+    assert workflow.inputs.base_arguments()(job(task="other")) == []
+
+    start = workflow.inputs.start_weights()
+    assert weights in start(job(task="pairs", model="tuned", seed="1"))
+    assert start(job(task="pairs", model="soft", seed="1")) == []

@@ -23,6 +23,7 @@ from pam.config import (
     ResourcesByModel,
     TaskConfig,
     Training,
+    swept_options,
 )
 from pam.io import Strict, write_text
 from pam.models.options import COMPONENTS, Options
@@ -103,7 +104,8 @@ def _variant(definitions: Schema) -> Schema:
     model = schema(ModelConfig)
     definitions |= model["$defs"]
     properties: Schema = {
-        "from": {"type": "string", "description": "the model that it is a variant of"}
+        "from": {"type": "string", "description": "the model that it is a variant of"},
+        "sweep": _sweep(),
     }
 
     for name, value in model["properties"].items():
@@ -118,6 +120,23 @@ def _variant(definitions: Schema) -> Schema:
     closed: Schema = {"type": "object"}
     _close(closed, properties)
     return closed
+
+
+def _sweep() -> Schema:
+    """Return what the sweep of a model may hold: options with lists of values."""
+    options = swept_options()
+    names = [*COMPONENTS, *(f"{name}.{key}" for name, keys in options.items() for key in keys)]
+    components = "|".join(COMPONENTS)
+    values: Schema = {"type": "array", "minItems": 1}
+    return {
+        "type": "object",
+        "description": "a model for each value of an option, as in {network.dropout: [0, 0.2]}",
+        "minProperties": 1,
+        "properties": dict.fromkeys(names, values),
+        # A plugin may add kinds, of whose options no schema knows.
+        "patternProperties": {rf"^({components})\.": values},
+        "additionalProperties": False,
+    }
 
 
 def _layer() -> Schema:

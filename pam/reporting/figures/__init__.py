@@ -14,13 +14,14 @@ from typing import Any
 
 from pam.io import unknown
 from pam.reporting import style
-from pam.reporting.figures import attention, curves, models
+from pam.reporting.figures import attention, curves, models, sweeps
 from pam.reporting.runs import LeftOutError
 
 KINDS: dict[str, Callable[..., style.Drawing]] = {
     "quality": models.quality,
     "gains": models.gains,
     "cost": models.cost,
+    "sweep": sweeps.sweep,
     "attention": attention.attention,
     "curves": curves.curves,
     "bleu_by_length": curves.bleu_by_length,

@@ -64,7 +64,7 @@ def quality(
     else:
         ours = f"mean of {seeds[0]} to {seeds[-1]} seeds,"
 
-    figure = _line_per_model(marks, _worded, ours)
+    figure = _line_per_model(marks, worded, ours)
     return style.Drawing(figure, frame_of(rows)[[*NAMES, "mean", "low", "high", "n", "paper"]])
 
 
@@ -177,7 +177,7 @@ def _draw_costs(panel: CostPanel, axes: Axes, letters: int) -> None:
     pin(axes, outliers, across=False)
 
     axes.margins(x=0.1)
-    axes.set_ylabel(_worded(panel.first.metric))
+    axes.set_ylabel(worded(panel.first.metric))
     words = f"{panel.device} seconds of training and decoding"
     if panel.without:
         names = ", ".join(row.label for row in panel.without)
@@ -342,7 +342,7 @@ def _handles(marks: Sequence[tuple[Row, Mark]], ours: str) -> list[Line2D]:
     return [Line2D([], [], **({"color": style.INK} | entry)) for entry in entries]
 
 
-def _worded(metric: Metric) -> str:
+def worded(metric: Metric) -> str:
     """Return a metric's text on an axis, with its unit, and a note if lower is better."""
     notes = []
     if metric.unit:

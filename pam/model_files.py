@@ -1,0 +1,169 @@
+"""Trained models as files: by which path or name one is meant, and what its folder holds.
+
+A model is the folder of a run, a model folder, a file that `python -m pam export` wrote, or one
+that comes with the package, `pretrained:NAME`. Nothing here imports torch, as the workflow reads
+this module whenever it starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pam.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
+from pam.data.archives import extract_all
+from pam.data.prepare import Symbols
+from pam.data.tokenizers import CODECS
+from pam.io import UserError, scratch_folder, sha256_of
+from pam.run_folder import RunFolder
+
+PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
+LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
+
+CONFIG = "config.yaml"
+WEIGHTS = "weights.safetensors"
+EXPORTED_WEIGHTS = "model.safetensors"
+"""The weights of an exported model, under the name by which model hubs find them."""
+
+
+def find(name: str | Path) -> Path:
+    """Return the path at which the model folder or exported file of a name should be.
+
+    Raises:
+        UserError: no pretrained model has this name.
+    """
+    if str(name).startswith(PRETRAINED):
+        model_name = str(name).removeprefix(PRETRAINED)
+        if model_name not in pretrained():
+            known_names = ", ".join(pretrained()) or "none"
+            raise UserError(f"no pretrained model `{model_name}`", hint=f"known: {known_names}")
+        return PRETRAINED_FOLDER / f"{model_name}{EXPORTED_SUFFIX}"
+
+    run = RunFolder(Path(name))
+    if run.model.is_dir():
+        return run.model
+    return run.path
+
+
+def pretrained() -> list[str]:
+    """List the names of the models that come with the package.
+
+    Example:
+        >>> pretrained()
+        ['nouns/postr-joint', 'nouns/soft', 'phrases/postr-joint', 'phrases/soft']
+    """
+    files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
+    return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
+
+
+def unpack(file: Path, folder: Path) -> None:
+    """Write the files of an exported model into a folder."""
+    extract_all(file, folder, LARGEST_MODEL)
+
+
+@contextmanager
+def opened(name: str | Path) -> Iterator[Path]:
+    """Give the model folder of a name; that of a file is there as long as the context.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    path = find(name)
+    if path.is_file():
+        with scratch_folder() as folder:
+            unpack(path, folder)
+            yield folder
+    elif weights_file(path).is_file():
+        yield path
+    else:
+        hint = (
+            "name the folder of a trained run, results/EXPERIMENT/TASK/MODEL/seedK, or a file that"
+            " `python -m pam export` wrote"
+        )
+        raise UserError("no trained model", file=path, hint=hint)
+
+
+def files_of(name: str) -> list[Path]:
+    """List the files of a model by its name, so that a job can depend on them.
+
+    Those of a model that comes with the package are none: they do not change.
+    """
+    if name.startswith(PRETRAINED):
+        return []
+
+    path = find(name)
+    if path.is_file() or path.suffix == EXPORTED_SUFFIX:
+        return [path]
+
+    # The same files of a run before it is trained and afterwards: others would be a change.
+    folder = Path(name)
+    if not weights_file(folder).is_file():
+        return RunFolder(folder).model_files
+    return [folder / CONFIG, folder / "source.vocab", folder / "target.vocab", weights_file(folder)]
+
+
+def weights_file(folder: Path) -> Path:
+    """Return the path of a model folder's weights, which an exported model names differently."""
+    exported = folder / EXPORTED_WEIGHTS
+    return exported if exported.is_file() else folder / WEIGHTS
+
+
+def belongings(task: str, folder: Path) -> list[str]:
+    """List the files of a model folder, or of prepared data, that define its symbols."""
+    return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model folder says of itself, without its weights."""
+
+    folder: Path
+    run: RunConfig
+    task: str  # the kind of the task
+    source_eos: bool  # whether the sources that it reads end in an end symbol
+
+    @classmethod
+    def of(cls, folder: Path) -> Description:
+        """Read the configuration and the notes of a model folder.
+
+        Raises:
+            UserError: a file is missing, damaged, or of something else.
+        """
+        notes = read_notes(weights_file(folder))
+        if notes.get("task") not in CODECS:
+            hint = "name a model that `python -m pam train` made"
+            raise UserError("these are no weights of ours", file=weights_file(folder), hint=hint)
+
+        return cls(
+            folder=folder,
+            run=load_run(folder / CONFIG),
+            task=notes["task"],
+            source_eos=notes.get("source_eos") != "false",
+        )
+
+    def symbols(self, name: str) -> Symbols:
+        """Return the model's symbols; `name` is what people call the model."""
+        return Symbols(name, self.folder, self.task, self.source_eos)
+
+    def digests(self) -> dict[str, str]:
+        """Return SHA-256 of each file that defines the symbols."""
+        return {name: sha256_of(self.folder / name) for name in belongings(self.task, self.folder)}
+
+
+def read_notes(weights: Path) -> Mapping[str, str]:
+    """Read the notes that were saved with weights, and nothing else of the file."""
+    from safetensors import SafetensorError, safe_open
+
+    hint = "train the model again, or copy it once more"
+    try:
+        with safe_open(weights, framework="numpy") as file:
+            metadata = json.loads((file.metadata() or {}).get("pam", "{}"))
+            return dict(metadata.get("notes", {}))
+    except FileNotFoundError as error:
+        raise UserError("no such file", file=weights, hint=hint) from error
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:
+        message = "not a safetensors file, or cut short"
+        raise UserError(message, file=weights, hint=hint) from error
