@@ -49,7 +49,8 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("module", "examples"), [("pam.api", 15), ("pam.models.posterior_attention", 6)]
+    ("module", "examples"),
+    [("pam.api", 14), ("pam.model_files", 1), ("pam.models.posterior_attention", 6)],
 )
 def test_examples_of_the_reference_print_what_they_show(module: str, examples: int) -> None:
     results = doctest.testmod(importlib.import_module(module), verbose=False)
