@@ -133,8 +133,9 @@ def _archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], Vectors]]]
         extract_all(path, folder)
         array_of: dict[str, Path] = {}
         for array in sorted(folder.rglob(f"*{ARRAY}")):
-            # File managers leave hidden files beside those of their user, such as `._clip.npy`.
-            if array.name.startswith("."):
+            # macOS leaves a file of notes, `._clip.npy`, beside each file `clip.npy`.
+            is_companion = array.name.startswith("._")
+            if is_companion and array.with_name(array.name.removeprefix("._")).is_file():
                 continue
 
             name = array.name.removesuffix(ARRAY)

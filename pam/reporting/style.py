@@ -160,6 +160,13 @@ _LOOKS = {
         transformer_mono_postr_joint="P",
     ),
     "transformer-pointer": Look("#8F7BE8", "X", _DASHED),
+    **_family(
+        "#5B8C5A",
+        head_soft="o",
+        head_prior_joint="^",
+        head_prox_postr_joint="v",
+        head_mono_postr_joint="P",
+    ),
     **_family("#5A4A42", luong_base="o", luong_reverse="s", luong_dropout="^", luong_location="D"),
     **_family(
         "#C44E52", luong_feeding="P", luong_local_p=">", luong_unknown="*", luong_sampled="d"

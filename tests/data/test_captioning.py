@@ -153,20 +153,20 @@ def test_hdf5_holds_what_a_folder_of_arrays_does(tmp_path: Path) -> None:
         assert from_folder == from_file
 
 
-def test_hidden_files_of_a_folder_are_no_clips_and_two_arrays_of_a_clip_are_refused(
+def test_companions_of_arrays_are_no_clips_and_two_arrays_of_a_clip_are_refused(
     tmp_path: Path,
 ) -> None:
     archive = tmp_path / "features.tar"
     folder = tmp_path / "features"
-    for name in ("clip0.npy", "part/clip1.npy"):
+    for name in ("clip0.npy", "part/clip1.npy", ".hidden.npy"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         np.save(folder / name, frames(1))
-    (folder / "._clip0.npy").write_bytes(b"what a file manager notes")
+    (folder / "._clip0.npy").write_bytes(b"what macOS notes of a file")
 
     with open(archive, "wb") as file:
         pack(folder, file)
     with clips_in(archive) as (names, read):
-        assert names == ["clip0", "clip1"]
+        assert names == [".hidden", "clip0", "clip1"]
         assert read("clip1").shape == (3, UNITS)
 
     np.save(folder / "part/clip0.npy", frames(2))

@@ -279,9 +279,9 @@ def test_the_report_leads_with_nouns_and_not_with_a_demonstration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
-    files = ReportFiles(Workflow(config, ["config/config.yaml"])).front_tables()
-    assert [Path(file).stem for file in files] == ["table2", "table1", "table3"]
+    plan, datasets = check_experiment(None, ["config/config.yaml"])
+    report = ReportFiles(plan, WorkflowFiles(plan, datasets))
+    assert [Path(file).stem for file in report.front_tables()] == ["table2", "table1", "table3"]
 
 
 def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> None:
