@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from pam.models.attention_model import AttentionModel, Unrolled
-from pam.models.interfaces import AttentionHistory, Contexts, Memory
+from pam.models.attention_model import AttentionModel, Unrolled, remember
+from pam.models.interfaces import AttentionHistory, Memory
 from pam.models.lstm import Embedding
 from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets, rows_of
@@ -76,39 +76,6 @@ class AlignedEncoder(nn.Module):
         return values, mask
 
 
-class PrefixLayer(nn.Module):
-    """A decoder's layer that attends to the symbols so far alone, with layer norm before each part.
-
-    It is called as a `DecoderLayer`.
-    """
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.own = nn.MultiheadAttention(
-            shape.units, shape.heads, dropout=shape.dropout, batch_first=True
-        )
-        self.between = nn.Sequential(
-            nn.Linear(shape.units, shape.feedforward),
-            nn.ReLU(),
-            nn.Dropout(shape.dropout),
-            nn.Linear(shape.feedforward, shape.units),
-        )
-        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(2))
-        self.dropout = nn.Dropout(shape.dropout)
-
-    def forward(
-        self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
-    ) -> tuple[Tensor, Tensor, None]:
-        """Compute one layer; arguments as of `DecoderLayer`. There is no alignment."""
-        normed = self.norms[0](states)
-        seen = normed if seen is None else torch.cat([seen, normed], 1)
-        from_prefix, _ = self.own(normed, seen, seen, attn_mask=causal, need_weights=False)
-        states = states + self.dropout(from_prefix)
-
-        states = states + self.dropout(self.between(self.norms[1](states)))
-        return states, seen, None
-
-
 class AlignedDecoder(nn.Module):
     """A Transformer's decoder up to its last state, the query s_t of the alignment head.
 
@@ -120,9 +87,9 @@ class AlignedDecoder(nn.Module):
 
     def __init__(self, shape: Shape, vocabulary: int, feeds: bool, attends: bool) -> None:
         super().__init__()
-        layer = DecoderLayer if attends else PrefixLayer
         self.embed = PositionedSymbols(shape, vocabulary)
-        self.layers = nn.ModuleList(layer(shape) for _ in range(shape.decoder_layers))
+        layers = [DecoderLayer(shape, attends) for _ in range(shape.decoder_layers)]
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(shape.units)
         self.of_context = nn.Linear(shape.units, shape.units, bias=False) if feeds else None
 
@@ -207,46 +174,14 @@ class AlignedTransformer(AttentionModel):
 
     # Step by step, as in a search.
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
-        memory = self.encoded(source, lengths)
-        viewed = None
-        if self.marginalization.needs_context:
-            viewed = Contexts(memory.values, self.readout.of_values.weight)
-        memory = replace(
-            memory,
-            viewed=viewed,
-            readout=self.readout.for_search(memory.readout.views, beam, bf16),
-        )
-        return memory.for_beam(beam)
-
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
-        """Encode sources (B, m) of `lengths` (B,) for targets that are given."""
         dtype = self.readout.output.weight.dtype
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             values, mask = self.encoder(source, lengths)
             values = values.to(dtype)
-            keys = self.score.keys(values)
-            views = None
-            if self.marginalization.gives_positions:
-                views = self.readout.of_values(values).to(dtype)
-        if isinstance(keys, Tensor):
-            keys = keys.to(dtype)
 
-        contexts = Contexts(values)
-        viewed = None
-        if self.marginalization.needs_context:
-            viewed = contexts
-
-        return Memory(
-            values=values,
-            mask=mask,
-            fed=contexts,
-            viewed=viewed,
-            keys=keys,
-            start=(),
-            cells=(),
-            readout=self.readout.for_targets(views, self.bf16, self.static),
-            transitions=self.coupling.transitions(source.shape[1]),
+        return replace(
+            remember(self, values, mask, self.bf16, self.static),
             copied=self.copying.symbols(source),
             pointed=self.copying.of_positions(values),
         )
@@ -285,15 +220,13 @@ class AlignedTransformer(AttentionModel):
         packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
         if self.input_feeding.feeds:
-            outputs, alignments = self._step_by_step(encoded, packed)
-        else:
-            outputs, alignments = self._all_at_once(encoded, packed)
-        return Unrolled(packed, encoded, TokenDistribution.cat(outputs, packed), alignments)
+            # Each input waits for the alignment before it, as in a search.
+            return self.unroll(encoded, packed, packed.split(packed.previous))
+        return self._all_at_once(encoded, packed)
 
-    def _all_at_once(
-        self, memory: Memory, packed: PackedTargets
-    ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
+    def _all_at_once(self, encoded: Memory, packed: PackedTargets) -> Unrolled:
         """Compute queries and scores of all tokens at once, then scan over time."""
+        memory = encoded
         queries = self._queries(memory, packed)
         scores = self._scores(memory, packed, queries)
 
@@ -316,7 +249,9 @@ class AlignedTransformer(AttentionModel):
             history = history.then(self.input_feeding(output, symbol, memory.mask))
             outputs.append(output)
             alignments.append(history.alignment)
-        return outputs, alignments
+
+        output = TokenDistribution.cat(outputs, packed)
+        return Unrolled(packed, encoded, output, alignments)
 
     def _queries(self, memory: Memory, packed: PackedTargets) -> Tensor:
         """Compute s_t of all steps, (B, T, d)."""
@@ -339,23 +274,6 @@ class AlignedTransformer(AttentionModel):
         rows, steps = queries.shape[:2]
         scores = self.score(queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory())
         return packed.pack(scores.view(rows, steps, -1).transpose(0, 1))
-
-    def _step_by_step(
-        self, memory: Memory, packed: PackedTargets
-    ) -> tuple[list[TokenDistribution], list[Tensor | None]]:
-        """Take the steps of a search, where each input waits for the alignment before it."""
-        state = self.start(memory)
-        outputs: list[TokenDistribution] = []
-        alignments: list[Tensor | None] = []
-        inputs = packed.split(packed.previous)
-        for previous, symbol in zip(inputs, packed.split(packed.symbols), strict=True):
-            memory = memory.first(len(symbol))
-            state = state.first(len(symbol))
-            step = self.step(memory, state, previous)
-            state = self.update(memory, step, symbol)
-            outputs.append(step.output)
-            alignments.append(state.alignment)
-        return outputs, alignments
 
     # Both.
 

@@ -1,14 +1,16 @@
 """What all models of components share, whatever encodes the source and gives the queries.
 
-A subclass has the recurrence: `start`, `step` and `update`, and `forward` over given targets.
-The prior over positions, the likelihood and the objective are the same for all of them.
+A subclass has an encoder and the recurrence: `start`, `step` and `update`, and `forward` over given
+targets. The memory of a source, the prior over positions, the loop over steps, the likelihood and
+the objective are the same for all of them.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from torch import Tensor
 from pam.data.vocabulary import PAD
 from pam.models import interfaces
 from pam.models.copying import Copying
-from pam.models.interfaces import AttentionHistory, Memory, Noise
+from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise
 from pam.models.marginalization import Marginalization
 from pam.models.model import Model, TeacherForced
 from pam.models.outputs import Attention, TokenDistribution
@@ -40,6 +42,51 @@ class Unrolled:
     def prior(self) -> Tensor:
         """Return the priors (B, T, m), rows in the order of the given targets."""
         return self.packed.unpack(self.output.attention.prior)
+
+
+class AttentionParts(Protocol):
+    """What reads encoder states: a model of components, or a layer of them."""
+
+    score: interfaces.Score
+    coupling: interfaces.Coupling
+    marginalization: Marginalization
+    readout: Readout
+
+
+def remember(
+    parts: AttentionParts, values: Tensor, mask: Tensor, bf16: bool = False, static: bool = False
+) -> Memory:
+    """Prepare encoder states for the steps of given targets.
+
+    Args:
+        values: (B, m, D) encoder states h_a; mask: (B, m) true at real positions.
+        bf16: whether large products are taken in bfloat16; static: see `Model.static`.
+    """
+    dtype = parts.readout.output.weight.dtype
+    with torch.autocast(values.device.type, torch.bfloat16, enabled=bf16):
+        keys = parts.score.keys(values)
+        views = None
+        if parts.marginalization.gives_positions:
+            views = parts.readout.of_values(values).to(dtype)
+    if isinstance(keys, Tensor):
+        keys = keys.to(dtype)
+
+    contexts = Contexts(values)
+    viewed = None
+    if parts.marginalization.needs_context:
+        viewed = contexts
+
+    return Memory(
+        values=values,
+        mask=mask,
+        fed=contexts,
+        viewed=viewed,
+        keys=keys,
+        start=(),
+        cells=(),
+        readout=parts.readout.for_targets(views, bf16, static),
+        transitions=parts.coupling.transitions(values.shape[1]),
+    )
 
 
 class AttentionModel(Model):
@@ -83,6 +130,30 @@ class AttentionModel(Model):
         self.estimator = estimator
         self.copying = copying
 
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
+        """Encode sources for search.
+
+        Args:
+            source: symbols (B, m) or vectors (B, m, units); lengths: (B,) their real lengths.
+            beam: hypotheses of each sentence; the memory has a row for each of them.
+            bf16: whether the output layer takes its products in bfloat16.
+        """
+        memory = self.for_search(self.encoded(source, lengths), rows=beam * len(source))
+        viewed = None
+        if self.marginalization.needs_context:
+            viewed = Contexts(memory.values, self.readout.of_values.weight)
+
+        readout = self.readout.for_search(memory.readout.views, beam, bf16)
+        return replace(memory, viewed=viewed, readout=readout).for_beam(beam)
+
+    @abstractmethod
+    def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
+        """Encode sources for given targets, with kernels that gather the gradients of all steps."""
+
+    def for_search(self, memory: Memory, rows: int) -> Memory:
+        """Return the memory with the decoder's kernels of search, whose steps have so many rows."""
+        return memory
+
     def attend(
         self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
     ) -> Attention:
@@ -125,6 +196,24 @@ class AttentionModel(Model):
 
         With `draws`, what training draws is drawn.
         """
+
+    def unroll(self, encoded: Memory, packed: PackedTargets, inputs: Iterable[Any]) -> Unrolled:
+        """Take one step after another, with the inputs of each."""
+        memory = encoded
+        state = self.start(memory)
+
+        # Sentences that have ended leave the batch: each step keeps the first rows.
+        outputs = []
+        alignments = []
+        for previous, symbol in zip(inputs, packed.split(packed.symbols), strict=True):
+            memory, state = memory.first(len(symbol)), state.first(len(symbol))
+            step = self.step(memory, state, previous)
+            state = self.update(memory, step, symbol)
+            outputs.append(step.output)
+            alignments.append(state.alignment)
+
+        output = TokenDistribution.cat(outputs, packed)
+        return Unrolled(packed, encoded, output, alignments)
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Return log p(y_t | y_<t, x), (B, T); see `Model.log_likelihood`."""

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError, parse, unknown
+from pam.models.attention_model import remember
 from pam.models.build import implementation
 from pam.models.fitting import check_fit
-from pam.models.interfaces import AttentionHistory, Contexts, Memory, Sizes
+from pam.models.interfaces import AttentionHistory, Memory, Sizes
 from pam.models.outputs import Attention, TokenDistribution
 from pam.models.packing import optional_rows, rows_of
 from pam.models.readout import Readout
@@ -193,26 +194,7 @@ class PosteriorAttention(nn.Module):
             mask: (n, m) true at real positions, which precede padding; at least one in each row.
         """
         self._check_source(values, mask)
-
-        views = None
-        if self.marginalization.gives_positions:
-            views = self.readout.of_values(values)
-        contexts = Contexts(values)
-        viewed = None
-        if self.marginalization.needs_context:
-            viewed = contexts
-
-        return Memory(
-            values=values,
-            mask=mask,
-            fed=contexts,
-            viewed=viewed,
-            keys=self.score.keys(values),
-            start=(),
-            cells=(),
-            readout=self.readout.for_targets(views, bf16=False),
-            transitions=self.coupling.transitions(values.shape[1]),
-        )
+        return remember(self, values, mask)
 
     def start(self, memory: Memory) -> AttentionState:
         """Return the state before the first symbol, with an empty context."""

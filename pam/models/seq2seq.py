@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pam.models.attention_model import AttentionModel, Unrolled
+from pam.models.attention_model import AttentionModel, Unrolled, remember
 from pam.models.interfaces import AttentionHistory, Contexts, Hidden, Memory, Noise
 from pam.models.lstm import Decoder, Encoder, replace_unknown
 from pam.models.outputs import TokenDistribution
@@ -114,64 +114,31 @@ class Seq2Seq(AttentionModel):
 
     # The definition, in the order of Figure 1 (right) of Shankar & Sarawagi (2019).
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
-        """Encode sources for search.
-
-        Args:
-            source: symbols (B, m) or vectors (B, m, units); lengths: (B,) their real lengths.
-            beam: hypotheses of each sentence; the memory has a row for each of them.
-            bf16: whether the output layer takes its products in bfloat16.
-        """
-        memory = self.encoded(source, lengths)
-        viewed = None
-        if self.marginalization.needs_context:
-            viewed = Contexts(memory.values, self.readout.of_values.weight)
-
-        memory = replace(
-            memory,
-            fed=Contexts(memory.values, self.decoder.of_context),
-            viewed=viewed,
-            gates=self.decoder.search_gates(beam * len(source)),
-            cells=self.decoder.search_cells(),
-            readout=self.readout.for_search(memory.readout.views, beam, bf16),
-        )
-        return memory.for_beam(beam)
-
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
-        """Encode sources for given targets, with kernels that gather the gradients of all steps."""
         dtype = self.readout.output.weight.dtype
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             values, final = self.encoder(source, lengths)
             values = values.to(dtype)
             final = final.to(dtype)
-
-            keys = self.score.keys(values)
-            views = None
-            if self.marginalization.gives_positions:
-                views = self.readout.of_values(values).to(dtype)
             start = self.decoder.start(final)
 
-        fed = Contexts(values)
-        viewed = None
-        if self.marginalization.needs_context:
-            viewed = fed
-        if isinstance(keys, Tensor):
-            keys = keys.to(dtype)
-
-        memory = Memory(
-            values=values,
-            mask=torch.arange(source.shape[1], device=source.device) < lengths[:, None],
-            fed=fed,
-            keys=keys,
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        memory = replace(
+            remember(self, values, mask, self.bf16, self.static),
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
             cells=self.decoder.kernels(self.bf16),
-            readout=self.readout.for_targets(views, self.bf16, self.static),
-            viewed=viewed,
-            transitions=self.coupling.transitions(source.shape[1]),
             copied=self.copying.symbols(source),
             pointed=self.copying.of_positions(values),
         )
         return self.latent.of_sentence(memory, final)
+
+    def for_search(self, memory: Memory, rows: int) -> Memory:
+        return replace(
+            memory,
+            fed=Contexts(memory.values, self.decoder.of_context),
+            gates=self.decoder.search_gates(rows),
+            cells=self.decoder.search_cells(),
+        )
 
     def start(self, memory: Memory) -> State:
         """Return the state before the first output.
@@ -270,22 +237,8 @@ class Seq2Seq(AttentionModel):
         """
         packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
-        memory = encoded
-        state = self.start(memory)
-        inputs = self._read_ahead(memory, packed, draws)
-
-        # Sentences that have ended leave the batch: each step keeps the first rows.
-        outputs = []
-        alignments = []
-        for previous, symbol in zip(inputs, packed.split(packed.symbols), strict=True):
-            memory, state = memory.first(len(symbol)), state.first(len(symbol))
-            step = self.step(memory, state, previous)
-            state = self.update(memory, step, symbol)
-            outputs.append(step.output)
-            alignments.append(state.alignment)
-
-        output = TokenDistribution.cat(outputs, packed)
-        return Unrolled(packed, encoded, output, alignments)
+        inputs = self._read_ahead(encoded, packed, draws)
+        return self.unroll(encoded, packed, inputs)
 
     def _read_ahead(self, memory: Memory, packed: PackedTargets, draws: bool) -> list[Previous]:
         """Compute and draw the inputs of all steps at once."""

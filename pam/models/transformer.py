@@ -150,32 +150,37 @@ def encoder_layers(shape: Shape) -> nn.TransformerEncoder:
 class DecoderLayer(nn.Module):
     """Attention to the symbols so far, attention to the source, and a feed-forward layer.
 
+    Without `attends` there is no attention to the source.
+
     It computes the same as `nn.TransformerDecoderLayer` with `norm_first`. But that class does not
     return its attention weights, which are the alignment here, and computes a whole prefix anew at
     each step.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, attends: bool = True) -> None:
         super().__init__()
 
         self.own = nn.MultiheadAttention(
             shape.units, shape.heads, dropout=shape.dropout, batch_first=True
         )
-        self.cross = nn.MultiheadAttention(
-            shape.units, shape.heads, dropout=shape.dropout, batch_first=True
-        )
+        self.cross = None
+        if attends:
+            self.cross = nn.MultiheadAttention(
+                shape.units, shape.heads, dropout=shape.dropout, batch_first=True
+            )
         self.between = nn.Sequential(
             nn.Linear(shape.units, shape.feedforward),
             nn.ReLU(),
             nn.Dropout(shape.dropout),
             nn.Linear(shape.feedforward, shape.units),
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(3))
+        parts = 3 if attends else 2
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(parts))
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(
         self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Compute one layer.
 
         Args:
@@ -185,7 +190,7 @@ class DecoderLayer(nn.Module):
             causal: (n, n) true where a symbol must not be seen, or None for a single symbol.
 
         Returns: the states (B, n, d); `seen` (B, t + n, d) for later symbols; and the alignment
-            (B, n, m), the mean of the heads' weights.
+            (B, n, m), the mean of the heads' weights, or None without attention to the source.
         """
         # Attention to the symbols so far.
         normed = self.norms[0](states)
@@ -194,13 +199,15 @@ class DecoderLayer(nn.Module):
         states = states + self.dropout(from_prefix)
 
         # Attention to the source.
-        from_source, alignment = self.cross(
-            self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
-        )
-        states = states + self.dropout(from_source)
+        alignment = None
+        if self.cross is not None:
+            from_source, alignment = self.cross(
+                self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
+            )
+            states = states + self.dropout(from_source)
 
         # Feed-forward layer.
-        states = states + self.dropout(self.between(self.norms[2](states)))
+        states = states + self.dropout(self.between(self.norms[-1](states)))
         return states, seen, alignment
 
 

@@ -16,7 +16,6 @@ from pam.models import options
 from pam.models.aligned_transformer import AlignedTransformer
 from pam.models.build import build
 from pam.models.fitting import FitError, check_fit
-from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets
 from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.models import plain, tiny
@@ -82,11 +81,11 @@ def test_all_steps_at_once_are_the_steps_of_a_search_with_the_same_gradients(nam
 
     packed = PackedTargets.of(target)
     memory = model.encoded(source[packed.order], lengths[packed.order])
-    outputs, alignments = model._step_by_step(memory, packed)
-    step_by_step = TokenDistribution.cat(outputs, packed).log_prob(packed.symbols)
+    unrolled = model.unroll(memory, packed, packed.split(packed.previous))
+    step_by_step = unrolled.log_prob()
 
     torch.testing.assert_close(at_once.log_prob(), step_by_step, rtol=0, atol=1e-12)
-    for handed_on, other in zip(at_once.alignments, alignments, strict=True):
+    for handed_on, other in zip(at_once.alignments, unrolled.alignments, strict=True):
         torch.testing.assert_close(handed_on, other, rtol=0, atol=1e-12)
     wanted = gradients(model, step_by_step)
     for gradient, other in zip(gradients(model, at_once.log_prob()), wanted, strict=True):
