@@ -1,10 +1,12 @@
-"""Train models by two versions of the package at the same time, and count their steps a second.
+"""Train or search by two versions of the package at once, and count their batches a second.
 
     python benchmarks/versions.py OLD NEW --data DIR --models soft postr-joint:0.99 --device cuda
+    python benchmarks/versions.py OLD NEW --data DIR --models soft --beam 4
 
 OLD and NEW are folders that hold `pam` and `config`, such as checkouts; DIR is a folder of prepared
-data. Each model of each version has a process of its own. All of them count steps in the same
-seconds, which begin once all are ready, so that what slows one slows all.
+data. Each model of each version has a process of its own. All of them count batches in the same
+seconds, which begin once all are ready, so that what slows one slows all. With `--beam` a model is
+trained for `--trained` steps first, so that it has learned where outputs end, and then searches.
 """
 
 from __future__ import annotations
@@ -13,19 +15,22 @@ import argparse
 import importlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 READY = "ready\n"
+WARM_UP = 6  # batches before those that count
 NOTICE_S = 0.2  # between the word to begin and the beginning
 Job = tuple[str, str]  # a model, and `old` or `new`
 
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a row for each model: steps per second by both versions, and their ratio."""
+    """Return a row for each model: batches per second by both versions, and their ratio."""
     processes = {}
     for model in args.models:
         for version in ("old", "new"):
@@ -43,14 +48,14 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
         old = answers[model, "old"]
         new = answers[model, "new"]
         if not (old["steps"] and new["steps"]):
-            sys.exit(f"error: no step of {model} was done in {args.seconds} s: raise --seconds")
+            sys.exit(f"error: no batch of {model} was done in {args.seconds} s: raise --seconds")
         ratio = new["per_second"] / old["per_second"]
         rows.append({"model": model, "old": old, "new": new, "new_over_old": round(ratio, 3)})
     return rows
 
 
 def start(args: argparse.Namespace, model: str, version: str) -> subprocess.Popen[str]:
-    """Start a process that trains a model by one version once it hears from when on."""
+    """Start a process that works with a model of one version once it hears from when on."""
     folder = str(getattr(args, version).resolve())
     settings = vars(args) | {"model": model}
     content = json.dumps(settings, default=lambda path: str(path.resolve()))
@@ -99,7 +104,7 @@ def end_with_error(job: Job) -> NoReturn:
 
 
 def steps(args: argparse.Namespace) -> dict[str, Any]:
-    """Count the steps of one training from a moment on.
+    """Count the batches of one training, or of one search, from a moment on.
 
     Once it is ready it says so, and reads that moment. It uses only what a version before this file
     has.
@@ -107,7 +112,7 @@ def steps(args: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from pam import benchmark
-    from pam.config import Network
+    from pam.config import Decoding, Network, parse
     from pam.data.dataset import Prepared
 
     # Else another version that is installed would be measured.
@@ -134,8 +139,15 @@ def steps(args: argparse.Namespace) -> dict[str, Any]:
     work = benchmark.training(model, plan)
 
     # Some steps before, which are not counted.
-    for batch in batches[:6]:
-        work(batch)
+    for number in range(args.trained if args.beam else WARM_UP):
+        work(batches[number % len(batches)])
+
+    if args.beam:
+        settings = parse(Decoding, {"beam": args.beam, "precision": args.precision})
+        work = partial(benchmark.decode, model, components.targets == "actions", settings)
+        for batch in batches[:WARM_UP]:
+            work(batch)
+
     benchmark.clock(device)
 
     sys.stdout.write(READY)
@@ -151,8 +163,13 @@ def steps(args: argparse.Namespace) -> dict[str, Any]:
         count += 1
 
     rate = count / (time.time() - began) if count else 0.0
-    memory = devices.peak_gpu_memory_mb(device)
-    return {"steps": count, "per_second": round(rate, 2), "gpu_mb": memory and round(memory)}
+    gpu_mb = devices.peak_gpu_memory_mb(device)
+    return {
+        "steps": count,
+        "per_second": round(rate, 2),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "gpu_mb": gpu_mb and round(gpu_mb),
+    }
 
 
 def devices_of_this_version() -> Any:
@@ -198,7 +215,9 @@ def main(words: list[str]) -> None:
         "--units", type=int, default=256, help="of embeddings, of both directions, of the decoder"
     )
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which steps count")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which batches count")
+    parser.add_argument("--beam", type=int, default=0, help="search with this beam, after training")
+    parser.add_argument("--trained", type=int, default=100, help="steps before a search")
     args = parser.parse_args(words)
     args.precision = usable_precision(args)
 
