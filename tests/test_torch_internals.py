@@ -88,6 +88,17 @@ def test_without_the_setting_of_onednn_products_are_those_of_torch(
     assert not processor.onednn_is_exact()
 
 
+# Products in bfloat16.
+
+
+def test_onednn_says_whether_bfloat16_is_fast_and_without_the_operator_nothing_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert torch_internals.says_bfloat16_is_fast() in (True, False)
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    assert torch_internals.says_bfloat16_is_fast() is None
+
+
 # Kernels.
 
 

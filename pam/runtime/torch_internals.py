@@ -55,6 +55,18 @@ def onednn_float32() -> Iterator[None]:
         matmul.fp32_precision = before
 
 
+# Products in bfloat16.
+
+
+def says_bfloat16_is_fast() -> bool | None:
+    """Return whether oneDNN says that the processor has instructions for bfloat16.
+
+    Written for torch 2.13. Where the operator is missing, nothing is known: None.
+    """
+    operator = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return bool(operator()) if operator is not None else None
+
+
 # Operators.
 
 _HAS_FUSED_LSTM_CELL = hasattr(aten, "_thnn_fused_lstm_cell") and hasattr(

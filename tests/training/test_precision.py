@@ -7,9 +7,9 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -236,6 +236,27 @@ def test_bfloat16_does_not_pay_on_processors_without_instructions_for_it(isa: st
 
 def test_a_processor_gives_the_same_answer_at_each_start() -> None:
     assert {tried_in_a_process() for _ in range(3)} == {str(processor.try_bfloat16().pays)}
+
+
+@pytest.mark.skipif(not processor.try_bfloat16().pays, reason=processor.try_bfloat16().reason)
+@pytest.mark.parametrize(("disturbed_turns", "pays"), [(30, True), (1000, False)])
+def test_other_work_during_the_first_turns_changes_no_answer(
+    disturbed_turns: int, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = []
+
+    def seconds_beside_other_work(run: Callable[[], object]) -> float:
+        assert isinstance(run, partial)
+        turns.append(run.args[0])
+        in_bfloat16 = run.args[0] == torch.bfloat16
+        if turns.count(torch.bfloat16) <= disturbed_turns:
+            return 1.5 if in_bfloat16 else 1.0
+        return 0.4 if in_bfloat16 else 1.0
+
+    monkeypatch.setattr(processor, "_cpu_seconds", seconds_beside_other_work)
+
+    assert processor.try_bfloat16.__wrapped__().pays == pays
+    assert len(turns) == 2 * min(disturbed_turns + 1, processor.MOST_TURNS)
 
 
 def test_the_trial_draws_nothing_from_the_global_generator() -> None:
