@@ -298,7 +298,9 @@ class Training(Strict):
         ends = [phase.until or math.inf for phase in self.phases]
         if ends and (ends != sorted(set(ends)) or ends[-1] < math.inf):
             hint = "let `until` rise from phase to phase, and leave it out in the last one"
-            error = UserError("phases that do not follow one another to the end", hint=hint)
+            error = UserError(
+                "the phases do not follow one another to the training's end", hint=hint
+            )
             raise refused(error, "phases")
 
         return self
@@ -383,13 +385,14 @@ class Decoding(Strict):
         """Check that candidates for the length penalty stand alone and can change outputs."""
         if self.length_penalties and self.length_penalty:
             error = UserError(
-                "both a `length_penalty` and candidates for it", hint="leave out one of the two"
+                "`length_penalty` and `length_penalties` exclude each other",
+                hint="leave out one of the two",
             )
             raise refused(error, "length_penalties")
 
         if self.length_penalties and self.temperature is not None:
             error = UserError(
-                "outputs that are drawn have no length penalty to choose",
+                "sampled outputs have no length penalty to choose",
                 hint="set `length_penalties: []` where `temperature` is set",
             )
             raise refused(error, "length_penalties")
@@ -597,7 +600,7 @@ class ListedModel:
         if not isinstance(value, dict):
             return _NAME.validate_python(value)
         if len(value) != 1 or not all(isinstance(changes, dict) for changes in value.values()):
-            error = UserError("a variant is one name, with what it changes below", hint=VARIANT)
+            error = UserError("a variant needs one name, with its changes below it", hint=VARIANT)
             raise refused(error)
 
         ((name, changes),) = value.items()
@@ -611,7 +614,9 @@ class ListedModel:
                 raise refused(unknown("key of a model", str(key), keys), name, str(key))
 
         if not isinstance(changes.get("from"), str | None):
-            raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
+            raise refused(
+                UserError("`from` is not the name of a model", hint=VARIANT), name, "from"
+            )
 
         if SWEEP in changes:
             check_sweep(
@@ -906,7 +911,7 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
             " ...}`"
         )
         raise UserError(
-            f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint
+            f"model `{name}` has no file: it is a variant that {experiment} defines", hint=hint
         )
 
     raise unknown("model", name, model_files(folder))

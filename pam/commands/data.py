@@ -86,7 +86,7 @@ def prepare(args: Namespace) -> int:
 
     if args.base is not None and args.symbols_of is not None:
         hint = "name prepared data to make a test split alone, or a model to make all splits"
-        raise UserError("--base and --symbols-of", hint=hint)
+        raise UserError("--base and --symbols-of exclude each other", hint=hint)
 
     with ExitStack() as stack:
         model = None
@@ -225,7 +225,7 @@ def data(args: Namespace) -> int:
     else:
         headings = (dataset.format["source"], dataset.format["target"])
 
-    sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n")
+    sys.stdout.write(f"this looks like {dataset.task}; the first rows:\n\n")
     sys.stdout.write(_indented(_aligned([headings, *entry.rows])))
     if entry.notes:
         sys.stdout.write(

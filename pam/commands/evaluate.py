@@ -133,7 +133,9 @@ def score(args: Namespace) -> int:
     if args.run is None:
         files = Scored(split=args.split, **single_files)
     elif single_files:
-        raise UserError("--run and single files", hint="name a run, or its files, not both")
+        raise UserError(
+            "--run and single files exclude each other", hint="name a run, or its files, not both"
+        )
     else:
         files = files_of(RunFolder(args.run), args.split)
 

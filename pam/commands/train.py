@@ -354,8 +354,12 @@ def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
     missing = "--data" if args.data is None else "--out"
 
     return [
-        (models != 1, "which model is not said", "name one: --run, --model or --pretrained"),
-        (args.input is not None and not lines, "--input and prepared data", "name one of the two"),
+        (models != 1, "exactly one model is needed", "name one: --run, --model or --pretrained"),
+        (
+            args.input is not None and not lines,
+            "--input and prepared data exclude each other",
+            "name one of the two",
+        ),
         (
             args.input is None and args.attention is not None,
             "--attention is for --input",

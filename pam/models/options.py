@@ -661,7 +661,7 @@ def register(component: str, options: type[Options]) -> None:
     module, _, name = options.implementation.partition(":")
     if not isinstance(kind, str) or not name.isidentifier() or find_spec(module) is None:
         raise UserError(
-            f"{options.__name__} of {options.__module__} is no kind of {component}",
+            f"{options.__name__} of {options.__module__} is not a kind of {component}",
             hint="give `kind` a default, and `implementation` a `package.module:Class` that exists",
         )
 
