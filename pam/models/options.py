@@ -301,7 +301,7 @@ class Proximity(Options):
     width: Units = Field(3, description="each distance below this has a learned energy")
     first: Literal["free", "before"] = Field(
         "free",
-        description="first step: no bias, or that of a position just before the source",
+        description="bias in the first step: none, or from a position before the source",
     )
 
 
@@ -313,7 +313,7 @@ class Monotone(Options):
     kind: Literal["monotone"] = "monotone"
     first: Literal["free", "before"] = Field(
         "free",
-        description="first step: no bias, or that of a position just before the source",
+        description="bias in the first step: none, or from a position before the source",
     )
 
 
