@@ -239,8 +239,8 @@ class Training(Strict):
     )
     schedule: Literal["linear", "halving", "plateau", "inverse_sqrt"] = key(
         "linear",
-        "how the learning rate falls: linear: see `flat`; halving: see `halve_after` and"
-        " `halve_every`; plateau: see `halve_from`; inverse_sqrt: as 1 / sqrt(step)",
+        "how the learning rate falls after the warm-up; `flat` belongs to linear, `halve_after`"
+        " and `halve_every` to halving, `halve_from` to plateau; inverse_sqrt is 1 / sqrt(step)",
     )
     flat: float = key(
         0.4, "linear: share of the training after which the rate falls linearly to 0", ge=0, le=1
@@ -325,7 +325,8 @@ class Decoding(Strict):
     )
     length_penalty_form: Literal["power", "wu"] = key(
         "power",
-        "base of the power: power: the length; wu: (5 + length) / 6, as in Wu et al. 2016",
+        "what the penalty is the exponent of: the length (power), or (5 + length) / 6 as in Wu"
+        " et al. 2016 (wu)",
     )
     length_penalties: list[Annotated[float, Field(ge=0, le=1000)]] = key(
         [],
@@ -496,7 +497,9 @@ class ModelConfig(Strict):
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key(
-        [], "models of which this model is the mean; it is not trained itself"
+        [],
+        "an ensemble: trained models whose distributions are averaged; the ensemble itself"
+        " is not trained",
     )
     init_from: Annotated[
         InitFrom | None, BeforeValidator(_forward, ModelOrPath | InitFrom | None)
