@@ -539,7 +539,7 @@ def counted(outcomes: Sequence[Outcome], open_claims: int) -> str:
     return (
         f"Of {len(words) + open_claims} claims we judge {len(words) - words.count('not judged')}:"
         f" our runs agree with {words.count('agrees')}, contradict {words.count('contradicts')},"
-        f" and cannot tell {words.count('cannot tell')}."
+        f" and leave {words.count('cannot tell')} open (cannot tell)."
         f" After Holm's correction they agree with {lasting.count('agrees')} and contradict"
         f" {lasting.count('contradicts')}."
         f" We do not judge {words.count('not judged')} claims with fewer than {LEAST_SEEDS} seeds"

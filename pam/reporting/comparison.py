@@ -150,7 +150,7 @@ def judge_gain(
     # Seen from the side of the claim, on which gains are positive.
     low, high = sorted((side * ours.low, side * ours.high))
     direction: Direction = "cannot tell"
-    reason = "our interval includes 0"
+    reason = "our interval has 0 in it"
     if low > 0:
         direction = "agrees"
         reason = "our interval excludes 0 on the side of the claim"
@@ -201,7 +201,7 @@ def judge_level(
             f"the paper's figure lies in our interval, which is wider than the margin of {margin:g}"
         )
         return Verdict("agrees with", size, reason)
-    reason = f"our interval excludes the paper's figure, but not all within {margin:g} of it"
+    reason = f"our interval excludes the paper's figure, not all that is within {margin:g}"
     return Verdict("cannot tell", size, reason)
 
 
