@@ -1,12 +1,12 @@
-# make run [ARGS='--configfile config/paper.yaml']   the default experiment, to its report
-# make test                                          the whole test suite
-# make faults                                        what kills, full disks, bad networks and files do
-# make audit                                         whether what is installed is what the lock says
-# make docs                                          the texts as a site, site/index.html
-# make lint                                          style, types and the workflow's form
-# make clean                                         the environment, the site and caches, never results
+# make run [ARGS='--configfile config/paper.yaml']   run the default experiment, or another one
+# make test                                          run the whole test suite
+# make faults                                        test kills, full disks, bad networks and damaged files
+# make audit                                         check that the installed packages are those of the lock
+# make docs                                          build a site of the texts, site/index.html
+# make lint                                          check style, types and the workflow's format
+# make clean                                         remove environment, site and caches, never results
 #
-# Each makes what it needs: .venv with the pinned packages of envs/.
+# Each installs what it needs: .venv with the pinned packages of envs/.
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,11 +1,11 @@
-r"""Print and draw what a trained model attends to while it writes one sentence.
+r"""Print and draw the attention of a trained model while it writes one sentence.
 
     run=results/quick/cldr-de-en/prox-postr-joint/seed1
     python examples/look_at_attention.py $run 'In Peru leben 30 Millionen Menschen.' --out look.png
     python examples/look_at_attention.py results/quick/de-noun/soft/seed1
     $'Haus\tcase=dative,number=plural'
 
-Both runs are there after `make run`. Without `--target`, the model's own output is looked at.
+`make run` makes both runs. Without `--target`, the model's own output is shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model of one's own against Soft, in minutes: a new score, trained and tested on German nouns.
+"""Compare your own model with Soft, in minutes: a new score, trained and tested on German nouns.
 
     python examples/own_model.py [--out results/own-model] [--lemmas 400] [--epochs 10]
 

@@ -1,6 +1,6 @@
 """Posterior attention models for sequence-to-sequence learning (Shankar & Sarawagi 2019).
 
-`pam.load` opens a trained model, `pam.pretrained` lists those that come with the package; see
+`pam.load` opens a trained model, `pam.pretrained` lists the models that come with the package; see
 `pam.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
 `pam.models.posterior_attention`.
 """

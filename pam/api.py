@@ -381,7 +381,8 @@ class TrainedModel:
         """Return the settings of a search with some of them changed, and its length penalty."""
         if "length_penalties" in changed:
             raise UserError(
-                "a length penalty is not chosen here", hint="give one, as `length_penalty=0.8`"
+                "`length_penalties` is for experiments, which choose one",
+                hint="write `length_penalty=0.8`",
             )
 
         # Candidates for a length penalty exclude one that is given.
@@ -401,7 +402,7 @@ class TrainedModel:
         """Check that the model writes symbols, so that a text can be forced upon it."""
         if self.saved.run.components.targets == "actions":
             raise UserError(
-                f"{self.label} writes pointer actions, of which a text does not tell",
+                f"{self.label} writes pointer actions, which a text does not contain",
                 hint="choose a model with `targets: symbols`",
             )
 

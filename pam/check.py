@@ -216,7 +216,7 @@ def check_splits(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> None
     hint = "name a data set with files of its own for `test`, of the same kind"
     if entry.task != learned.task:
         problem = (
-            f"`{config.dataset}` is of {entry.task}, and models of `{config.trained_on}` are of"
+            f"`{config.dataset}` is for {entry.task}, but `{config.trained_on}` trains models for"
             f" {learned.task}"
         )
         raise wrong("dataset", problem, hint)
@@ -233,8 +233,8 @@ def check_splits(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> None
 
     for name in symbols:
         if symbols[name] != learned_symbols[name]:
-            problem = f"the {name} of its `format` is not that of `{config.trained_on}`"
-            hint = "write the same in both: symbols have to be those that the models know"
+            problem = f"`{name}` of its `format` differs from that of `{config.trained_on}`"
+            hint = "write the same value in both: the trained models know no other symbols"
             raise wrong("format", problem, hint)
 
 
@@ -246,8 +246,8 @@ def check_penalties(plan: Plan, task: str, kind: str) -> None:
     for model in plan.experiment.models_of(task):
         if plan.run(task, model, 1).decoding.length_penalties:
             message = (
-                f"model `{model}` of task `{task}` is to choose a length penalty by BLEU, but it is"
-                f" of {kind}"
+                f"model `{model}` of task `{task}` cannot choose a length penalty: {kind} has no"
+                " BLEU"
             )
             hint = "set `length_penalties: []` in the task's `decoding`"
             keys = ["tasks", task, "decoding", "length_penalties"]
@@ -284,7 +284,7 @@ def check_source_vectors(plan: Plan, task: str, kind: str) -> None:
                 raise placed(UserError(message, hint=error.hint), plan.files, keys) from error
 
         if plan.run(task, model, 1).decoding.replace_unknown:
-            message = f"a task of {kind} has no source words to take the place of unknown ones"
+            message = f"a task of {kind} has no source words that could replace unknown ones"
             hint = "set `replace_unknown: false` in the task's `decoding`"
             no_words = UserError(message, hint=hint)
             raise placed(no_words, plan.files, [*keys, "decoding", "replace_unknown"])
@@ -296,9 +296,9 @@ def check_no_actions(plan: Plan, task: str, kind: str) -> None:
         names = [model, *plan.members(model)]
         if any(plan.model(name).targets == "actions" for name in names):
             error = UserError(
-                f"model `{model}` of task `{task}` writes actions, which a task of {kind} has none"
-                " of",
-                hint=f"leave it out there: `without: [{model}]`",
+                f"model `{model}` of task `{task}` writes pointer actions, which {kind} does not"
+                " have",
+                hint=f"leave it out of this task: `without: [{model}]`",
             )
             raise placed(error, plan.files, ["tasks", task])
 
@@ -323,8 +323,10 @@ def check_starts(plan: Plan, datasets: Mapping[str, Dataset], files: WorkflowFil
                 raise placed(UserError(message, hint=error.hint), *where) from error
 
             if digests and symbols and symbols != digests:
-                message = f"`{path}` and `{first}` have other symbols, and start models of `{task}`"
-                hint = "give each a task of its own, on the same data set"
+                message = (
+                    f"models of `{task}` start from `{path}` and `{first}`, whose symbols differ"
+                )
+                hint = "write a task for each of them, on the same data set"
                 differing = UserError(message, hint=hint)
                 raise placed(differing, *plan.place_of(model, "init_from"))
 
@@ -351,7 +353,7 @@ def _check_trained_start(
     own_task = own_runs.get(os.path.normpath(path))
     if own_task is not None and plan.experiment.training_task(own_task) == task:
         raise UserError(
-            f"`{path}` is a run of the task `{task}` itself", hint="write its model's name alone"
+            f"`{path}` is a run of the task `{task}` itself", hint="write only the model's name"
         )
     if own_task is not None and not all(file.is_file() for file in files_of(path)):
         return {}
@@ -362,7 +364,7 @@ def _check_trained_start(
         entry = datasets[config.dataset].with_format(config.format)
         if trained.task != entry.task:
             raise UserError(
-                f"`{path}` is of {trained.task}, and `{config.dataset}` is of {entry.task}",
+                f"`{path}` is for {trained.task}, but `{config.dataset}` is for {entry.task}",
                 hint="start from a model of the same kind of task",
             )
 
@@ -376,7 +378,7 @@ def _check_fits(run: RunConfig, trained: RunConfig, path: str) -> None:
     message = f"`{run.model}` cannot start from `{path}`"
     parts = run.components
     if trained.members:
-        raise UserError(f"{message}, which is joined from other models", hint="name one of them")
+        raise UserError(f"{message}, which is an ensemble", hint="name one of its members")
     if trained.components.reversed:
         raise UserError(f"{message}, which learned from target to source", hint="name another one")
 
@@ -397,7 +399,7 @@ def _check_fits(run: RunConfig, trained: RunConfig, path: str) -> None:
         written = ", ".join(f"{size}: {value}" for size, value in differing.items())
         size = next(iter(differing))
         raise UserError(
-            f"{message}: `network.{size}` is {getattr(run.network, size)} on `{run.task}`, and"
-            f" {differing[size]} there",
+            f"{message}: `network.{size}` is {getattr(run.network, size)} in `{run.task}`, but"
+            f" {differing[size]} in the trained model",
             hint=f"write `network: {{{written}}}`",
         )

@@ -191,14 +191,16 @@ class Network(Strict):
     encoder_layers: int = key(1, "layers of the bidirectional encoder", ge=1, le=DEEPEST)
     decoder_layers: int = key(1, "layers of the decoder", ge=1, le=DEEPEST)
     encoder_reads: Literal["both", "forward", "backward"] = key(
-        "both", "how the encoder reads; backward: a reversed source"
+        "both", "directions in which the encoder reads the source"
     )
     decoder_start: Literal["encoder", "zeros"] = key(
         "encoder", "where the decoder's first state comes from"
     )
-    dropout: float = key(0.2, "on embeddings, encoder states and decoder states", ge=0, lt=1)
+    dropout: float = key(
+        0.2, "dropout on embeddings, encoder states and decoder states", ge=0, lt=1
+    )
     initial_range: float | None = key(
-        None, "uniform(-r, r) for all weights; null: torch's defaults", gt=0, le=100
+        None, "initialize all weights by uniform(-r, r); null: torch's defaults", gt=0, le=100
     )
 
 
@@ -213,65 +215,78 @@ class Phase(Strict):
 
 
 class Training(Strict):
-    """One training: its length, its optimizer, what is saved."""
+    """Training: its length, its optimizer, what is saved."""
 
     epochs: int = key(12, "passes over the training split", ge=1)
-    max_steps: int | None = key(None, "end after so many steps, if that is before `epochs`", ge=1)
+    max_steps: int | None = key(None, "end after this many steps, if that is before `epochs`", ge=1)
     patience: int | None = key(
-        None, "end after so many epochs without a lower development loss", ge=1
+        None, "end after this many epochs without a lower development loss", ge=1
     )
     batch_size: int = key(64, "examples per step", ge=1)
-    accumulate: int = key(1, "parts into which a step's batch is cut, one gradient for all", ge=1)
+    accumulate: int = key(
+        1, "parts into which a step's batch is cut; their gradients are added", ge=1
+    )
     optimizer: Literal["adam", "sgd"] = key("adam", "adam or plain sgd")
     adam_betas: list[Annotated[float, Field(ge=0, lt=1)]] = key(
         [0.9, 0.999],
-        "decay of Adam's means of gradients and of their squares",
+        "decay rates of Adam's running means of gradients and of their squares",
         min_length=2,
         max_length=2,
     )
-    learning_rate: float = key(0.002, "the highest learning rate", gt=0)
-    warmup_steps: int = key(100, "steps of linear rise at the start", ge=0)
+    learning_rate: float = key(0.002, "the peak learning rate", gt=0)
+    warmup_steps: int = key(
+        100, "steps over which the learning rate rises linearly at the start", ge=0
+    )
     schedule: Literal["linear", "halving", "plateau", "inverse_sqrt"] = key(
         "linear",
-        "how the rate falls: by `flat`; `halve_after` and `halve_every`; `halve_from`; 1 /"
-        " sqrt(step)",
+        "how the learning rate falls after the warm-up; `flat` belongs to linear, `halve_after`"
+        " and `halve_every` to halving, `halve_from` to plateau; inverse_sqrt is 1 / sqrt(step)",
     )
-    flat: float = key(0.4, "share of the run after which the rate falls linearly to 0", ge=0, le=1)
-    halve_after: int = key(8000, "steps before the rate is halved first", ge=0)
-    halve_every: int = key(1000, "steps from one halving to the next", ge=1)
+    flat: float = key(
+        0.4, "linear: share of the training after which the rate falls linearly to 0", ge=0, le=1
+    )
+    halve_after: int = key(8000, "halving: steps before the rate is first halved", ge=0)
+    halve_every: int = key(1000, "halving: steps from one halving to the next", ge=1)
     halve_from: int = key(
         2,
-        "plateau: first epoch after which a development bound worse than the best so far halves the"
-        " rate",
+        "plateau: first epoch after which a development objective worse than the best so far"
+        " halves the rate",
         ge=1,
     )
     normalize: Literal["tokens", "sentences"] = key(
-        "tokens", "by how many of these a step's gradient is divided"
+        "tokens", "divide a step's gradient by the number of these"
     )
     clip: float = key(5.0, "largest norm of the gradient", gt=0)
     phases: list[Phase] = key(
         [],
-        "parts of it, as {until: step, source: longest, target: longest}; the last, without"
-        " `until`, cuts dev too",
+        "parts of the training that cut long texts, as {until: step, source: longest, target:"
+        " longest}; the last phase, without `until`, cuts the development split too",
     )
     select: Literal["accuracy", "loss", "last"] = key(
-        "accuracy", "which epoch's weights are the model, by the development split"
+        "accuracy",
+        "keep the weights of the epoch with the best accuracy or loss on the development"
+        " split, or of the last epoch",
     )
     eval_metrics: bool = key(
-        False, "measure accuracy of symbols, objective, positions summed over, after each epoch"
+        False,
+        "after each epoch, also measure symbol accuracy, the objective and the positions in"
+        " the sum",
     )
     average: int = key(
-        1, "mean of the weights after each of so many last epochs, that one's too", ge=1
+        1, "average the weights of this many epochs, up to and including the selected one", ge=1
     )
     precision: Literal["float32", "tf32", "bf16"] = key(
         "float32",
-        "of large products, also of the development loss; tf32 is for CUDA, where bf16 means tf32",
+        "precision of large matrix products, in training and for the development loss; tf32 is"
+        " for CUDA, where bf16 means tf32",
     )
     state_every_s: float = key(
-        30.0, "least seconds between two saved states; saving takes at most 1/20 of the time", ge=0
+        30.0,
+        "seconds between two saved states, at least; saving takes at most 1/20 of the time",
+        ge=0,
     )
     cuda_graphs: Literal["auto", "off"] = key(
-        "off", "auto: replay steps on a CUDA device as graphs, where model and training allow it"
+        "off", "auto: replay training steps as CUDA graphs, if model and training allow it"
     )
     divergence: float = key(
         10.0, "stop when an epoch's loss is this many times the first batch's", gt=1
@@ -283,7 +298,9 @@ class Training(Strict):
         ends = [phase.until or math.inf for phase in self.phases]
         if ends and (ends != sorted(set(ends)) or ends[-1] < math.inf):
             hint = "let `until` rise from phase to phase, and leave it out in the last one"
-            error = UserError("phases that do not follow one another to the end", hint=hint)
+            error = UserError(
+                "the phases do not follow one another to the training's end", hint=hint
+            )
             raise refused(error, "phases")
 
         return self
@@ -297,53 +314,61 @@ class Training(Strict):
 
 
 class Decoding(Strict):
-    """How outputs are searched."""
+    """How outputs are decoded."""
 
-    beam: int = key(1, "hypotheses that are followed; 1 is greedy search", ge=1)
+    beam: int = key(1, "number of hypotheses; 1 is greedy search", ge=1)
     beams: list[Annotated[int, Field(ge=1)]] = key(
         [], "further beams with which the test split is decoded and scored"
     )
     length_penalty: float = key(
-        0.0, "log p is divided by (length)^this in the last choice", ge=0, le=1000
+        0.0, "divide log p by length^this when the best hypothesis is chosen", ge=0, le=1000
     )
     length_penalty_form: Literal["power", "wu"] = key(
         "power",
-        "what is raised to the penalty: the length, or (5 + length) / 6 as Wu et al. 2016 do",
+        "what the penalty is the exponent of: the length (power), or (5 + length) / 6 as in Wu"
+        " et al. 2016 (wu)",
     )
     length_penalties: list[Annotated[float, Field(ge=0, le=1000)]] = key(
         [],
-        "candidates, of which the best in BLEU on the development split is each run's"
-        " `length_penalty`, per beam",
+        "candidates for `length_penalty`; each run uses, for each beam, the one with the best"
+        " BLEU on the development split",
     )
     length_prior: float = key(0.0, "weight of log p(target length | source length)", ge=0, le=1000)
-    replace_unknown: bool = key(False, "an unknown word becomes the source word most attended")
+    replace_unknown: bool = key(
+        False, "replace an unknown word by the source word with the highest attention"
+    )
     latent_samples: int = key(
         0,
-        "draws of latent vectors whose mean distribution is searched; 0: their means",
+        "decode by the mean distribution over this many draws of the latent vectors; 0: decode"
+        " at their means",
         ge=0,
         le=1000,
     )
     temperature: float | None = key(
         None,
-        "draw outputs by p^(1 / temperature) instead of searching, whatever the beam",
+        "sample outputs from p^(1 / temperature) instead of searching, for every beam",
         gt=0,
         le=1000,
     )
     precision: Literal["float32", "bf16"] = key(
-        "float32", "of the output layer in search; the likeliest symbols are exact"
+        "float32",
+        "precision of the output layer in beam search; the most probable symbols are"
+        " computed exactly",
     )
     dev: bool = key(False, "decode and score the development split of translations too")
     batch_size: int = key(64, "examples decoded at once", ge=1)
     max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
-    max_extra: int = key(10, "symbols added to that limit", ge=1, le=100_000)
+    max_extra: int = key(10, "symbols added to the limit of `max_ratio`", ge=1, le=100_000)
     max_length: int | None = key(
-        None, "symbols of the longest output, end symbol included; null: those alone", ge=1
+        None,
+        "symbols of the longest output, including the end symbol; null: only `max_ratio` limits it",
+        ge=1,
     )
     min_length: int = key(
-        0, "symbols of the shortest output, end symbol left out", ge=0, le=100_000
+        0, "symbols of the shortest output, without the end symbol", ge=0, le=100_000
     )
     no_repeat_ngram_size: int | None = key(
-        None, "an output has no n symbols in a row twice, for this n", ge=1
+        None, "forbid outputs that repeat a sequence of this many symbols", ge=1
     )
     max_source: int | None = key(None, "symbols of a source that are read; null: all", ge=1)
 
@@ -361,13 +386,14 @@ class Decoding(Strict):
         """Check that candidates for the length penalty stand alone and can change outputs."""
         if self.length_penalties and self.length_penalty:
             error = UserError(
-                "both a `length_penalty` and candidates for it", hint="leave out one of the two"
+                "`length_penalty` and `length_penalties` exclude each other",
+                hint="leave out one of the two",
             )
             raise refused(error, "length_penalties")
 
         if self.length_penalties and self.temperature is not None:
             error = UserError(
-                "outputs that are drawn have no length penalty to choose",
+                "sampled outputs have no length penalty to choose",
                 hint="set `length_penalties: []` where `temperature` is set",
             )
             raise refused(error, "length_penalties")
@@ -397,27 +423,31 @@ AT_TEST_TIME = {
 
 
 class Resources(Strict):
-    """What jobs ask of the machine or of the cluster."""
+    """What jobs request from the machine or the cluster."""
 
     threads: int = key(1, "processor cores of a process", ge=1)
-    mem_mb: int = key(2000, "main memory in megabytes", ge=1)
-    runtime: int = key(240, "minutes of a cluster's job; a training goes on in another one", ge=1)
+    mem_mb: int = key(2000, "main memory of a job in megabytes", ge=1)
+    runtime: int = key(
+        240,
+        "time limit of a cluster job in minutes; a longer training resumes in another job",
+        ge=1,
+    )
     processes: int = key(
         1, "processes that share a training, each with its cores and its GPU", ge=1
     )
     gpu: bool | None = key(
-        None, "a GPU for each process; null: if `device` is cuda, or one is here"
+        None, "request a GPU for each process; null: if `device` is cuda, or the machine has a GPU"
     )
     gpu_model: str | None = key(None, "kind of GPU, by the cluster's name for it", pattern=NAME)
     decode_runtime: int = key(
-        60, "minutes of a job that decodes, analyses or compares outputs", ge=1
+        60, "time limit in minutes of a job that decodes, analyses or compares outputs", ge=1
     )
-    data_mem_mb: int = key(2000, "megabytes of a job that prepares data", ge=1)
-    data_runtime: int = key(60, "minutes of a job that prepares data", ge=1)
+    data_mem_mb: int = key(2000, "memory in megabytes of a job that prepares data", ge=1)
+    data_runtime: int = key(60, "time limit in minutes of a job that prepares data", ge=1)
 
 
 class ResourcesByModel(Resources):
-    """What jobs ask of the machine or of the cluster, and what differs for single models."""
+    """What jobs request from the machine or the cluster, with exceptions for single models."""
 
     models: dict[str, dict[str, Any]] = key(
         {}, "overrides of `resources` by model, as in `{variational: {runtime: 960}}`"
@@ -442,15 +472,14 @@ def is_path(model: str) -> bool:
 
 
 class InitFrom(Strict):
-    """Models whose trained weights another one starts from.
-
-    A name is that of a model of the same task and seed.
+    """Models from whose trained weights another model starts. A name means a model of the same task
+    and seed.
     """
 
     forward: ModelOrPath | None = key(
         None,
-        "gives all parts of the same name; also the path of a trained model of other data, in"
-        " whose symbols the task's data are prepared",
+        "gives all parameters of the same name; may also be the path of a model trained on"
+        " other data, with whose vocabularies the task's data are then prepared",
     )
     backward: Name | None = key(
         None, "a `reversed` model, for the opposite direction of `architecture: agreement`"
@@ -463,50 +492,52 @@ def _forward(value: Any) -> Any:
 
 
 class ModelConfig(Strict):
-    """A model: for each of its components a kind, with options (see `pam.models.options`)."""
+    """A model: one kind of each component, with options (see `pam.models.options`)."""
 
     label: Text = Field(description="the model's name in tables and figures")
     source: Text = key("", "the paper and section that define it")
     members: list[Name] = key(
-        [], "models whose mean this one is, in place of a training of its own"
+        [],
+        "an ensemble: trained models whose distributions are averaged; the ensemble itself"
+        " is not trained",
     )
     init_from: Annotated[
         InitFrom | None, BeforeValidator(_forward, ModelOrPath | InitFrom | None)
     ] = key(
         None,
-        "a model whose trained weights this one starts from, also the path of a run or of an"
-        " exported file; or one for each direction: {forward: ..., backward: ...}",
+        "the model from whose trained weights this model starts, by name or by the path of a"
+        " run or an exported file; or one for each direction: {forward: ..., backward: ...}",
     )
     reversed: bool = key(
-        False, "learns from target to source, only to be the `backward` of `init_from`"
+        False, "train from target to source, to be used only as `backward` in `init_from`"
     )
     architecture: Annotated[Options, Kind("architecture")] = key(
-        options.Recurrent(), "what reads and writes"
+        options.Recurrent(), "encoder and decoder"
     )
     score: Annotated[Options, Kind("score")] = key(
         options.General(), "score e_t(a) of a source position"
     )
     window: Annotated[Options, Kind("window")] = key(
-        options.NoWindow(), "source positions that a step considers at all"
+        options.NoWindow(), "source positions that a step considers"
     )
     distribution: Annotated[Options, Kind("distribution")] = key(
-        options.Softmax(), "scores to alignment distribution"
+        options.Softmax(), "how scores become a distribution over positions"
     )
     coupling: Annotated[Options, Kind("coupling")] = key(
-        options.NoCoupling(), "dependence on the previous alignment"
+        options.NoCoupling(), "how an alignment depends on the previous one"
     )
     latent: Annotated[Options, Kind("latent")] = key(
         options.NoLatent(),
-        "latent vectors in addition to the alignment, of contexts or of the sentence",
+        "latent vectors besides the alignment, one per step (acvi) or per sentence (ved)",
     )
     marginalization: Annotated[Options, Kind("marginalization")] = key(
-        options.Input(), "where attention is summed out"
+        options.Input(), "where the position is summed out"
     )
     input_feeding: Annotated[Options, Kind("input_feeding")] = key(
         options.PriorFeeding(), "the alignment fed to the next state"
     )
     inference: Annotated[Options, Kind("inference")] = key(
-        options.NoInference(), "alignments given the whole target too, for a variational bound"
+        options.NoInference(), "alignments given the whole target, for a variational bound"
     )
     estimator: Annotated[Options, Kind("estimator")] = key(
         options.Exact(), "how a bound's expectation is computed"
@@ -515,12 +546,12 @@ class ModelConfig(Strict):
         options.NoCopying(), "whether symbols of the source are copied"
     )
     targets: Literal["symbols", "actions"] = key(
-        "symbols", "output alphabet: symbols, or symbols and pointer steps"
+        "symbols", "output vocabulary: symbols, or symbols and pointer actions"
     )
     network: dict[str, Any] = key({}, "overrides of `network` for this model")
     training: dict[str, Any] = key({}, "overrides of `training` for this model")
     decoding: dict[str, Any] = key(
-        {}, "overrides of `decoding` for this model; its beams are those of the task"
+        {}, "overrides of `decoding` for this model; the task sets its beams"
     )
 
     def starts(self) -> dict[str, str]:
@@ -572,7 +603,7 @@ class ListedModel:
         if not isinstance(value, dict):
             return _NAME.validate_python(value)
         if len(value) != 1 or not all(isinstance(changes, dict) for changes in value.values()):
-            error = UserError("a variant is one name, with what it changes below", hint=VARIANT)
+            error = UserError("a variant needs one name, with its changes below it", hint=VARIANT)
             raise refused(error)
 
         ((name, changes),) = value.items()
@@ -586,7 +617,9 @@ class ListedModel:
                 raise refused(unknown("key of a model", str(key), keys), name, str(key))
 
         if not isinstance(changes.get("from"), str | None):
-            raise refused(UserError("`from` is no model's name", hint=VARIANT), name, "from")
+            raise refused(
+                UserError("`from` is not the name of a model", hint=VARIANT), name, "from"
+            )
 
         if SWEEP in changes:
             check_sweep(
@@ -662,29 +695,31 @@ def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -
 class TaskConfig(Strict):
     """One task of an experiment: a data set and what differs from the defaults."""
 
-    dataset: str = Field(description="its name in the registry of data sets", pattern=NAME)
+    dataset: str = Field(description="name of the data set in a registry", pattern=NAME)
     label: Text | None = key(None, "name in tables; null: the task's key")
-    paper: Text | None = key(None, "row of the paper's table that was run on this very data set")
+    paper: Text | None = key(None, "row of the paper's table with results on this data set")
     paper_reference: Text | None = key(
-        None, "row of the paper's table to compare with, though its data differ"
+        None, "row of the paper's table to compare with, although its data differ"
     )
-    note: str = key("", "what a reader of the report has to know about the task")
+    note: str = key("", "what readers of the report need to know about the task")
     models: list[str] | None = key(
-        None, "those of the experiment's models to run; null: all", min_length=1
+        None, "models of the experiment to run on this task; null: all", min_length=1
     )
-    without: list[str] = key([], "models that are not run after all")
+    without: list[str] = key([], "models not to run on this task")
     trained_on: str | None = key(
         None,
-        "another task, whose trained models are tested on this one's test split; null: they are"
-        " trained here",
+        "another task, whose trained models are tested on this task's test split; null: models"
+        " are trained on this task",
     )
     seeds: list[Seed] | None = key(
-        None, "the task's own seeds; null: the experiment's", min_length=1
+        None, "seeds for this task; null: the experiment's", min_length=1
     )
-    more_seeds: dict[str, list[Seed]] = key({}, "further seeds of some models")
+    more_seeds: dict[str, list[Seed]] = key(
+        {}, "additional seeds for single models, as in {soft: [4, 5]}"
+    )
     format: dict[str, Any] = key({}, "overrides of the data set's `format`")
     word_alignments: str | None = key(
-        None, "data set of links that attention is compared with", pattern=NAME
+        None, "data set of word alignments to compare attention with", pattern=NAME
     )
     network: dict[str, Any] = key({}, "overrides of `network` for this task")
     training: dict[str, Any] = key({}, "overrides of `training` for this task")
@@ -722,12 +757,12 @@ def _baseline(data: dict[str, Any]) -> str:
 
 
 class Experiment(Strict):
-    """Everything one experiment runs."""
+    """An experiment: its models, tasks and seeds, and their settings."""
 
-    plugins: Plugins = key([], "modules to import, which add kinds of components of one's own")
+    plugins: Plugins = key([], "your own modules to import, which add kinds of components")
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
     title: Text = key("", "heading of the report")
-    seeds: list[Seed] = key([1], "one training per seed", min_length=1)
+    seeds: list[Seed] = key([1], "seeds; each model is trained once per seed", min_length=1)
     models: list[Annotated[Listed, ListedModel()]] = Field(
         min_length=1,
         description=(
@@ -737,24 +772,33 @@ class Experiment(Strict):
     )
     baseline: Name = Field(
         default_factory=_baseline,
-        description="the model that others are compared with; not given: soft, else the first",
+        description=(
+            "model that the other models are compared with; by default soft, or else the first"
+            " model"
+        ),
     )
-    tasks: dict[Name, TaskConfig] = Field(min_length=1, description="task name to its data set")
+    tasks: dict[Name, TaskConfig] = Field(min_length=1, description="tasks by name")
     network: Network = Field(default_factory=Network)
     training: Training = Field(default_factory=Training)
     decoding: Decoding = Field(default_factory=Decoding)
     registries: list[PathText] = key(
-        ["config/datasets.yaml"], "registries of data sets", min_length=1
+        ["config/datasets.yaml"], "registries, files that describe data sets", min_length=1
     )
-    mirror: PathText | None = key(None, "folder or base address tried first")
+    mirror: PathText | None = key(None, "folder or base address to try first for downloads")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "where models train")
     jobs_per_gpu: int = key(
-        1, "jobs that share a GPU of one machine, most of which a small model leaves idle", ge=1
+        1,
+        "number of jobs that share a GPU of one machine; a small model leaves most of a GPU idle",
+        ge=1,
     )
-    attention_words: int = key(4, "rows of a test split drawn as heat maps", ge=1)
+    attention_words: int = key(
+        4, "number of test examples whose attention is drawn as heat maps", ge=1
+    )
     resources: ResourcesByModel = Field(default_factory=ResourcesByModel)
     options: OptionLayer = key(
-        {}, "options of components where a model uses them: component, kind, option"
+        {},
+        "options for all models that use a kind of a component, as {component: {kind:"
+        " {option: value}}}",
     )
 
     @property
@@ -870,7 +914,7 @@ def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:
             " ...}`"
         )
         raise UserError(
-            f"model `{name}` has no file: it is a variant that {experiment} writes", hint=hint
+            f"model `{name}` has no file: it is a variant that {experiment} defines", hint=hint
         )
 
     raise unknown("model", name, model_files(folder))

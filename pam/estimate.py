@@ -131,7 +131,7 @@ def estimate(
     _tell_precision(plan, device, say)
     for task in unknown:
         say(
-            f"task {task}: how long it takes is known once its data are here: `snakemake --cores"
+            f"task {task}: its time can be estimated once its data are fetched: `snakemake --cores"
             " all data`, check again"
         )
 
@@ -477,7 +477,7 @@ def _tell_each_training(costs: Sequence[Cost], device: torch.device, say: Say) -
     table["memory"] = table["memory"].map(lambda memory: f"{memory:.0f} MB")
 
     machine = devices.hardware(device)
-    say(f"each training on {machine['gpu'] or machine['cpu']}, from {TIMED} steps of it:")
+    say(f"each training on {machine['gpu'] or machine['cpu']}, estimated from {TIMED} steps:")
     say("\n".join(f"    {line}" for line in table.to_string(index=False).splitlines()))
 
 

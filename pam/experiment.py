@@ -160,7 +160,7 @@ class Plan:
     def members(self, model: str) -> list[str]:
         """Return the models whose mean a model is; none if it is trained by itself.
 
-        A UserError names one that cannot be joined with the others.
+        A UserError names one that cannot be in one ensemble with the other members.
         """
         members = self.model(model).members
         where = self.place_of(model, "members")
@@ -178,7 +178,7 @@ class Plan:
                     "join models of their own training, all of symbols or all of actions, none of"
                     " them reversed, and all or none with a pointer that copies"
                 )
-                message = f"`{member}` cannot be joined with the others"
+                message = f"`{member}` cannot be in one ensemble with the other members"
                 raise placed(UserError(message, hint=hint), *where)
 
         return members
@@ -234,8 +234,8 @@ class Plan:
 
         is_reversed = components.reversed != is_backward
         if source.members:
-            problem = "is joined from other models"
-            hint = "start from a model of its own training"
+            problem = "is an ensemble"
+            hint = "start from a model that is trained itself"
         elif source.targets != components.targets:
             problem = f"writes {source.targets}"
             hint = f"start from a model with `targets: {components.targets}`"
@@ -461,7 +461,8 @@ def _model_above(
         return above[base]
     if base in variants:
         raise UserError(
-            f"`{name}` is a variant of `{base}`, which is not above it", hint="list that one first"
+            f"`{name}` is a variant of `{base}`, which is not above it",
+            hint="list the other one first",
         )
 
     return load_model(base, MODELS)

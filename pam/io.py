@@ -112,7 +112,7 @@ def check_configfiles(files: Sequence[str]) -> None:
                 f"write targets before `--configfile`, or after two dashes: --configfile {files[0]}"
                 f" -- {file}"
             )
-            message = f"`{file}` stands after `--configfile` and is no configuration"
+            message = f"`{file}` stands after `--configfile` but is not a configuration"
             raise UserError(message, hint=hint)
 
 
@@ -732,11 +732,13 @@ def parse_yaml(text: str, path: Path | str) -> Any:
             f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint
         ) from error
     except RecursionError as error:
-        raise UserError("lists in lists without end", file=path, hint=hint) from error
+        raise UserError("lists are nested too deeply", file=path, hint=hint) from error
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
         raise UserError(
-            f"a value is not what it seems to be: {error}", file=path, hint="put it into quotes"
+            f"a value looks like a number or a date but is none: {error}",
+            file=path,
+            hint="put it into quotes",
         ) from error
 
 

@@ -41,7 +41,9 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
     elif devices := visible():
         if len(devices) < gpus:
             hint = "  hint: lower `resources.processes`, or set `device: cpu`"
-            sys.exit(f"error: {gpus} GPUs are wanted, and this job may use {len(devices)}\n{hint}")
+            sys.exit(
+                f"error: {gpus} GPUs are needed, but this job may use only {len(devices)}\n{hint}"
+            )
 
         sharing = int(os.environ.get(SHARING, "1"))
         os.environ[VISIBLE] = ",".join(take_gpus(devices, gpus, sharing=sharing))

@@ -135,7 +135,9 @@ class Description:
         notes = read_notes(weights_file(folder))
         if notes.get("task") not in CODECS:
             hint = "name a model that `python -m pam train` made"
-            raise UserError("these are no weights of ours", file=weights_file(folder), hint=hint)
+            raise UserError(
+                "these weights were not written by pam", file=weights_file(folder), hint=hint
+            )
 
         return cls(
             folder=folder,

@@ -70,7 +70,7 @@ def run_with(files: str, required: bool = True) -> Option:
     )
 
 
-CONFIG = option("--config", "the run's configuration (default: that in run.yaml)", metavar="YAML")
+CONFIG = option("--config", "the run's configuration (default: its run.yaml)", metavar="YAML")
 SPLITS = ("train", "dev", "test")
-DATA = folder("--data", "prepared data (default: those of the run's task)")
+DATA = folder("--data", "prepared data (default: the data of the run's task)")
 DEVICE = option("--device", choices=("auto", "cpu", "cuda"), default="auto")

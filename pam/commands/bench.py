@@ -1,4 +1,4 @@
-"""`bench`: training and decoding speed of the models, side by side."""
+"""`bench`: training and decoding speed of the models, in turns."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ MODELS = [
     "mono-postr-joint",
 ]
 CUTS = (
-    "NAME:K sums over the K most probable positions, NAME:MASS, such as postr-joint:0.99, over the"
-    " fewest positions whose prior adds up to MASS, NAME:MASS:K over at most K of these"
+    "NAME:K sums over the K most probable positions; NAME:MASS, such as postr-joint:0.99, over"
+    " the fewest positions that hold this share of the prior; NAME:MASS:K over at most K of"
+    " these"
 )
 
 
 @command(
-    "measure training and decoding speed of models, side by side, on one core, beside that of its"
-    " products",
-    folder("--data", "prepared data (default: prepares the German nouns)"),
+    "measure training and decoding speed of models, in turns on one core, and the speed of the"
+    " core's matrix products",
+    folder("--data", "prepared data (default: the German nouns, prepared now)"),
     option("--models", f"names in config/models; {CUTS}", nargs="+", default=MODELS),
-    path("--configfile", "an experiment whose variants may be named, too"),
+    path("--configfile", "an experiment, whose variants may then be named too"),
     option("--embedding", "units of an embedding", type=int, default=64),
-    option("--encoder", "LSTM units a direction", type=int, default=128),
-    option("--decoder", "LSTM units", type=int, default=128),
-    option("--layers", "of encoder and decoder", type=int, default=1),
+    option("--encoder", "LSTM units of the encoder, per direction", type=int, default=128),
+    option("--decoder", "LSTM units of the decoder", type=int, default=128),
+    option("--layers", "layers of encoder and decoder", type=int, default=1),
     option("--batch-size", type=int, default=64),
     option("--rounds", "turns of each model", type=int, default=15),
     option("--batches", "batches in a turn", type=int, default=10),
-    option("--warm-up", "batches before any is timed", type=int, default=10),
-    option("--beams", "searches to time; none: only training", type=int, nargs="*", default=[1, 4]),
+    option("--warm-up", "batches before the first timed one", type=int, default=10),
+    option("--beams", "beams to time; none: only training", type=int, nargs="*", default=[1, 4]),
     option("--precision", choices=("float32", "tf32", "bf16"), default="float32"),
     option("--threads", type=int, default=1),
     option(
         "--beside",
-        "instead, whether N trainings at once take less time than one after another",
+        "measure instead the time of N trainings at once, divided by their time one after another",
         type=int,
         metavar="N",
     ),

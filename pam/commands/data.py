@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXPERIMENT = "config/config.yaml"
 REGISTRY = "config/datasets.yaml"
 DATASET = (
-    option("--dataset", "its name in a registry", required=True, metavar="NAME"),
+    option("--dataset", "name of the data set in a registry", required=True, metavar="NAME"),
     option(
         "--registry",
         f"registry of data sets; may be repeated (default: {REGISTRY})",
@@ -27,16 +27,16 @@ DATASET = (
         metavar="FILE",
     ),
 )
-RAW = folder("--raw", "folder that fetch filled", required=True)
+RAW = folder("--raw", "folder into which `fetch` wrote the files", required=True)
 
 
 @command(
-    "bring the files of a data set, checked against their hashes",
+    "download the files of a data set and check their hashes",
     *DATASET,
     folder("--out", "folder for the files", required=True),
     option(
         "--mirror",
-        "folder or base address laid out DATASET/FILE, tried first (default: $PAM_MIRROR)",
+        "folder or base address with files as DATASET/FILE, tried first (default: $PAM_MIRROR)",
         metavar="PLACE",
     ),
 )
@@ -60,15 +60,20 @@ def fetch(args: Namespace) -> int:
     RAW,
     option("--format", "keys that override the data set's `format`: {key: value}", metavar="YAML"),
     folder(
-        "--base", "prepared data of the same kind: only the test split is made, in their symbols"
+        "--base",
+        "prepared data of the same kind: prepare only the test split, with their vocabularies",
     ),
     option(
         "--symbols-of",
-        "a trained model (a run's folder, or a file that `export` wrote), in whose symbols all"
-        " splits are made",
+        "a trained model (a run's folder, or a file that `export` wrote): prepare all splits"
+        " with its vocabularies",
         metavar="MODEL",
     ),
-    option("--stage", "this stage alone, after those before it (default: all)", metavar="NAME"),
+    option(
+        "--stage",
+        "run only this stage; the stages before it must have run (default: all)",
+        metavar="NAME",
+    ),
 )
 def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
@@ -81,7 +86,7 @@ def prepare(args: Namespace) -> int:
 
     if args.base is not None and args.symbols_of is not None:
         hint = "name prepared data to make a test split alone, or a model to make all splits"
-        raise UserError("--base and --symbols-of", hint=hint)
+        raise UserError("--base and --symbols-of exclude each other", hint=hint)
 
     with ExitStack() as stack:
         model = None
@@ -128,13 +133,13 @@ def word_alignments(args: Namespace) -> int:
     ),
     option(
         "--config",
-        "single keys, as snakemake takes them",
+        "set single keys, as in snakemake",
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
     ),
     option("--brief", "print only the expected time, disk space and memory", action="store_true"),
-    path("--expected", "JSON to write: the seconds that each training is expected to take"),
+    path("--expected", "JSON file to write: the expected seconds of each training"),
 )
 def check(args: Namespace) -> int:
     from pam.check import check as checked
@@ -162,26 +167,28 @@ def check(args: Namespace) -> int:
 
 
 @command(
-    "describe files of your own: guess what they hold, show five rows, write the entry of a"
-    " registry",
+    "describe your own files: guess their format, show five rows, write an entry of a registry",
     option("action", "what to do", choices=["new"]),
     path(
         "files",
-        "a pair of texts, or one table (TSV, CSV); or as many of each of train, dev, test",
+        "a pair of texts, or one table (TSV, CSV); or such files for each of train, dev, test",
         nargs="+",
     ),
-    option("--name", "of the data set (default: the first file's)"),
-    path("--registry", "YAML to add it to (default: datasets.yaml beside the first file)"),
+    option("--name", "name of the data set (default: from the first file)"),
+    path(
+        "--registry",
+        "registry to add the entry to (default: datasets.yaml in the first file's folder)",
+    ),
     option("--kind", "kind of task (default: guessed)", choices=["inflection", "translation"]),
     option(
         "--languages",
-        "codes or names of source and target (default: by names)",
+        "codes or names of source and target (default: from the file names)",
         nargs=2,
         metavar="NAME",
     ),
     option(
         "--columns",
-        "names of a table's columns in their order, `-` for one that is not read",
+        "names of a table's columns in their order, `-` for a column to skip",
         nargs="+",
         metavar="NAME",
     ),
@@ -192,7 +199,7 @@ def check(args: Namespace) -> int:
     ),
     option(
         "--splits",
-        "splits of the files in their order (default: by names)",
+        "splits of the files in their order (default: from the file names)",
         nargs="+",
         metavar="SPLIT",
     ),
@@ -218,7 +225,7 @@ def data(args: Namespace) -> int:
     else:
         headings = (dataset.format["source"], dataset.format["target"])
 
-    sys.stdout.write(f"{dataset.task}, and these are its first rows:\n\n")
+    sys.stdout.write(f"this looks like {dataset.task}; the first rows:\n\n")
     sys.stdout.write(_indented(_aligned([headings, *entry.rows])))
     if entry.notes:
         sys.stdout.write(

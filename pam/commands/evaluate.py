@@ -18,12 +18,17 @@ OF_TEXTS = ("hypotheses", "references", "baseline", "lang", "metric")
 
 
 @command(
-    "likelihood, entropy, coverage and word links of a split, under teacher forcing",
+    "compute likelihood, entropy, coverage and word links of a split, under teacher forcing",
     run_with("a trained model"),
     option("--split", default="test", choices=(*SPLITS, "gold")),
     DATA,
     path("--out", "analysis.json (default: in the run's folder)"),
-    option("--batch-size", "rows side by side (default: the run's own)", type=int, metavar="N"),
+    option(
+        "--batch-size",
+        "number of rows analyzed at once (default: the run's own)",
+        type=int,
+        metavar="N",
+    ),
     DEVICE,
 )
 def analyze(args: Namespace) -> int:
@@ -56,7 +61,7 @@ def analyze(args: Namespace) -> int:
         option("--rows", "row numbers from 0, separated by commas"),
         option(
             "--count",
-            "number of rows with much to see, spread evenly over the split",
+            "number of informative rows, spread evenly over the split",
             type=int,
             default=4,
         ),
@@ -84,32 +89,37 @@ def attention(args: Namespace) -> int:
 
 
 @command(
-    "score predictions or alignments, with intervals, and add up the cost",
-    run_with("what is scored; the options below name other files", required=False),
+    "score outputs or alignments, with intervals, and add up the cost",
+    run_with("the files to score; or name single files by the options below", required=False),
     option("--split", "split that was decoded or aligned", default="test"),
     path(
         "--predictions",
-        "instead of a run: files of predictions, one a beam, the main beam's first",
+        "instead of --run: files of predictions, one per beam, the main beam first",
         **SEVERAL,
     ),
     path("--decoding", "decoding.json of each file of predictions, for beam and cost", **SEVERAL),
-    folder("--data", "prepared data that the rows must agree with"),
+    folder("--data", "prepared data that the predictions belong to"),
     path("--analysis", "analysis.json, for perplexity or alignments"),
     path("--training", "training.json, for the cost"),
     option("--kind", "kind of scoring (default: the kind of task of --data)"),
-    path("--hypotheses", "instead of a run: outputs of any system, one a line"),
+    path("--hypotheses", "instead of --run: outputs of any system, one per line"),
     path(
-        "--references", "for --hypotheses: references, one a line, in one file or more", **SEVERAL
+        "--references",
+        "for --hypotheses: references, one per line, in one or more files",
+        **SEVERAL,
     ),
-    path("--baseline", "for --hypotheses: outputs of another system, to be compared with"),
-    option("--lang", "for --hypotheses: code of the language (default: any with spaces)"),
+    path("--baseline", "for --hypotheses: outputs of another system to compare with"),
+    option(
+        "--lang",
+        "for --hypotheses: code of the language (default: any language with spaces between words)",
+    ),
     option(
         "--metric",
         "for --hypotheses: bleu, sacrebleu, chrf, exact_match, wer, cer, ... (default: these six)",
         metavar="NAME",
         **SEVERAL,
     ),
-    path("--out", "scores.json (default: in the run's folder; no run: print metrics)"),
+    path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
 )
 def score(args: Namespace) -> int:
     from pam.evaluation.inputs import save
@@ -123,7 +133,9 @@ def score(args: Namespace) -> int:
     if args.run is None:
         files = Scored(split=args.split, **single_files)
     elif single_files:
-        raise UserError("--run and single files", hint="name a run, or its files, not both")
+        raise UserError(
+            "--run and single files exclude each other", hint="name a run, or its files, not both"
+        )
     else:
         files = files_of(RunFolder(args.run), args.split)
 
@@ -173,13 +185,13 @@ def _score_texts(args: Namespace) -> int:
 
 
 @command(
-    "score outputs that no model made, such as the first sentences of a text",
+    "make and score a baseline without a model, such as the first sentences of a text",
     option("--name", "lead, random, ...; an unknown name lists them all", required=True),
     folder("--data", "prepared data of a task", required=True),
     option("--split", default="test", choices=SPLITS),
-    option("--experiment", "whose tables show it", required=True),
-    option("--task", "of that experiment", required=True),
-    folder("--out", "for predictions.tsv and scores.json", required=True),
+    option("--experiment", "experiment whose tables show the scores", required=True),
+    option("--task", "task of the experiment", required=True),
+    folder("--out", "folder for predictions.tsv and scores.json", required=True),
 )
 def control(args: Namespace) -> int:
     from pam.evaluation.inputs import save
@@ -199,7 +211,7 @@ def control(args: Namespace) -> int:
 
 
 @command(
-    "test translations against the baseline's: sacreBLEU's paired bootstrap",
+    "test translations against the baseline's by sacreBLEU's paired bootstrap",
     folder("--baseline", "run of the baseline", required=True),
     folder("--systems", "runs of other models on the same task", nargs="+", required=True),
     option("--split", default="test", choices=SPLITS),
@@ -215,10 +227,14 @@ def significance(args: Namespace) -> int:
 
 
 @command(
-    "compare two runs of one task: metrics, paired differences, and what differs in configuration",
-    folder("runs", "folders of two scored runs: the second is compared with the first", nargs=2),
+    "compare two runs of a task: metrics, paired differences, and differences in configuration",
+    folder(
+        "runs",
+        "folders of two scored runs, A and B; differences are positive where B is better",
+        nargs=2,
+    ),
     option("--split", default="test", choices=SPLITS),
-    path("--out", "JSON to write in place of printing"),
+    path("--out", "JSON file to write instead of printing"),
 )
 def compare(args: Namespace) -> int:
     from pam.io import write_json
@@ -243,11 +259,11 @@ def compare(args: Namespace) -> int:
         "for examples: predictions.tsv of every run, in its folder beam<k>",
         **SEVERAL,
     ),
-    path("--significance", "what the command of that name wrote", **SEVERAL),
+    path("--significance", "JSON files that the command `significance` wrote", **SEVERAL),
     path("--gold-scores", "for attentions: gold_scores.json of runs", **SEVERAL),
     path("--analyses", "for attentions: analysis.json of runs", **SEVERAL),
-    path("--paper", "the papers' figures (%(default)s)", default="config/paper_results.yaml"),
-    folder("--out", "folder; files are <table>.csv, ...", required=True),
+    path("--paper", "the papers' results (%(default)s)", default="config/paper_results.yaml"),
+    folder("--out", "folder for the files <table>.csv, ...", required=True),
 )
 def tables(args: Namespace) -> int:
     from pam.reporting import catalogue, render, runs, tables

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    "train one model; goes on from its last state if it was stopped",
+    "train one model; a training that was stopped resumes from its last state",
     run_with("run.yaml; results are written there"),
     CONFIG,
     DATA,
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     DEVICE,
     option(
         "--code",
-        "name of the code: a state of other code is not continued (default: its fingerprint)",
+        "name of the code: a training resumes only from a state of the same code (default: the"
+        " code's fingerprint)",
     ),
-    option("--processes", "that share the training, on GPUs one each", type=int, default=1),
+    option(
+        "--processes",
+        "number of processes that share the training; each has a GPU if there are GPUs",
+        type=int,
+        default=1,
+    ),
 )
 def train(args: Namespace) -> int:
     from pam.training.run import train
@@ -41,7 +47,7 @@ def train(args: Namespace) -> int:
 
 
 @command(
-    "join trained models to an ensemble",
+    "combine trained models in an ensemble",
     run_with("run.yaml of an ensemble, beside the runs of its members"),
     CONFIG,
 )
@@ -53,8 +59,8 @@ def ensemble(args: Namespace) -> int:
 
 
 @command(
-    "take over a trained model, to test it on another task",
-    run_with("nothing yet; results are written there"),
+    "copy a trained model, to test it on another task",
+    run_with("no results yet; they are written there"),
     folder("--trained", "folder of the run that has the model", required=True),
     DATA,
 )
@@ -67,12 +73,12 @@ def reuse(args: Namespace) -> int:
 
 
 @command(
-    "choose the length penalty out of `decoding.length_penalties`: the best in BLEU on the"
+    "choose from `decoding.length_penalties` the length penalty with the best BLEU on the"
     " development split",
     run_with("a trained model"),
     CONFIG,
     DATA,
-    path("--out", "length_penalty.json (default: in the run's folder, by beam)"),
+    path("--out", "length_penalty.json (default: in the run's folder, one per beam)"),
     option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     DEVICE,
 )
@@ -100,12 +106,12 @@ def length_penalty(args: Namespace) -> int:
 
 
 @command(
-    "decode a split, each line of a file, or each line of standard input",
+    "decode a split of prepared data, the lines of a file, or the lines of standard input",
     run_with("a trained model", required=False),
     CONFIG,
     path(
         "--model",
-        "instead of --run: a model folder by itself, or a file that `export` wrote",
+        "instead of --run: a model folder without its run, or an export (file or folder)",
         "PATH",
     ),
     option(
@@ -114,32 +120,35 @@ def length_penalty(args: Namespace) -> int:
     ),
     option(
         "--split",
-        "of the prepared data; without this, --data and --input, standard input is decoded",
+        "split of the prepared data; without --split, --data and --input, standard input is"
+        " decoded",
         choices=SPLITS,
     ),
     path(
         "--input",
-        "sources, one a line, also compressed; with --n-best, answered in JSON, one object a line",
+        "file of sources, one per line, compressed or not; with --n-best, each line gets a line"
+        " of JSON",
     ),
     path(
         "--attention",
-        "with --input: a picture (.svg or .png) of what the outputs of its first lines attended to",
+        "with --input: draw the attention of the first lines' outputs (.svg or .png)",
     ),
     option(
         "--weights",
-        "with --input and --n-best: each output's tokens, attention and, if symbols are copied,"
-        " p_gen",
+        "with --input and --n-best: add each output's tokens, attention and, if the model"
+        " copies, p_gen",
         action="store_true",
     ),
     DATA,
     path(
         "--out",
-        "predictions.tsv (default: in the run's folder); of --input (default: standard output)",
+        "predictions.tsv (default: in the run's folder); with --input the outputs (default:"
+        " standard output)",
     ),
-    path("--record", "decoding.json: cost and unseen symbols"),
+    path("--record", "decoding.json, the record of cost and unseen symbols"),
     option(
         "--batch-size",
-        "sources decoded side by side (default: the run's own)",
+        "number of sources decoded at once (default: the run's own)",
         type=int,
         metavar="N",
     ),
@@ -149,19 +158,19 @@ def length_penalty(args: Namespace) -> int:
         action="store_true",
     ),
     option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
-    option("--n-best", "outputs a source", type=int, default=1, metavar="N"),
-    option("--sample", "draw outputs instead of searching", action="store_true"),
-    option("--temperature", "with --sample: below 1 less random", type=float),
-    option("--seed", "with --sample", type=int),
+    option("--n-best", "number of outputs for each source", type=int, default=1, metavar="N"),
+    option("--sample", "sample outputs instead of searching", action="store_true"),
+    option("--temperature", "with --sample: below 1 is less random (default: 1)", type=float),
+    option("--seed", "with --sample: seed of the random numbers (default: 1)", type=int),
     option(
         "--length-penalty",
-        "log p is divided by length^this (default: the run's, or what was chosen)",
+        "divide log p by length^this (default: the run's, or its choice on the development split)",
         type=float,
     ),
-    option("--length-prior", "weight of log p(length)", type=float),
+    option("--length-prior", "weight of log p(target length | source length)", type=float),
     option(
         "--replace-unknown",
-        "an unknown word becomes the source word most attended",
+        "replace an unknown word by the source word with the highest attention",
         action=BooleanOptionalAction,
     ),
     DEVICE,
@@ -219,7 +228,7 @@ def predict(args: Namespace) -> int:
 
 
 @command(
-    "write a trained model as one file or folder, with a card, to be shared",
+    "export a trained model as one file or folder, with a model card",
     run_with("a trained model"),
     path(
         "--out",
@@ -345,8 +354,12 @@ def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
     missing = "--data" if args.data is None else "--out"
 
     return [
-        (models != 1, "which model is not said", "name one: --run, --model or --pretrained"),
-        (args.input is not None and not lines, "--input and prepared data", "name one of the two"),
+        (models != 1, "exactly one model is needed", "name one: --run, --model or --pretrained"),
+        (
+            args.input is not None and not lines,
+            "--input and prepared data exclude each other",
+            "name one of the two",
+        ),
         (
             args.input is None and args.attention is not None,
             "--attention is for --input",

@@ -469,7 +469,7 @@ class Prepared:
         """Return the path of a file; a UserError if it is missing or not what was prepared."""
         path = _existing(self.folder / name)
         if sha256_of(path) != self.summary["outputs_sha256"].get(name):
-            raise UserError("this is not what was prepared", file=path, hint=HINT)
+            raise UserError("this file has changed since it was prepared", file=path, hint=HINT)
         return path
 
     def split(self, name: str, extended: bool = False) -> Split:

@@ -369,7 +369,7 @@ def _fetch_file(
     """Download a file; the error names all files that are missing, to save repeated tries."""
     target = out / key
     if target.is_file():
-        say(f"{target}: not the file that the registry knows; fetching it again")
+        say(f"{target}: its hash is not that of the registry; fetching it again")
 
     try:
         expected = _expected(dataset.files[key], record.get(key))

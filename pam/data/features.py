@@ -87,7 +87,7 @@ def checked(array: Any, location: str, units: int | None = None) -> Vectors:
         )
     if array.ndim != 2 or 0 in array.shape:
         shape = " x ".join(map(str, array.shape)) or "a single number"
-        message = f"an array of {shape} is no clip of frames x units"
+        message = f"an array of {shape} is not a clip of frames x units"
         raise UserError(message, file=location, hint="save one row of units for each frame")
     if units is not None and array.shape[1] != units:
         message = f"frames of {array.shape[1]} units, where others have {units}"

@@ -66,7 +66,9 @@ class GermanNouns(Strict):
 
         sizes = {split: getattr(self, split) for split in SPLITS}
         if sum(sizes.values()) > len(lemmas):
-            message = f"{sum(sizes.values())} lemmas are wanted, the package has {len(lemmas)}"
+            message = (
+                f"{sum(sizes.values())} lemmas are requested, but the package has {len(lemmas)}"
+            )
             raise UserError(message, hint="ask for fewer in `package: options:`")
 
         lemmas.sort(key=lambda lemma: hashlib.sha256(f"{self.seed} {lemma}".encode()).digest())

@@ -209,7 +209,7 @@ def by_split(files: Sequence[Path], named: Sequence[str] | None = None) -> dict[
     splits = defaultdict(list)
     for path, split in zip(files, named or map(_split_of, files), strict=True):
         if split not in (*SPLITS, ALL):
-            raise UserError(f"--splits {split}", hint=f"choose of {', '.join((*SPLITS, ALL))}")
+            raise UserError(f"--splits {split}", hint=f"choose from {', '.join((*SPLITS, ALL))}")
         splits[split].append(path)
 
     # All splits or the one of all pairs, with a file each, or with a pair of files each.
@@ -427,7 +427,7 @@ def _names_of_columns(
     )
     if choices.languages is None:
         hint = how_to_name if table.width > 2 else "name both: --languages de en"
-        raise UserError("which languages these are is not known", file=path, hint=hint)
+        raise UserError("the languages are unknown", file=path, hint=hint)
 
     texts = [
         column
@@ -435,7 +435,7 @@ def _names_of_columns(
         if not _are_numbers([row[column] for row in table.rows])
     ]
     if len(texts) < 2:
-        raise UserError("two columns of text are not there", file=path, hint=how_to_name)
+        raise UserError("there are no two columns of text", file=path, hint=how_to_name)
 
     names = [LEFT_OUT] * table.width
     # Columns that are left over keep the sign that they are not read.
@@ -489,9 +489,7 @@ def _end_of_name(path: Path) -> str:
 def _sides(names: Sequence[str]) -> list[str]:
     """Return names of source and target; a UserError if they are not two that can be names."""
     if len(set(names)) != 2 or not all(re.fullmatch(SIDE, name) for name in names):
-        raise UserError(
-            "which languages these are is not known", hint="name both: --languages de en"
-        )
+        raise UserError("the languages are unknown", hint="name both: --languages de en")
     return list(names)
 
 

@@ -150,8 +150,10 @@ class Task(ABC, Generic[Layout]):
 
         A UserError says that they cannot.
         """
-        hint = "prepare them in symbols of their own"
-        raise UserError("data of this kind are not prepared in the symbols of a model", hint=hint)
+        hint = "prepare them with vocabularies of their own"
+        raise UserError(
+            "data of this kind cannot be prepared with the vocabularies of a model", hint=hint
+        )
 
     def keys(self, stage: str) -> tuple[str, ...]:
         """Return the keys of `Format` that decide the result of a stage."""
@@ -267,7 +269,7 @@ def _layout(dataset: Dataset, model: Symbols | None) -> tuple[Any, list[str]]:
         return layout, []
     if model.task != dataset.task:
         hint = "name a model of the same kind"
-        message = f"`{model.name}` is of {model.task}, and the data are of {dataset.task}"
+        message = f"`{model.name}` is for {model.task}, but the data are for {dataset.task}"
         raise UserError(message, hint=hint)
 
     changed = dataset.kind.in_symbols_of(layout, model)
@@ -276,7 +278,7 @@ def _layout(dataset: Dataset, model: Symbols | None) -> tuple[Any, list[str]]:
         before = getattr(layout, key)
         after = getattr(changed, key)
         if after != before and key in layout.model_fields_set:
-            warnings.append(f"`{key}` is that of the model, {after}, and not {before}")
+            warnings.append(f"`{key}` is {after}, as in the trained model, and not {before}")
 
     return changed, warnings
 

@@ -180,7 +180,7 @@ class Columns(DividingReader):
         for language in languages:
             if language not in self.columns:
                 hint = f"write read: {{kind: columns, columns: {{{language}: NUMBER, ...}}}}"
-                raise UserError(f"no column is known for the language `{language}`", hint=hint)
+                raise UserError(f"no column is given for the language `{language}`", hint=hint)
         if not isinstance(files, Path):
             raise UserError(f"split {split} has several files", hint="name one with columns")
 

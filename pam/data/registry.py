@@ -199,7 +199,7 @@ class _Entry:
         for key, file in dataset.files.items():
             has_source = bool(file.urls) or file.path is not None
             if dataset.package is not None and has_source:
-                message = f"`{key}` has a source beside the package"
+                message = f"`{key}` has a source although its data set has a package"
                 raise self.error(message, ["files", key], "keep one of them")
             if dataset.package is None and not has_source and not dataset.obtain:
                 hint = "give `urls`, a `path`, or a `package`, or say in `obtain` how to get it"
@@ -252,7 +252,7 @@ class _Entry:
             # Paths are relative to the folder of the registry.
             path = str(self.path.parent / Path(file.path).expanduser())
         except RuntimeError as error:
-            message = f"`{file.path}` is in the home of a user who is not known here"
+            message = f"`{file.path}` is in the home folder of an unknown user"
             raise self.error(message, [*keys, "path"], "write the whole path") from error
         if not path.isprintable() or set("{}") & set(path):
             message = (

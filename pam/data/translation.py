@@ -499,7 +499,7 @@ class Segment(Stage[PairsFormat]):
             counts = [counts[0] + counts[1]]
         merges = [learn_merges(words, subwords.merges) for words in counts]
         if not all(merges):
-            message = "no two characters stand side by side twice in the training text"
+            message = "no pair of characters occurs twice in the training text"
             raise UserError(message, hint="leave out `subwords`, or give more data")
 
         # A joint list is both the first and the last.
@@ -754,7 +754,7 @@ def pair_symbols_of(layout: PairsFormat, codec: TranslationCodec, model: Symbols
         if language_of_model != code:
             hint = "name a model of the same languages, or call them as it does in `format`"
             message = (
-                f"the {side} of `{model.name}` is {language_of_model}, that of the data {code}"
+                f"the {side} of `{model.name}` is {language_of_model}, but that of the data {code}"
             )
             raise UserError(message, hint=hint)
 

@@ -216,7 +216,7 @@ def _check_fits(
     task_languages = (languages["source"], languages["target"])
     if sorted(aligned_languages) != sorted(task_languages):
         message = (
-            f"`{name}` aligns {' and '.join(aligned_languages)}, the task translates"
+            f"`{name}` aligns {' and '.join(aligned_languages)}, but the task translates"
             f" {' into '.join(task_languages)}"
         )
         raise UserError(message, hint="choose alignments of the task's languages")

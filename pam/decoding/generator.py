@@ -84,11 +84,11 @@ class Generator:
         if sampling is None and n_best > decoding.beam:
             raise UserError(
                 f"{n_best} outputs of a beam of {decoding.beam}",
-                hint=f"widen the beam to {n_best} or more, or draw outputs with --sample",
+                hint=f"widen the beam to {n_best} or more, or sample outputs with --sample",
             )
         if decoding.replace_unknown and model.codec.units:
             raise UserError(
-                "frames cannot take the place of unknown words",
+                "frames cannot replace unknown words",
                 hint="set decoding.replace_unknown to false",
             )
 
@@ -265,7 +265,7 @@ def prepared_for(model: SavedModel, folder: Path, split: str) -> Prepared:
     if Split.load(folder, split).source_eos != model.source_eos:
         raise UserError(
             f"{model.run.label} was trained with sources that"
-            f" {'end' if model.source_eos else 'do not end'} in an end symbol, these are otherwise",
+            f" {'end' if model.source_eos else 'do not end'} in an end symbol, but these differ",
             file=folder / f"{split}.safetensors",
             hint=f"prepare the data with `format: {{source_eos: {str(model.source_eos).lower()}}}`",
         )

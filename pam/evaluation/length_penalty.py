@@ -125,7 +125,7 @@ def chosen_penalty(
     same_form = choice.length_penalty_form == decoding.length_penalty_form
     if penalties != decoding.length_penalties or not same_form:
         raise UserError(
-            "this length penalty was chosen out of other candidates", file=path, hint=hint
+            "this length penalty was chosen from other candidates", file=path, hint=hint
         )
     return choice.chosen
 

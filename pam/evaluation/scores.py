@@ -209,7 +209,7 @@ def score(files: Scored) -> Scores:
     """
     if not files.kind and files.data is None:
         hint = "name the run with --run, its data with --data, or the kind: --kind inflection"
-        raise UserError("what kind of predictions these are is not said", hint=hint)
+        raise UserError("the kind of these predictions is unknown", hint=hint)
 
     kind = files.kind or str(files.prepared.summary["task"])
     decoding_records, beams = _decoding(files)

@@ -15,7 +15,7 @@ from pam.models.seq2seq import Seq2Seq
 
 
 class Agreement(Seq2Seq):
-    """A model x to y, trained with one y to x (Cohn et al. 2016, section 3.3).
+    """A model from x to y, trained with a model from y to x (Cohn et al. 2016, section 3.3).
 
     Training maximizes
 

@@ -119,7 +119,7 @@ class AlignedDecoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class AlignedState:
-    """What a hypothesis carries from step to step."""
+    """The state of hypotheses between two steps."""
 
     seen: tuple[Tensor, ...]  # per layer (n, t, d), what later symbols attend to
     context: Tensor  # (n, d) c_{t-1}, which input feeding adds to the next input

@@ -1,4 +1,4 @@
-"""What all models of components share, whatever encodes the source and gives the queries.
+"""The parts that all models made of components share, whatever their encoder and decoder.
 
 A subclass has an encoder and the recurrence: `start`, `step` and `update`, and `forward` over given
 targets. The memory of a source, the prior over positions, the loop over steps, the likelihood and
@@ -45,7 +45,7 @@ class Unrolled:
 
 
 class AttentionParts(Protocol):
-    """What reads encoder states: a model of components, or a layer of them."""
+    """The components that read encoder states, in a whole model or in a layer."""
 
     score: interfaces.Score
     coupling: interfaces.Coupling

@@ -69,7 +69,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError("not a safetensors file, or cut short", file=path, hint=hint) from error
 
     if not is_intact:
-        raise UserError("the file is damaged, or not one of ours", file=path, hint=hint)
+        raise UserError("the file is damaged, or was not written by pam", file=path, hint=hint)
     return tensors, notes
 
 
@@ -206,7 +206,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         raise UserError("no such model folder", file=folder, hint="train the model first")
     run = load_run(folder / CONFIG)
     if run.components.reversed:
-        message = f"{run.label} learned from target to source, to start others"
+        message = f"{run.label} translates from target to source, only to initialize other models"
         raise UserError(message, file=folder, hint="name a model that starts from it")
 
     source = Vocabulary.load(folder / "source.vocab")

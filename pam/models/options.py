@@ -119,7 +119,7 @@ class General(Options):
 
     implementation = "pam.models.scores:General"
     kind: Literal["general"] = "general"
-    scale: bool = Field(True, description="divide by the root of the decoder's units")
+    scale: bool = Field(True, description="divide by the square root of the decoder's units")
 
 
 @kind_of("score")
@@ -128,7 +128,7 @@ class Dot(Options):
 
     implementation = "pam.models.scores:Dot"
     kind: Literal["dot"] = "dot"
-    scale: bool = Field(True, description="divide by the root of the number of units")
+    scale: bool = Field(True, description="divide by the square root of the number of units")
 
 
 class _Perceptron(Options):
@@ -139,7 +139,7 @@ class _Perceptron(Options):
 
 @kind_of("score")
 class Concat(_Perceptron):
-    """Perceptron over the concatenated states: the same function as `mlp`."""
+    """Perceptron over the concatenated states; the same function as `mlp`."""
 
     implementation = "pam.models.scores:Concat"
     kind: Literal["concat"] = "concat"
@@ -159,7 +159,7 @@ class Location(Options):
 
     implementation = "pam.models.scores:Location"
     kind: Literal["location"] = "location"
-    longest: Units = Field(100, description="source positions that have a score")
+    longest: Units = Field(100, description="number of source positions that have a score")
 
 
 @kind_of("score")
@@ -169,24 +169,32 @@ class Structural(_Perceptron):
     implementation = "pam.models.scores:Structural"
     reads_history = True
     kind: Literal["structural"] = "structural"
-    place: bool = Field(True, description="use positions and lengths as features")
-    markov: Units | None = Field(1, description="half width of the Markov window; null: none")
-    fertility: Units | None = Field(1, description="half width of local fertility; null: none")
+    place: bool = Field(
+        True, description="use source position, target position and source length as features"
+    )
+    markov: Units | None = Field(
+        1,
+        description="half width of the window on the previous alignment (Markov); null: none",
+    )
+    fertility: Units | None = Field(
+        1, description="half width of the window on summed attention (local fertility); null: none"
+    )
     global_fertility: ScheduledWeight = Field(
-        0.0, description="weight of the Gaussian of fertility"
+        0.0, description="weight of a Gaussian over the summed attention of each position"
     )
     least_variance: Weight = Field(0.0, description="smallest variance of that Gaussian")
 
 
 @kind_of("score")
 class Coverage(_Perceptron):
-    """`mlp` that sees past attention, with a loss for attending to a position again."""
+    """`mlp` that reads past attention, with a loss for attending to a position again."""
 
     implementation = "pam.models.scores:Coverage"
     reads_history = True
     kind: Literal["coverage"] = "coverage"
     active: ScheduledShare = Field(
-        1.0, description="factor of feature and loss, so that a schedule can add both late"
+        1.0,
+        description="factor of the feature and the loss; a schedule can add both late in training",
     )
     weight: ScheduledWeight = Field(1.0, description="weight of the coverage loss, in nats")
 
@@ -268,7 +276,7 @@ class Entmax(Options):
     has_zeros = True
     kind: Literal["entmax"] = "entmax"
     alpha: Annotated[float, Field(ge=1.01, le=1.99)] = Field(
-        1.5, description="nearer to 1: softmax; to 2: sparsemax"
+        1.5, description="towards 1: softmax; towards 2: sparsemax"
     )
     learned: bool = Field(False, description="train alpha, starting from the given value")
 
@@ -290,10 +298,10 @@ class Proximity(Options):
 
     implementation = "pam.models.couplings:Proximity"
     kind: Literal["proximity"] = "proximity"
-    width: Units = Field(3, description="smaller distances have an energy of their own")
+    width: Units = Field(3, description="each distance below this has a learned energy")
     first: Literal["free", "before"] = Field(
         "free",
-        description="first step: no bias, or that of a position just before the source",
+        description="bias in the first step: none, or from a position before the source",
     )
 
 
@@ -305,7 +313,7 @@ class Monotone(Options):
     kind: Literal["monotone"] = "monotone"
     first: Literal["free", "before"] = Field(
         "free",
-        description="first step: no bias, or that of a position just before the source",
+        description="bias in the first step: none, or from a position before the source",
     )
 
 
@@ -315,12 +323,12 @@ class Chain(Options):
 
     implementation = "pam.models.couplings:Chain"
     kind: Literal["chain"] = "chain"
-    reach: Units = Field(5, description="distances up to this one have an energy of their own")
+    reach: Units = Field(5, description="each distance up to this has a learned energy")
 
 
 @kind_of("coupling")
 class PointerCoupling(Options):
-    """Pointer that actions move over the source: hard monotone attention."""
+    """Pointer that output actions move over the source: hard monotonic attention."""
 
     implementation = "pam.models.couplings:PointerCoupling"
     kind: Literal["pointer"] = "pointer"
@@ -347,7 +355,10 @@ class Acvi(Options):
     samples: Samples = Field(1, description="draws over which the objective is averaged")
     temperature: ScheduledTemperature = Field(0.5, description="temperature of Gumbel-Softmax")
     last: Share = Field(
-        0.1, description="last share of the training, in which contexts have one component"
+        0.1,
+        description=(
+            "final share of the training, in which a context is drawn from one position's Gaussian"
+        ),
     )
     variance: Literal["relu", "linear", "bounded"] = Field(
         "relu", description="form of the log variance"
@@ -374,7 +385,7 @@ class Ved(Options):
 
 @kind_of("marginalization")
 class Input(Options):
-    """At the input: soft attention."""
+    """At the input, as a mean context: soft attention."""
 
     implementation = "pam.models.marginalization:Input"
     kind: Literal["input"] = "input"
@@ -382,15 +393,20 @@ class Input(Options):
 
 class _Summed(Options):
     gives_positions = True
-    top_k: Units | None = Field(None, description="positions summed over at most; null: all")
+    top_k: Units | None = Field(
+        None, description="largest number of positions in the sum; null: all"
+    )
     mass: Mass | None = Field(
-        None, description="prior mass of the fewest positions summed over; null: all"
+        None,
+        description=(
+            "sum over a nucleus: the fewest positions that hold this share of the prior; null: all"
+        ),
     )
 
 
 @kind_of("marginalization")
 class Output(_Summed):
-    """At the output: joint attention."""
+    """At the output, as a sum of predictions: joint models."""
 
     implementation = "pam.models.marginalization:Output"
     kind: Literal["output"] = "output"
@@ -404,7 +420,7 @@ class Bound(_Summed):
     needs_inference = True
     kind: Literal["bound"] = "bound"
     q_top_k: Units | None = Field(
-        None, description="positions that the bound sums over at most; null: all"
+        None, description="largest number of positions with q(a) in the bound; null: all"
     )
     weight: ScheduledWeight = Field(1.0, description="weight of the divergence")
 
@@ -430,17 +446,25 @@ class PriorFeeding(Options):
 
 @kind_of("input_feeding")
 class PosteriorFeeding(Options):
-    """The posterior alignment, given the symbol that was written."""
+    """The posterior alignment, given the output symbol."""
 
     implementation = "pam.models.input_feeding:PosteriorFeeding"
     needs_positions = True
     kind: Literal["posterior"] = "posterior"
     mix: Share | None = Field(
-        None, description="share of the posterior; null: 1/2 where `top_k` cuts the sum, else 1"
+        None,
+        description=(
+            "share of the posterior in its mixture with the prior; null: 1/2 if `top_k` cuts"
+            " the sum, else 1"
+        ),
     )
     gradient: bool = Field(True, description="let gradients flow through the posterior")
     context: bool = Field(
-        True, description="feed its context; else only the next step's coupling sees the posterior"
+        True,
+        description=(
+            "feed the context to the next state; false: only the next step's coupling reads the"
+            " posterior"
+        ),
     )
 
 
@@ -455,7 +479,7 @@ class SampleFeeding(Options):
 
 @kind_of("input_feeding")
 class PointerFeeding(Options):
-    """The pointer of hard monotone attention."""
+    """The pointer of hard monotonic attention."""
 
     implementation = "pam.models.input_feeding:PointerFeeding"
     kind: Literal["pointer"] = "pointer"
@@ -482,7 +506,7 @@ class NoInference(Options):
 
 @kind_of("inference")
 class PriorInference(Options):
-    """The prior, which makes the bound Jensen's."""
+    """The prior itself: the bound is Jensen's."""
 
     implementation = "pam.models.variational:PriorInference"
     infers = True
@@ -502,7 +526,7 @@ class BiLSTM(Options):
     layers: Layers | None = Field(
         None, description="bidirectional layers; null: as many as the encoder"
     )
-    scale: bool = Field(True, description="divide scores by the root of the network's units")
+    scale: bool = Field(True, description="divide by the square root of the network's units")
 
 
 # estimator: how is the expectation in a bound computed?
@@ -518,7 +542,7 @@ class Exact(Options):
 
 @kind_of("estimator")
 class Reinforce(Options):
-    """From one drawn position, the gradient by REINFORCE."""
+    """From one sampled position, with the gradient of REINFORCE."""
 
     implementation = "pam.models.variational:Reinforce"
     draws = True
@@ -535,7 +559,7 @@ class Reinforce(Options):
 
 @kind_of("estimator")
 class Gumbel(Options):
-    """From a relaxed draw, Gumbel-Softmax."""
+    """From a relaxed sample, by Gumbel-Softmax."""
 
     implementation = "pam.models.variational:Gumbel"
     draws = True
@@ -556,7 +580,7 @@ class NoCopying(Options):
 
 @kind_of("copying")
 class PointerGenerator(Options):
-    """Mixture of generating a symbol and copying one of the source."""
+    """Mixture of generating a symbol and copying a source symbol."""
 
     implementation = "pam.models.copying:PointerGenerator"
     copies = True
@@ -586,7 +610,7 @@ class MultiHeadOptions(Options):
 
 @kind_of("architecture")
 class TransformerOptions(MultiHeadOptions):
-    """Attention in place of recurrences."""
+    """A Transformer."""
 
     implementation = "pam.models.build:transformer"
     has_components: ClassVar[bool] = False
@@ -600,18 +624,18 @@ class AlignedTransformerOptions(MultiHeadOptions):
     implementation = "pam.models.build:aligned_transformer"
     kind: Literal["aligned-transformer"] = "aligned-transformer"
     source_attention: bool = Field(
-        True, description="let the decoder's layers attend to the source too, not the head alone"
+        True, description="let the decoder's layers attend to the source; false: only the head does"
     )
 
 
 @kind_of("architecture")
 class AgreementOptions(Options):
-    """A recurrent model trained together with one of the opposite direction."""
+    """A recurrent model trained together with a model of the opposite direction."""
 
     implementation = "pam.models.build:agreement"
     kind: Literal["agreement"] = "agreement"
     weight: Weight = Field(
-        1.0, description="weight of the trace, by which attentions agree, in nats"
+        1.0, description="weight of the trace of the product of both attentions, in nats"
     )
 
 
@@ -637,7 +661,7 @@ def register(component: str, options: type[Options]) -> None:
     module, _, name = options.implementation.partition(":")
     if not isinstance(kind, str) or not name.isidentifier() or find_spec(module) is None:
         raise UserError(
-            f"{options.__name__} of {options.__module__} is no kind of {component}",
+            f"{options.__name__} of {options.__module__} is not a kind of {component}",
             hint="give `kind` a default, and `implementation` a `package.module:Class` that exists",
         )
 

@@ -36,7 +36,7 @@ POSTR_JOINT: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class AttentionState:
-    """What a step hands to the next one; n rows.
+    """The state that a step hands to the next step; n rows.
 
     Attributes:
         context: (n, D) the context c_t, an input of the next decoder state; zeros before the first
@@ -52,7 +52,7 @@ class AttentionState:
 
     @property
     def alignment(self) -> Tensor | None:
-        """The alignment (n, m) that the context is the mean of; None before the first symbol."""
+        """The alignment (n, m) by which the context is averaged; None before the first symbol."""
         return self.history.alignment
 
     def select(self, rows: Tensor) -> AttentionState:
@@ -175,13 +175,13 @@ class PosteriorAttention(nn.Module):
 
         if self.score.costs:
             raise UserError(
-                f"score `{chosen.score.kind}` adds a cost to the objective, which this layer does"
+                f"score `{chosen.score.kind}` adds a loss to the objective, which this layer does"
                 " not compute",
                 hint="use `general`, `dot` or `mlp`",
             )
         if self.input_feeding.draws:
             raise UserError(
-                f"input feeding `{chosen.input_feeding.kind}` draws positions, which this layer"
+                f"input feeding `{chosen.input_feeding.kind}` samples positions, which this layer"
                 " does not",
                 hint="use `posterior`, `prior` or `none`",
             )

@@ -531,17 +531,17 @@ def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def counted(outcomes: Sequence[Outcome], open_claims: int) -> str:
-    """Say in one line how many claims are judged, agree, contradict and cannot be told."""
+    """Count in one line the claims that our runs agree with, contradict and leave open."""
     words = [judged.word for judged in outcomes]
-    # claims that are still told from chance when all of their source are tested together
+    # verdicts that stay significant when all claims of their source are tested together
     lasting = [judged.word for judged in outcomes if (judged.p_holm or 0.0) < 0.05]
 
     return (
-        f"Of {len(words) + open_claims} claims {len(words) - words.count('not judged')} are judged:"
-        f" {words.count('agrees')} agree, {words.count('contradicts')} contradict,"
-        f" of {words.count('cannot tell')} we cannot tell."
-        f" After Holm's correction {lasting.count('agrees')} agree and"
-        f" {lasting.count('contradicts')} contradict."
-        f" {words.count('not judged')} have fewer than {LEAST_SEEDS} seeds or other data,"
-        f" {open_claims} no run."
+        f"Of {len(words) + open_claims} claims we judge {len(words) - words.count('not judged')}:"
+        f" our runs agree with {words.count('agrees')}, contradict {words.count('contradicts')},"
+        f" and leave {words.count('cannot tell')} open (cannot tell)."
+        f" After Holm's correction they agree with {lasting.count('agrees')} and contradict"
+        f" {lasting.count('contradicts')}."
+        f" We do not judge {words.count('not judged')} claims with fewer than {LEAST_SEEDS} seeds"
+        f" or on other data, and {open_claims} claims without a run."
     )

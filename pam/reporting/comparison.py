@@ -69,9 +69,9 @@ MARGIN_OF_PERPLEXITY = 0.05  # a share of the paper's figure
 _INTERVALS = (
     f"Intervals are {100 * LEVEL:g} % bootstrap intervals of means over seeds, over two levels:"
     f" test units (lemmas or sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than"
-    f" {MANY:,} units) and seeds, with Student's tails for few seeds. That of a single seed is over"
-    " units alone, and its gain has none. p is two-sided; `Holm` is p corrected for all gains of"
-    " the table."
+    f" {MANY:,} units) and seeds, with Student's tails for few seeds. A single seed has an interval"
+    " over units alone, and its gain has none. p is two-sided; `Holm` is p corrected for all gains"
+    " of the table."
 )
 RULE = (
     f"{_INTERVALS} With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is"

@@ -47,7 +47,7 @@ def compare_runs(first: RunFolder, second: RunFolder, split: str = "test") -> Ru
     kinds = [run.scores.kind for run in runs]
     if kinds[0] != kinds[1]:
         raise UserError(
-            f"these are scores of {kinds[1]}, those of {runs[0].path} are of {kinds[0]}",
+            f"these are scores of {kinds[1]}; the scores of {runs[0].path} are of {kinds[0]}",
             file=runs[1].path,
             hint="compare runs of the same task",
         )
@@ -56,7 +56,7 @@ def compare_runs(first: RunFolder, second: RunFolder, split: str = "test") -> Ru
     names = [name for name in runs[0].scores.metrics if name in runs[1].scores.metrics]
     if not names:
         raise UserError(
-            f"no metric of {runs[0].path} is here",
+            f"there is no metric in common with {runs[0].path}",
             file=runs[1].path,
             hint="decode both runs with the same main beam, and score them again",
         )

@@ -401,7 +401,7 @@ def history_columns(path: Path) -> dict[str, Floats]:
             values.append([float(row[column]) for column in columns])
         except (TypeError, ValueError) as error:
             raise UserError(
-                "a number is missing or is none", file=path, line=line, hint=hint
+                "a number is missing or is not a number", file=path, line=line, hint=hint
             ) from error
     if not values:
         raise UserError("no epochs", file=path, hint=hint)

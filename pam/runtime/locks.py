@@ -117,4 +117,4 @@ def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
     path = folder / f"{experiment}.lock"
     run = os.environ.get(RUN)
     if run is not None and path.is_file() and holder(path) != run:
-        raise UserError("this job is of a run that is over, and another run has followed it")
+        raise UserError("this job belongs to a run that has ended; another run has started since")

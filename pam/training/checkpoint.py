@@ -176,10 +176,13 @@ class StateFolder:
                     continue
                 return tensors, progress
             except (UserError, KeyError, TypeError, ValueError) as error:
-                log.warning("%s: not usable (%s), passed over", path, error)
+                log.warning("%s: not usable (%s), skipped", path, error)
 
         if others:
-            log.info("%s is of another configuration, data or code: starting anew", others[0])
+            log.info(
+                "%s is of another configuration, data or code: starting from the first epoch",
+                others[0],
+            )
         return None
 
     def _may_follow(self, notes: dict[str, str], progress: Progress) -> bool:
@@ -263,7 +266,7 @@ class Results:
             shutil.rmtree(replaced, ignore_errors=True)
             self.folder.rename(replaced)
             log.info(
-                "the results of the training before, which was another one, are kept in %s",
+                "the results of the earlier training, which was different, are kept in %s",
                 replaced,
             )
         else:

@@ -159,7 +159,7 @@ def _first_failure(failures: dict[int, ProcessFailure], processes: int) -> int:
         )
         memory = "lower `training.batch_size` or raise `training.accumulate` first"
         hint = (
-            "run it again: it goes on from its last state; if the machine ran out of memory,"
+            "run it again: it resumes from its last state; if the machine ran out of memory,"
             f" {memory}"
         )
         raise UserError(message, hint=hint)

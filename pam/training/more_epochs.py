@@ -20,14 +20,14 @@ def reason_to_start_anew(run: RunConfig) -> str | None:
     """Say what makes the steps of a training depend on their number, None where nothing does."""
     training = run.training
     if training.schedule == "linear" and training.flat < 1:
-        return "`training.schedule: linear` lets the rate fall by the whole number of steps"
+        return "`training.schedule: linear` lets the rate fall over the total number of steps"
 
     for component in COMPONENTS:
         options = getattr(run.components, component)
         for name in type(options).model_fields:
             value = getattr(options, name)
             if isinstance(value, Schedule) and value.unit == "share":
-                return f"`{component}.{name}` changes by shares of the whole training"
+                return f"`{component}.{name}` changes at shares of the whole training"
 
     return None
 
@@ -48,7 +48,7 @@ def reason_not_to_go_on(run: RunConfig, before: RunConfig, state: Path) -> str |
     if reason is not None:
         return reason
     if run.training.epochs < before.training.epochs:
-        return "fewer epochs are asked for than are done"
+        return "fewer epochs are requested than are done"
     if not (state / LAST).is_file():
-        return "its last state is not there"
+        return "its last state is missing"
     return None

@@ -115,7 +115,7 @@ class Deadline:
         It returns only if Slurm refuses.
         """
         assert self.job is not None
-        log.info("the time limit is near: job %s goes back to the queue, to go on later", self.job)
+        log.info("the time limit is near: job %s goes back to the queue, to resume later", self.job)
         try:
             _slurm("scontrol", "requeue", self.job)
         except (OSError, subprocess.SubprocessError) as error:

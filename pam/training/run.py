@@ -184,7 +184,7 @@ def _read_inputs(folder: RunFolder, data_folder: Path) -> _Inputs:
     data = Prepared(data_folder)
     if run.components.members:
         raise UserError(
-            f"`{run.model}` is joined from other models and has no training",
+            f"`{run.model}` is an ensemble, which is not trained",
             file=folder.config_file,
             hint="put it among the experiment's `models`, or use `pam ensemble`",
         )
@@ -230,7 +230,7 @@ def _tell_of_epochs(run: RunConfig, results: Path, state: Path) -> None:
     reason = reason_not_to_go_on(run, before, state)
     if reason is not None:
         log.info(
-            "%d epochs are done and %d are asked for: training from the first epoch, as %s; the"
+            "%d epochs are done and %d are requested: training from the first epoch, as %s; the"
             " results of before are kept in %s",
             before.training.epochs,
             run.training.epochs,
@@ -367,7 +367,7 @@ def join(run: RunFolder) -> None:
     folders = [run.member(name).model for name in config.components.members]
     if not folders:
         raise UserError(
-            f"`{config.model}` has a training of its own",
+            f"`{config.model}` is trained itself",
             file=run.config_file,
             hint="use `pam train`, or name `members` in the model's file",
         )
@@ -400,7 +400,7 @@ def join(run: RunFolder) -> None:
 
 def _check_alike(folder: Path, member: SavedModel, first_folder: Path, first: SavedModel) -> None:
     """Raise a UserError if two members of an ensemble read or write differently."""
-    hint = "join models that were trained on the same prepared data"
+    hint = "choose models that were trained on the same prepared data"
     for name in belongings(member.task, folder):
         file_of_first = first_folder / name
         if not file_of_first.is_file() or sha256_of(file_of_first) != sha256_of(folder / name):

@@ -92,7 +92,7 @@ def _load_trained(path: str, run: RunConfig, data: Prepared) -> Start:
         for name, digest in model.digests().items():
             if not (data.folder / name).is_file() or digest != sha256_of(data.folder / name):
                 raise UserError(
-                    f"`{run.model}` starts from {path}, which has other symbols",
+                    f"`{run.model}` starts from {path}, whose vocabularies differ",
                     file=data.folder / name,
                     hint=f"prepare the data once more, with `--symbols-of {path}`",
                 )
@@ -122,7 +122,7 @@ def take_over(model: Model, starts: Sequence[Start]) -> None:
 
         if not shared:
             raise UserError(
-                f"`{start.model}` has no parameter that is needed here",
+                f"`{start.model}` has no parameter of this model",
                 file=start.file,
                 hint=(
                     "start from a model that shares some, such as encoder and decoder, or leave out"
@@ -136,13 +136,13 @@ def take_over(model: Model, starts: Sequence[Start]) -> None:
 
         left = sorted(start.weights.keys() - set(shared))
         log.info(
-            "starting from %s: took over %s; left there: %s",
+            "starting from %s: copied %s; not used: %s",
             start.file,
             _listed(shared),
             _listed(left),
         )
 
-    log.info("starting afresh: %s", _listed(list(fresh)))
+    log.info("initialized: %s", _listed(list(fresh)))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -170,7 +170,7 @@ class Trainer:
         tensors, self.progress = saved
         self.progress.resumed += 1
         self.best, self.recent = unpack(tensors, self.model, self.optimizer)
-        log.info(f"going on from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+        log.info(f"resuming from epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
     def _make_optimizer(self, recorder: Recorder | None) -> torch.optim.Optimizer:
         """Build the optimizer; its learning rate is a tensor where steps are recorded."""
@@ -230,8 +230,8 @@ class Trainer:
             reason = f" ({processor.try_bfloat16().reason})"
         if used_before and precision != preferred:
             log.warning(
-                f"this training began in {preferred}, which is not used here{reason}: it goes on in"
-                f" {precision}, so its results are not those of a training on one machine"
+                f"this training began in {preferred}, which is not used here{reason}: it continues"
+                f" in {precision}, so its results are not those of a training on one machine"
             )
         if precision != preferred or not used_before:
             used_before.append(precision)

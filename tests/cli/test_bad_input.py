@@ -280,11 +280,11 @@ def test_a_run_is_not_trained_and_an_ensemble_not_joined_by_the_others_command(
     called: Call, trained: Path, data: Path, tmp_path: Path
 ) -> None:
     result = called("ensemble", "--run", trained)
-    assert "has a training of its own" in result.message()[0]
+    assert "is trained itself" in result.message()[0]
 
     folder = run(tmp_path, model="ensemble")
     result = called("train", "--run", folder, "--data", data)
-    assert "is joined from other models and has no training" in result.message()[0]
+    assert "is an ensemble, which is not trained" in result.message()[0]
 
 
 def test_components_that_do_not_fit_together_are_refused(

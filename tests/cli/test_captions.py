@@ -90,4 +90,4 @@ def test_a_clip_that_the_model_cannot_read_is_an_error(
 def test_unknown_words_cannot_become_frames(run: Path, called: Call) -> None:
     result = called("predict", "--run", run, "--replace-unknown")
     assert result.code == 2
-    assert "frames cannot take the place of unknown words" in result.err
+    assert "frames cannot replace unknown words" in result.err

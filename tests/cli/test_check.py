@@ -161,7 +161,7 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
 def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:
     for target in ("train", "results/tiny/tables/table2.csv"):
         message, hint = called(*CHECK, target).message()
-        assert message == f"`{target}` stands after `--configfile` and is no configuration"
+        assert message == f"`{target}` stands after `--configfile` but is not a configuration"
         assert hint.endswith(f"--configfile own/experiment.yaml -- {target}")
 
 

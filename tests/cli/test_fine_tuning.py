@@ -100,7 +100,7 @@ def test_data_in_other_symbols_are_refused_with_the_remedy(
     small.write_run(run, started(trained))
     result = called("train", "--run", run, "--data", tmp_path / "prepared", "--device", "cpu")
     message, hint = result.message()
-    assert f"`postr-joint` starts from {trained}, which has other symbols" in message
+    assert f"`postr-joint` starts from {trained}, whose vocabularies differ" in message
     assert f"--symbols-of {trained}" in hint
 
 
@@ -109,7 +109,7 @@ def test_data_in_other_symbols_are_refused_with_the_remedy(
     [
         (["--symbols-of", "nowhere"], "nowhere: no trained model"),
         (["--symbols-of", "pretrained:nuns/soft"], "no pretrained model `nuns/soft`"),
-        (["--symbols-of", "pretrained:phrases/soft"], "is of translation, and the data are of"),
+        (["--symbols-of", "pretrained:phrases/soft"], "is for translation, but the data are for"),
         (["--symbols-of", "x", "--base", "y"], "--base and --symbols-of"),
     ],
 )

@@ -280,9 +280,9 @@ def test_a_configuration_takes_the_place_of_that_of_the_run(
 
 
 def test_a_model_is_named_by_its_run_or_by_its_folder(called: Call, trained: Path) -> None:
-    assert called("predict").message()[0] == "which model is not said"
+    assert called("predict").message()[0] == "exactly one model is needed"
     both = called("predict", "--run", trained, "--model", trained / "model")
-    assert both.message()[0] == "which model is not said"
+    assert both.message()[0] == "exactly one model is needed"
 
 
 def test_a_model_folder_may_be_moved_and_its_data_deleted(

@@ -161,7 +161,7 @@ def test_a_faulty_line_is_named_and_no_half_written_file_stays(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--input", "x", "--data", "d"), "--input and prepared data"),
+        (("--input", "x", "--data", "d"), "--input and prepared data exclude each other"),
         (("--attention", "x.svg"), "--attention is for --input"),
         (("--input", "x", "--record", "r"), "--record is for prepared data"),
         (("--input", "x", "--batch-size", "0"), "--batch-size 0"),

@@ -348,7 +348,7 @@ def test_the_library_and_an_exported_model_decode_as_the_run_does(
         assert [output.score for output in outputs] == [output.log_prob for output in outputs]
         with pytest.raises(UserError, match="length penalty was chosen"):
             model.predict([source], beam=2)
-        with pytest.raises(UserError, match="a length penalty is not chosen here"):
+        with pytest.raises(UserError, match="`length_penalties` is for experiments"):
             model.predict([source], length_penalties=[0.0, 1.0])
 
 
@@ -363,7 +363,7 @@ def test_a_penalty_chosen_out_of_other_candidates_is_refused(
             assert called("length-penalty", "--run", folder, "--data", data).code == 0
 
     result = called("predict", "--run", folder, "--data", data).message()
-    assert result[0].endswith("this length penalty was chosen out of other candidates")
+    assert result[0].endswith("this length penalty was chosen from other candidates")
 
     # What is given is not asked for.
     arguments = ["--data", data, "--out", tmp_path / "p.tsv", "--length-penalty", 2]

@@ -257,8 +257,8 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "too large": ({"clip1": np.full((2, 3), 1e300)}, "frame 1 has numbers that are not finite"),
     "pickled": ({"clip1": np.array([Pickled()], dtype=object)}, "this is not an array of numbers"),
     "text": ({"clip1": np.array([["a", "b", "c"]])}, "this is not an array of numbers"),
-    "one frame alone": ({"clip1": np.ones(3)}, "an array of 3 is no clip of frames x units"),
-    "no frames": ({"clip1": np.ones((0, 3))}, "an array of 0 x 3 is no clip of frames x units"),
+    "one frame alone": ({"clip1": np.ones(3)}, "an array of 3 is not a clip of frames x units"),
+    "no frames": ({"clip1": np.ones((0, 3))}, "an array of 0 x 3 is not a clip of frames x units"),
 }
 
 
@@ -354,5 +354,5 @@ def test_damaged_features_are_found(tmp_path: Path) -> None:
     path = data.folder / "features.npy"
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
 
-    with pytest.raises(UserError, match="this is not what was prepared"):
+    with pytest.raises(UserError, match="this file has changed since it was prepared"):
         Prepared(data.folder).split("train")

@@ -92,7 +92,7 @@ def test_what_is_no_plain_noun_is_left_out(
 ) -> None:
     texts = GermanNouns(train=6, dev=1, test=1).draw(Table(tmp_path / "t", NOUNS + unsuitable))
     assert unsuitable[0]["lemma"] not in lemmas("".join(texts.values()))
-    with pytest.raises(UserError, match="9 lemmas are wanted, the package has 8"):
+    with pytest.raises(UserError, match="9 lemmas are requested, but the package has 8"):
         GermanNouns(train=7, dev=1, test=1).draw(Table(tmp_path / "t", NOUNS + unsuitable))
 
 

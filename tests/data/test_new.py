@@ -252,7 +252,7 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
         ({"e2e-train.csv": "a,b\n", "e2e-test.csv": "a,b\n"}, [], "--splits train test"),
         ({"a.train": "a\tb\n", "a.held": "c\td\n"}, [], "do not say which split they are: a.held"),
         ({"a.tsv": "x\ty\n"}, ["--splits", "train", "dev"], "2 splits for 1 files"),
-        ({"a.tsv": "x\ty\n"}, ["--splits", "held"], "choose of train, dev, test, all"),
+        ({"a.tsv": "x\ty\n"}, ["--splits", "held"], "choose from train, dev, test, all"),
         ({"a.txt": "x\n", "b.tsv": "y\n"}, [], "name both: --languages de en"),
         ({"a.tsv": LICENSED}, [], "--kind translation --columns en de -"),
         ({"a.tsv": LICENSED}, ["--kind", "translation"], "--columns en de -"),

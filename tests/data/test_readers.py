@@ -127,7 +127,7 @@ def test_a_line_with_too_few_columns_is_named(tmp_path: Path) -> None:
 
 def test_a_language_without_a_column_is_named(tmp_path: Path) -> None:
     turned = one_file(tmp_path, "one\teins\n").with_format({"source": "fr"})
-    with pytest.raises(UserError, match="no column is known for the language `fr`"):
+    with pytest.raises(UserError, match="no column is given for the language `fr`"):
         prepared(turned, tmp_path)
 
 

@@ -168,7 +168,7 @@ def pair(**options: Any) -> dict[str, Any]:
         (with_file(urls=["https:///x"]), "urls:", "not an https address"),
         (with_file(urls=["https://a.org"], path="x"), "dev.tsv:", "both urls and a path"),
         (with_file(), "dev.tsv: {}", "has no source"),
-        (entry(package=GERMAN), "train.tsv:", "source beside the package"),
+        (entry(package=GERMAN), "train.tsv:", "source although its data set has a package"),
         (drawn(name="nouns"), "name: nouns", r"unknown package.*\n.*german-nouns"),
         (drawn(options={"sed": 1}), "sed: 1", r"unknown key.*\n.*`seed`"),
         (entry(splits={"train": "train.tsv"}), "splits:", "splits are train"),

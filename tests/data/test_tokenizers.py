@@ -90,7 +90,7 @@ def test_merges_come_from_training_text_alone(tmp_path: Path) -> None:
 
 def test_text_without_pairs_of_characters_has_no_merges(tmp_path: Path) -> None:
     letters = {split: [("a b", "c d")] for split in SENTENCES}
-    with pytest.raises(UserError, match="no two characters stand side by side twice"):
+    with pytest.raises(UserError, match="no pair of characters occurs twice"):
         ready(tmp_path, letters, subwords={"merges": 2})
 
 

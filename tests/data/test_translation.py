@@ -251,7 +251,7 @@ def test_other_data_are_prepared_in_the_symbols_of_a_model(tmp_path: Path) -> No
     assert data.split("train").source_eos
     assert data.summary["symbols_of"] == "first"
     assert any(
-        "`lowercase` is that of the model, True" in text for text in data.summary["warnings"]
+        "`lowercase` is True, as in the trained model" in text for text in data.summary["warnings"]
     )
 
 
@@ -272,5 +272,5 @@ def test_text_of_other_languages_or_letters_is_not_prepared_in_the_symbols_of_a_
         prepare("other", other, tmp_path / "other raw", tmp_path / "out", model=model)
 
     turned = asked.with_format({"source": "en", "target": "de"})
-    with pytest.raises(UserError, match="the source of `first` is de, that of the data en"):
+    with pytest.raises(UserError, match="the source of `first` is de, but that of the data en"):
         prepare("mine", turned, tmp_path / "raw", tmp_path / "out", model=model)

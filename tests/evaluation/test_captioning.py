@@ -171,7 +171,7 @@ def test_references_of_another_kind_are_an_error(data: Path) -> None:
     path = data / "test.target.txt"
 
     path.write_text(json.dumps({"a": 1}) + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match="this is not what was prepared"):
+    with pytest.raises(UserError, match="this file has changed since it was prepared"):
         captioning.count(inputs)
 
 

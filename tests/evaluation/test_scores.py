@@ -125,7 +125,7 @@ def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "what kind of predictions"),
+        ([], "the kind of these predictions"),
         (["--kind", "inflexion"], "unknown kind of scoring"),
         (["--kind", "inflection", "--decoding", "decoding.json", "decoding.json"], "1 files of"),
     ],

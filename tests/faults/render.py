@@ -17,7 +17,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = "reliability.md"
 BEGIN, END = "<!-- what a run showed -->\n", "<!-- end of what a run showed -->\n"
 WIDTH = 118
-"""Characters in a line of text; `tests/test_texts.py` allows two more."""
+"""Characters in a line of text."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Row:
 ROWS = (
     Row(
         "SIGKILL of a whole run: of Snakemake, of a job, of both, at each stage",
-        "the next plain call ends with bit-identical results",
+        "the same command, called again, ends with bit-identical results",
         ("tests/faults/test_kills.py",),
         kills=True,
     ),
@@ -57,37 +57,37 @@ ROWS = (
     ),
     Row(
         "states and results of a killed training damaged",
-        "it goes on from the last good state, or begins anew; bit-identical weights",
+        "the training resumes from the last good state, or starts over; bit-identical weights",
         ("tests/faults/test_damaged_training.py",),
     ),
     Row(
-        "configurations that nobody meant, and each key with each odd value",
-        "refused with a hint before any work, or it can be run",
+        "random configurations, and each key with each kind of wrong value",
+        "refused with a hint before any work, or the experiment can be run",
         ("tests/faults/test_fuzz_config.py",),
     ),
     Row(
-        "texts, JSON lines, captions, frames and links that nobody expected",
-        "refused by file and place, or every symbol and number comes through",
+        "random texts, JSON lines, captions, frames and alignment links",
+        "refused with file and place, or every symbol and number is kept",
         ("tests/faults/test_fuzz_corpora.py",),
     ),
     Row(
-        "names and texts with signs of a shell, a path, markup or scripts",
-        "refused by file and line, or shown as text; nothing is run",
+        "names and texts that contain shell syntax, paths, markup or scripts",
+        "refused with file and line, or shown as text; nothing is executed",
         ("tests/security/test_names.py",),
     ),
     Row(
-        "disks that are full or read-only, no permission, no memory",
-        "one message; mended, the next call ends with bit-identical results",
+        "disks that are full or read-only, missing permissions, no memory",
+        "one message; once the cause is removed, the next call ends with bit-identical results",
         ("tests/faults/test_storage.py", "tests/training/test_memory.py"),
     ),
     Row(
         "mirrors that are slow, cut transfers short, or send something else",
-        "tried again where that may help; one message, nothing left behind",
+        "tried again where that may help, else one message; nothing is left behind",
         ("tests/faults/test_network.py",),
     ),
     Row(
         "clocks that jump, and two runs at once",
-        "bit-identical results; a second run is told of the first",
+        "bit-identical results; the second run names the first and ends",
         ("tests/faults/test_clock.py", "tests/faults/test_two_runs.py"),
     ),
 )
@@ -118,11 +118,11 @@ def rendered(content: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     text = "\n" + _filled(
         f"On {content['date']}, {content['cores']} cores, {versions}: {inputs:,} inputs and"
-        f" {kills:,} kills in {content['minutes']:g} minutes, each of them survived as stated."
+        f" {kills:,} kills in {content['minutes']:g} minutes; each ended as the table says."
     )
 
     text += (
-        "\n| fault | inputs | kills | what follows, each time | tests |\n| --- | ---: | ---: | ---"
+        "\n| fault | inputs | kills | outcome, each time | tests |\n| --- | ---: | ---: | ---"
         " | --- |\n"
     )
     for row, tried in counts.items():

@@ -76,8 +76,8 @@ def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     with pytest.raises(UserError) as caught:
         check_datasets(load_plan(files=[mine]), datasets)
     assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
-    assert f"model `{model}` of task `phrases` writes actions" in caught.value.message
-    assert caught.value.hint == f"leave it out there: `without: [{model}]`"
+    assert f"model `{model}` of task `phrases` writes pointer actions" in caught.value.message
+    assert caught.value.hint == f"leave it out of this task: `without: [{model}]`"
     mine.write_text(text.replace("de-en}", f"de-en, without: [{model}]}}"), encoding="utf-8")
     check_datasets(load_plan(files=[mine]), datasets)
 

@@ -165,9 +165,9 @@ class Undone(Options):
     [
         ("scores", Known, "unknown component `scores`"),
         ("score", Known, "there is a score `general` already"),
-        ("score", Nameless, "Nameless of .* is no kind of score"),
-        ("score", Nowhere, "Nowhere of .* is no kind of score"),
-        ("score", Undone, "Undone of .* is no kind of score"),
+        ("score", Nameless, "Nameless of .* is not a kind of score"),
+        ("score", Nowhere, "Nowhere of .* is not a kind of score"),
+        ("score", Undone, "Undone of .* is not a kind of score"),
     ],
 )
 def test_what_is_no_kind_cannot_be_registered(

@@ -178,8 +178,8 @@ def test_states_are_reordered_as_a_beam_is() -> None:
         ({"score": "additive"}, "additive"),
         ({"marginalization": "input"}, "the posterior needs p"),
         ({"score": "dot"}, "a decoder state of 5 units with an encoder state of 6"),
-        ({"score": "coverage"}, "score `coverage` adds a cost to the objective"),
-        ({"input_feeding": "sample"}, "input feeding `sample` draws positions"),
+        ({"score": "coverage"}, "score `coverage` adds a loss to the objective"),
+        ({"input_feeding": "sample"}, "input feeding `sample` samples positions"),
     ],
 )
 def test_what_the_layer_cannot_be_made_of_is_said(components: dict[str, Any], message: str) -> None:

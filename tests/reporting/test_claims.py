@@ -136,8 +136,9 @@ def test_the_line_counts_levels_as_gains_and_what_holms_correction_leaves() -> N
     ]
     line = counted(outcomes, open_claims=2)
 
-    assert "Of 7 claims 4 are judged: 2 agree, 1 contradict, of 1 we cannot tell." in line
-    assert "1 agree and 1 contradict" in line
+    assert "Of 7 claims we judge 4: our runs agree with 2, contradict 1," in line
+    assert "and leave 1 open (cannot tell)." in line
+    assert "they agree with 1 and contradict 1" in line
 
 
 def test_seeds_alone_have_students_interval() -> None:

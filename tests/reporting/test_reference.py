@@ -333,8 +333,8 @@ def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
 
     assert script("restore_reference").main() == 0
     assert capsys.readouterr().out == (
-        "0 runs restored, 1 already there\n0 not stored, to be trained\n"
-        "1 configured otherwise, to be trained\n  de-en/soft/seed1\n"
+        "0 runs restored, 1 already there\n0 to be trained, as they are not stored\n"
+        "1 to be trained, as their configuration differs\n  de-en/soft/seed1\n"
     )
 
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "same.yaml")])
@@ -345,7 +345,7 @@ def test_the_scripts_store_and_say_what_is_restored_and_what_is_to_be_trained(
     assert (
         "Alignments on de-en: left out, as it needs 1 restored run to be trained again" in printed
     )
-    assert "ask Snakemake for its file by name" in printed
+    assert "Ask Snakemake for such a file by name" in printed
 
     shutil.rmtree(finished.folder / "de-en/data")
     assert script("restore_reference").main() == 2

@@ -165,7 +165,7 @@ def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(
     again = runs.train(LONG, data, tmp_path / "group")
     alone = runs.train(LONG, data, tmp_path / "alone")
     assert (again.end(), alone.end()) == (0, 0)
-    assert "going on from epoch" in again.said()
+    assert "resuming from epoch" in again.said()
 
     losses = [
         pd.read_csv(tmp_path / name / "history.csv")["dev_loss"] for name in ("group", "alone")
@@ -185,7 +185,7 @@ def test_a_process_that_is_killed_ends_the_group_with_one_message(
 
     (message, hint) = [line for line in command.said().splitlines() if " nouns/" not in line]
     assert message == "error: process 2 of 2 of this training was killed (SIGKILL)"
-    assert hint.startswith("  hint: run it again: it goes on from its last state")
+    assert hint.startswith("  hint: run it again: it resumes from its last state")
     assert (tmp_path / "state" / CURRENT).exists()
 
 
@@ -200,7 +200,7 @@ def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
 
     assert again.end() == 0, again.said()
     assert all(gone(worker) for worker in workers)
-    assert "going on from epoch" in again.said()
+    assert "resuming from epoch" in again.said()
 
 
 @pytest.mark.faults

@@ -170,5 +170,5 @@ def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resu
     full = "the disk is full\n  hint: free some space and run again\ncode 2\n"
     assert one_state.endswith(f"{disk}/out/state/state.safetensors: {full}")
     assert no_room.endswith(f"{disk}/out/events: {full}")
-    assert "going on from epoch 1, batch 2" in room_again and "code 0" in room_again
+    assert "resuming from epoch 1, batch 2" in room_again and "code 0" in room_again
     assert runs.result(tmp_path / "copy") == runs.result(whole)

@@ -45,7 +45,7 @@ def test_two_more_epochs_give_the_bits_of_one_training(
     with caplog.at_level(logging.INFO):
         trained(data, in_two, configured(4, **OPEN[name]))
 
-    assert "going on from epoch 3, batch 1" in caplog.messages
+    assert "resuming from epoch 3, batch 1" in caplog.messages
     assert not any("from the first epoch" in message for message in caplog.messages)
     assert runs.result(in_two) == runs.result(at_once)
     assert runs.result(in_two) != two
@@ -59,8 +59,8 @@ def test_two_more_epochs_give_the_bits_of_one_training(
 @pytest.mark.parametrize(
     ("training", "epochs", "reason"),
     [
-        ({}, 3, "`training.schedule: linear` lets the rate fall by the whole number of steps"),
-        (CONSTANT, 1, "fewer epochs are asked for than are done"),
+        ({}, 3, "`training.schedule: linear` lets the rate fall over the total number of steps"),
+        (CONSTANT, 1, "fewer epochs are requested than are done"),
     ],
 )
 def test_where_it_cannot_go_on_the_log_says_why_and_old_results_stay(
@@ -78,7 +78,7 @@ def test_where_it_cannot_go_on_the_log_says_why_and_old_results_stay(
 
     said = [message for message in caplog.messages if reason in message]
     assert len(said) == 1
-    assert f"2 epochs are done and {epochs} are asked for" in said[0]
+    assert f"2 epochs are done and {epochs} are requested" in said[0]
     assert (folder / "state/replaced/model/weights.safetensors").read_bytes() == before
     other = trained(data, tmp_path / "other", configured(epochs, **training))
     assert runs.result(folder) == runs.result(other)
@@ -107,7 +107,7 @@ def test_values_that_change_by_shares_of_the_training_keep_it_closed() -> None:
     run = configured(1, **CONSTANT)
     assert reason_to_start_anew(run) is None
     gradual = {"kind": "linear", "first": 0, "last": 1}
-    for unit, reason in (("share", "`latent.weight` changes by shares"), ("steps", "")):
+    for unit, reason in (("share", "`latent.weight` changes at shares"), ("steps", "")):
         weight = gradual | {"unit": unit, "end": 1 if unit == "share" else 9}
         latent = {"kind": "acvi", "weight": weight}
         values = run.model_dump()

@@ -66,7 +66,7 @@ def test_without_phases_everything_is_read(data: Path, tmp_path: Path) -> None:
     [[{"until": 5}], [{}, {}], [{"until": 5}, {"until": 5}, {}], [{"until": 6}, {"until": 5}, {}]],
 )
 def test_phases_that_do_not_follow_one_another_are_refused(phases: list[dict[str, int]]) -> None:
-    with pytest.raises(UserError, match="phases that do not follow one another"):
+    with pytest.raises(UserError, match="the phases do not follow one another"):
         parse(Training, {"phases": phases})
 
 

@@ -185,7 +185,7 @@ def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
 
     done = subprocess.run(command, cwd=small.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "going on from epoch" in done.stderr
+    assert "resuming from epoch" in done.stderr
     assert runs.result(killed) == runs.result(whole)
 
 

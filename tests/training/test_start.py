@@ -99,9 +99,9 @@ def test_fertility_takes_over_structural_and_what_is_new_starts_afresh(
     messages = caplog.messages
     assert (
         "structural" in messages[0]
-        and f"took over {len(weights_at_start) - len(new)} parameters" in messages[0]
+        and f"copied {len(weights_at_start) - len(new)} parameters" in messages[0]
     )
-    assert messages[-1].startswith(f"starting afresh: {len(new)} parameters") and all(
+    assert messages[-1].startswith(f"initialized: {len(new)} parameters") and all(
         name in messages[-1] for name in new
     )
 
@@ -146,7 +146,7 @@ def test_a_reversed_model_learns_sources_given_targets(task: Path, data: Path) -
     assert [row.tolist() for row in turned.sources] == [row.tolist() for row in dev.targets]
     assert [row.tolist() for row in turned.targets] == [row.tolist() for row in dev.sources]
 
-    with pytest.raises(UserError, match="learned from target to source") as raised:
+    with pytest.raises(UserError, match="translates from target to source") as raised:
         load_model(folder.model)
     assert raised.value.hint
 
@@ -197,7 +197,7 @@ def test_other_weights_to_start_from_are_another_training(task: Path, data: Path
     ("model", "start", "message"),
     [
         ("soft", "sofd", "`soft` starts from `sofd`, which is not trained"),
-        ("transformer", "soft", "`soft` has no parameter that is needed here"),
+        ("transformer", "soft", "`soft` has no parameter of this model"),
         ("soft", "soft-reversed", "its symbols are not those of"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_state_before_replaces_a_damaged_one(
     again = runs.train(RUN, data, stopped)
     assert again.end() == 0
     assert f"{CURRENT}: not usable" in again.said()
-    assert "going on from epoch 2, batch 2" in again.said()
+    assert "resuming from epoch 2, batch 2" in again.said()
     assert "Traceback" not in again.said()
     assert runs.result(stopped) == runs.result(whole)
 
@@ -129,7 +129,7 @@ def test_a_state_of_another_training_is_begun_anew(
     fresh = runs.train(run, data, tmp_path / "new", code=code)
 
     assert (again.end(), fresh.end()) == (0, 0)
-    assert "of another configuration, data or code: starting anew" in again.said()
+    assert "of another configuration, data or code: starting from the first epoch" in again.said()
     assert runs.record_of(stopped)["resumed"] == 0
     assert runs.result(stopped) == runs.result(tmp_path / "new")
 
@@ -155,7 +155,7 @@ def test_a_second_process_waits_for_the_first_and_goes_on_from_its_last_state(
     holder = f"process {first.process.pid} on {platform.node()}"
     notice = f"{tmp_path / 'state'}: another process is at work here ({holder}, since "
     assert second.said().count(notice) == second.said().count("waiting for it") == 1
-    assert "going on from epoch 2" in second.said()
+    assert "resuming from epoch 2" in second.said()
     assert runs.result(tmp_path) == runs.result(whole)
 
 

@@ -64,7 +64,7 @@ def test_a_scheduler_that_ends_a_training_gets_a_saved_state(data: Path, tmp_pat
     again = runs.train(run, data, tmp_path / "out")
     whole = runs.train(run, data, tmp_path / "whole")
     assert (again.end(), whole.end()) == (0, 0)
-    assert "going on from epoch 2, batch 3" in again.said()
+    assert "resuming from epoch 2, batch 3" in again.said()
     assert runs.result(tmp_path / "out") == runs.result(tmp_path / "whole")
 
 

@@ -172,7 +172,7 @@ def test_a_job_of_more_processes_than_gpus_is_told_so(locks: Path) -> None:
     running = job(locks, gpus=3)
     _, said = running.communicate(timeout=30)
     assert running.returncode == 1
-    assert said.startswith("error: 3 GPUs are wanted, and this job may use 2\n  hint: ")
+    assert said.startswith("error: 3 GPUs are needed, but this job may use only 2\n  hint: ")
 
 
 @pytest.mark.parametrize(("device", "gpus"), [("cpu", 1), ("cuda", 0)])

@@ -81,7 +81,13 @@ def test_actions_without_a_pointer_end_a_dry_run(fresh: Checkout) -> None:
     fresh.edit("own/translation.yaml", "models: [", "models: [hard-mono, ")
     fresh.edit("own/translation.yaml", "models: [soft]", "models: [soft, hard-mono]")
     outcome = fresh.plan("--configfile", "own/translation.yaml")
-    check(fresh, outcome, "model `hard-mono` of task", "writes actions", "hint: leave it out there")
+    check(
+        fresh,
+        outcome,
+        "model `hard-mono` of task",
+        "writes pointer actions",
+        "hint: leave it out of this task",
+    )
 
 
 def test_a_mistake_in_the_registry(fresh: Checkout) -> None:

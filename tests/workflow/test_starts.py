@@ -42,7 +42,7 @@ def test_what_a_model_starts_from_is_trained_before_it_and_is_no_row(fresh: Chec
         ("mine", "`mine` cannot start from `mine`, which starts from it in turn"),
         ("yours", "`yours` cannot start from `mine`, which starts from it in turn"),
         ("theirs", "`theirs` cannot start from `theirs`, which starts from it in turn"),
-        ("ensemble", "`mine` cannot start from `ensemble`, which is joined from other models"),
+        ("ensemble", "`mine` cannot start from `ensemble`, which is an ensemble"),
         ("hard-mono", "`mine` cannot start from `hard-mono`, which writes actions"),
         (
             "soft-reversed",
@@ -73,7 +73,7 @@ def test_what_cannot_be_started_from_ends_the_run_before_it_starts(
             "[soft, soft-reversed]",
             "`soft-reversed` learns from target to source and has no outputs",
         ),
-        ("[soft, both]", "`soft-reversed` cannot be joined with the others"),
+        ("[soft, both]", "`soft-reversed` cannot be in one ensemble with the other members"),
         ("[soft, turned]", "`turned` cannot start from `soft`, which learns from source to target"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_training_starts_from_another_and_follows_its_changes(fresh: Checkout)
     rows = (results / "tables/table2.csv").read_text(encoding="utf-8")
     assert "fertility-init" in rows and ",structural," not in rows and "soft-reversed" not in rows
     log = (results / "logs/nouns/fertility-init/seed1/train.log").read_text(encoding="utf-8")
-    assert "starting from" in log and "starting afresh: " in log
+    assert "starting from" in log and "initialized: " in log
     assert fresh.plan(TABLE, *OWN).jobs.total() == 0
     # What is trained otherwise is started from anew; the others stay.
     fresh.edit("config/models/structural.yaml", "label:", "training: {clip: 1.0}\nlabel:")

@@ -108,12 +108,12 @@ def test_settings_are_those_of_the_trainings_task_and_of_the_models(tested: Chec
         (
             "trained_on: pairs",
             "trained_on: pairs\n    format: {lowercase: true}",
-            "the lowercase of its `format`",
+            "`lowercase` of its `format`",
         ),
         (
             "trained_on: pairs",
             "trained_on: yy-xx",
-            "the language of its `format` is not that of `yy-xx`",
+            "`language` of its `format` differs from that of `yy-xx`",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_data_of_another_kind_are_refused(tested: Checkout) -> None:
     tested.write("own/pairs.yaml", registry + nouns)
     tested.edit("own/translation.yaml", "dataset: far", "dataset: nouns")
     outcome = tested.plan("all", *PAIRS)
-    assert "`nouns` is of inflection, and models of `pairs` are of translation" in outcome.said
+    assert "`nouns` is for inflection, but `pairs` trains models for translation" in outcome.said
 
 
 @pytest.mark.slow

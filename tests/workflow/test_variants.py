@@ -142,7 +142,12 @@ def test_the_baseline_may_be_a_variant() -> None:
             "unknown key of a model `latnet`",
             "did you mean `latent`?",
         ),
-        (ACVI.replace("from: acvi", "from: 3"), 7, "`from` is no model's name", "{from: MODEL"),
+        (
+            ACVI.replace("from: acvi", "from: 3"),
+            7,
+            "`from` is not the name of a model",
+            "{from: MODEL",
+        ),
         (
             ACVI.replace("acvi-kl0", "acvi"),
             6,
@@ -160,9 +165,9 @@ def test_the_baseline_may_be_a_variant() -> None:
             "first",
         ),
         ("  - mine: {from: mine}\n", 6, "`mine` is a variant of `mine`", "first"),
-        ("  - mine: soft\n", 6, "a variant is one name", "- {NAME:"),
-        ("  - mine: {from: soft}\n    yours: {}\n", 6, "a variant is one name", "- {NAME:"),
-        ("  - {}\n", 6, "a variant is one name", "- {NAME:"),
+        ("  - mine: soft\n", 6, "a variant needs one name", "- {NAME:"),
+        ("  - mine: {from: soft}\n    yours: {}\n", 6, "a variant needs one name", "- {NAME:"),
+        ("  - {}\n", 6, "a variant needs one name", "- {NAME:"),
         ("  - [mine]\n", 6, "`models.1`", "correct the value"),
         (
             "  - mine:\n      from: soft\n      input_feeding: posterior\n",

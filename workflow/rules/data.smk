@@ -72,7 +72,7 @@ use rule prepare_data as prepare_test with:
     wildcard_constraints:
         task=files.tested_tasks,
     message:
-        "Preparing {wildcards.task}, to be tested on"
+        "Preparing the test split of {wildcards.task}"
 
 
 use rule prepare_data as extract_text with:
@@ -106,7 +106,7 @@ use rule prepare_data as tokenize_text with:
         options=job_inputs.stage_options("tokenize"),
         stage="tokenize",
     message:
-        "Tokenizing of {wildcards.task}"
+        "Tokenizing {wildcards.task}"
 
 
 use rule prepare_data as segment_text with:

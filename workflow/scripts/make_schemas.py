@@ -1,13 +1,12 @@
-"""Write what the classes of the configuration say, for editors, Snakemake and readers.
+"""Write the keys of the configuration for editors, Snakemake and readers.
 
     python workflow/scripts/make_schemas.py
 
-That is the schemas in workflow/schemas/, and the list of keys at the end of config/README.md. The
+It writes the schemas in workflow/schemas/ and the list of keys at the end of config/README.md. The
 classes are in pam/config.py, the options of components in pam/models/options.py.
 """
 
 import json
-import textwrap
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ SECTIONS: dict[str, type[Strict]] = {
     "`resources:`": ResourcesByModel,
     "A model, `models/NAME.yaml`": ModelConfig,
 }
-WIDTH = 120  # characters in a line of Markdown at most
 OVERRIDES = {
     "network": "Network",
     "training": "Training",
@@ -104,7 +102,7 @@ def _variant(definitions: Schema) -> Schema:
     model = schema(ModelConfig)
     definitions |= model["$defs"]
     properties: Schema = {
-        "from": {"type": "string", "description": "the model that it is a variant of"},
+        "from": {"type": "string", "description": "the model that this variant changes"},
         "sweep": _sweep(),
     }
 
@@ -130,7 +128,7 @@ def _sweep() -> Schema:
     values: Schema = {"type": "array", "minItems": 1}
     return {
         "type": "object",
-        "description": "a model for each value of an option, as in {network.dropout: [0, 0.2]}",
+        "description": "options with lists of values, one model each: {network.dropout: [0, 0.2]}",
         "minProperties": 1,
         "properties": dict.fromkeys(names, values),
         # A plugin may add kinds, of whose options no schema knows.
@@ -188,28 +186,21 @@ def text(kind: type[Strict]) -> str:
 def keys(kind: type[Strict], title: str) -> str:
     """Return a class as a Markdown table of its keys, types, defaults and descriptions."""
     required = schema(kind).get("required", [])
-    rows = ["| key | what | default |", "| --- | --- | --- |"]
+    rows = ["| key | meaning | default |", "| --- | --- | --- |"]
     for name, value in schema(kind)["properties"].items():
         if "$ref" in value:
             rows.append(f"| `{name}` | see `{name}:` below | |")
             continue
 
         default = "required" if name in required else f"`{_yaml(value.get('default'))}`"
-        rows += _rows(f"`{name}`", _described(value), default)
+        rows.append(f"| `{name}` | {_described(value)} | {default} |")
 
     return "\n".join([f"### {title}", "", kind.__doc__ or "", "", *rows, ""])
 
 
-def _rows(name: str, text: str, default: str) -> list[str]:
-    """Return a key as a row of the table; a long description goes on in rows without a name."""
-    room = WIDTH - len(f"| {name} |  | {default} |")
-    first, *more = textwrap.wrap(text, room, break_long_words=False) or [""]
-    return [f"| {name} | {first} | {default} |", *(f"| | {line} | |" for line in more)]
-
-
 def components() -> str:
     """Return the kinds of components with their options, as a Markdown table."""
-    rows = ["| component | kind | option | what | default |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| component | kind | option | meaning | default |", "| --- | --- | --- | --- | --- |"]
     for component, kinds in COMPONENTS.items():
         for kind, options in kinds.items():
             about = (options.__doc__ or "").rstrip(".")

@@ -33,24 +33,25 @@ def listed(names: list[Name]) -> str:
 def report(outcome: Outcome, report_files: ReportFiles) -> None:
     """Say which runs were restored, which are trained, and what the page leaves out."""
     print(f"{len(outcome.restored)} runs restored, {len(outcome.present)} already there")
-    print(f"{len(outcome.missing)} not stored, to be trained{listed(outcome.missing)}")
+    print(f"{len(outcome.missing)} to be trained, as they are not stored{listed(outcome.missing)}")
     print(
-        f"{len(outcome.differing)} configured otherwise, to be trained{listed(outcome.differing)}"
+        f"{len(outcome.differing)} to be trained, as their configuration"
+        f" differs{listed(outcome.differing)}"
     )
 
     if outcome.again:
         print(
-            f"{len(outcome.again)} trained again, as those start from their"
+            f"{len(outcome.again)} to be trained again, as other models start from their"
             f" weights{listed(outcome.again)}"
         )
 
     texts = report_files.left_out_texts()
     if texts:
-        print("Weights are not stored. So the page has no, or not the whole:")
+        print("Weights are not stored. Therefore the page lacks all or a part of:")
         print("".join(f"  {text}\n" for text in texts), end="")
         print(
-            "To have one made, and the runs trained that it needs, ask Snakemake for its file by"
-            " name."
+            "Ask Snakemake for such a file by name: it then makes the file and trains the runs that"
+            " the file needs."
         )
 
 

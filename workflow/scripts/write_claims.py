@@ -4,8 +4,8 @@
 
 `docs/claims.yaml` names experiment, models, metric and beam of each claim; `pam.reporting.claims`
 computes figures and verdicts. The tables stand between two marks: all claims in `docs/claims.md`,
-the `main` ones in `README.md`, in `docs/results.md` those that hold, those that do not, and the
-experiments with their cost; all with a line that counts.
+the `main` claims in `README.md`, and in `docs/results.md` the claims that hold, the claims that do
+not, and the experiments with their cost. Each page also has a line that counts the claims.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def written() -> dict[Path, str]:
-    """Return the pages with the claims of today in the place of those before."""
+    """Return the pages with their old tables replaced by the current ones."""
     judged = judge_all(load_sources(CLAIMS))
     outcomes = [result for _, results in judged for result in results]
     line = counted(outcomes, sum(len(source.open) for source, _ in judged))
@@ -76,7 +76,7 @@ def written() -> dict[Path, str]:
 
 
 def pairs(judged: Judged) -> list[tuple[Claim, Outcome]]:
-    """List all claims with what came of them."""
+    """List all claims with their outcomes."""
     return [
         (claim, result)
         for source, results in judged
@@ -92,10 +92,10 @@ def main_row(claim: Claim, result: Outcome) -> str:
 
 
 def doubters(judged: Judged, line: str) -> str:
-    """Return what holds, what does not, what cannot be told, and what each experiment cost."""
+    """Return the claims that hold, do not hold and are open, and the cost of each experiment."""
     claims = pairs(judged)
     text = f"\n{wrapped(line)}"
-    for title, word in (("What holds", "agrees"), ("What does not", "contradicts")):
+    for title, word in (("What holds", "agrees"), ("What does not hold", "contradicts")):
         text += (
             f"\n## {title}\n\n| claim | ours | data, size | seeds | Holm |\n| --- | --- | --- | --:"
             " | --: |\n"
@@ -106,7 +106,7 @@ def doubters(judged: Judged, line: str) -> str:
                 setting, seeds = short(result.setting)
                 text += table_row(claim.claim, ours(result), setting, seeds, holm)
 
-    text += "\n## What nobody can tell yet\n\n"
+    text += "\n## What is still open\n\n"
     for title, word in (
         ("Seeds or test units are too few", "cannot tell"),
         ("Not judged", "not judged"),
@@ -187,7 +187,7 @@ def between_marks(page: str, table: str) -> str:
 
 
 def section(source: Source, outcomes: list[Outcome]) -> str:
-    """Return a source's claims: a table, below it a note on each, then the open ones."""
+    """Return a source's claims: a table, a note on each claim, then the open claims."""
     rows = ""
     notes = ""
     for number, (claim, result) in enumerate(zip(source.claims, outcomes, strict=True), 1):
@@ -212,13 +212,13 @@ def section(source: Source, outcomes: list[Outcome]) -> str:
     text = f"\n## {source.paper}\n\n{ALL}{rows}\n{notes}"
     if source.open:
         open_claims = "; ".join(source.open)
-        text += "\n" + wrapped(f"**Open**, without a run of today's code: {open_claims}.")
+        text += "\n" + wrapped(f"**Open**, without a run of the current code: {open_claims}.")
 
     return text
 
 
 def note(claim: Claim, result: Outcome) -> str:
-    """Return the source's words, the runs with their setting and test, and the line of why."""
+    """Return a note: the source's words, the runs with setting and test, and the explanation."""
     says = f"\u201c{claim.says}\u201d " if claim.says else ""
     beam = f", beam {claim.beam}" if claim.beam else ""
     runs = (
@@ -262,7 +262,7 @@ def ours(result: Outcome) -> str:
 
 
 def short(setting: str) -> tuple[str, str]:
-    """Return whose data and size it is, and how many seeds."""
+    """Split a setting into data and size, and the number of seeds."""
     where, _, seeds = setting.rpartition(", ")
     return where.replace("the paper's data and size", "the paper's"), seeds.partition(" ")[0]
 
@@ -276,7 +276,7 @@ def wrapped(text: str) -> str:
 
 
 def table_row(*cells: str) -> str:
-    """Return a row of a table; one that is too long ends the process, as it has to be reworded."""
+    """Return a row of a table; a row that is too long ends the process: reword it."""
     row = f"| {' | '.join(cells)} |\n"
     if len(row) > WIDTH + 1:
         raise SystemExit(f"{CLAIMS}: a row of {len(row) - 1} characters, more than {WIDTH}: {row}")
