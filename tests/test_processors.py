@@ -49,5 +49,6 @@ def test_what_depends_on_the_processor_holds_on_others(capability: str) -> None:
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
+
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -26,7 +26,7 @@ WRITES = 40
 
 
 class Made(NamedTuple):
-    """A command's folder, how many files it writes, and what it writes when nothing disturbs it."""
+    """A command's folder, the number of files that it writes, and their contents undisturbed."""
 
     folder: Path
     writes: int
@@ -38,11 +38,11 @@ Ready = Callable[[str], Made]
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
-    """Folders by command, each made once."""
-    known: dict[str, Made] = {}
+    """Make the folder of each command once."""
+    folders: dict[str, Made] = {}
 
     def make(name: str) -> Made:
-        if name not in known:
+        if name not in folders:
             command = COMMANDS[name]
             # The same path for all, as some files hold it.
             folder = tmp_path_factory.mktemp("command") / "room"
@@ -50,9 +50,11 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
             command.make(folder)
             shutil.copytree(folder, folder.with_name("ready"))
             whole = command.start(folder, Fault(*MOMENTS["while it is written"], 1, "noted"))
+
             assert whole.end() == 0, whole.said()
-            known[name] = Made(folder, whole.said().count("call "), command.results(folder))
-        return known[name]
+
+            folders[name] = Made(folder, whole.said().count("call "), command.results(folder))
+        return folders[name]
 
     return make
 
@@ -68,23 +70,31 @@ def test_a_killed_command_ends_with_the_same_files(
 ) -> None:
     command = COMMANDS[name]
     folder, writes, undisturbed = ready(name)
+
     assert 0 < writes <= WRITES
+
     if number >= writes:
         return
+
     for moment, function in MOMENTS.items():
         shutil.rmtree(folder)
         shutil.copytree(folder.with_name("ready"), folder)
         struck = command.start(folder, Fault(*function, number + 1))
+
         assert struck.end() == -signal.SIGKILL, struck.said()
+
         again = command.start(folder)
         assert again.end() == 0, again.said()
         assert "Traceback" not in again.said()
+
         results = command.results(folder)
         differing = {
             file for file in results | undisturbed if results.get(file) != undisturbed.get(file)
         }
+
         assert differing == set(), f"killed {moment} {number + 1}"
         assert leftovers(folder) == []
+
         record(
             fault=f"SIGKILL of a command at a write: {name}",
             showed=(
