@@ -6,7 +6,6 @@ import importlib
 import io
 import json
 import re
-import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -43,23 +42,13 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def as_script(words: list[str]) -> int:
-    """Run a script of examples/ with its arguments as `python` does."""
-    script = ROOT / "examples" / words[0]
-    sys.argv = [str(script), *words[1:]]
-    sys.path.insert(0, str(script.parent))
-    runpy.run_path(str(script), run_name="__main__")
-
-    return 0
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Train with own_model.py for a short time; return its folder and its output."""
     pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
     out = tmp_path_factory.mktemp("own model")
-    words = ["own_model.py", "--out", out, "--lemmas", 16, "--epochs", 1]
-    script = runs.start(words, out / "log", call=as_script)
+    words = [ROOT / "examples/own_model.py", "--out", out, "--lemmas", 16, "--epochs", 1]
+    script = runs.start(words, out / "log", call=runs.as_script)
 
     assert script.end() == 0, script.said()
 

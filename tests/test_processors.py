@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MARK = "mark.processor"
+MARK = "pytest.mark.processor"
 
 
 @pytest.mark.slow
