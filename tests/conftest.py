@@ -60,19 +60,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that no process is left alone with one of them at the end."""
+    """Run the longest first, so that no process is left alone with one of them at the end."""
     items.sort(key=lambda item: rank_of(item.path))
 
 
 def rank_of(file: Path) -> tuple[int, int]:
-    """The place of a test file among all: by its folder, then by itself."""
-    folder = LONGEST.index(file.parent.name) if file.parent.name in LONGEST else len(LONGEST)
-    return folder, LONG_FILES.index(file.name) if file.name in LONG_FILES else len(LONG_FILES)
+    """Return the rank of a test file among all: by its folder, then by itself."""
+    return rank_in(LONGEST, file.parent.name), rank_in(LONG_FILES, file.name)
+
+
+def rank_in(names: tuple[str, ...], name: str) -> int:
+    """Return the index of a name; one that is not among the names comes after them."""
+    return [*names, name].index(name)
 
 
 @pytest.fixture
 def record(request: pytest.FixtureRequest) -> Recorder:
-    """Notes what a test has tried and what it showed: `record(fault=, showed=, tried=, where=)`.
+    """Note what a test has tried and what it showed: `record(fault=, showed=, tried=, where=)`.
 
     Called at a test's end, so that only what was survived is noted. `docs/reliability.md` has one
     entry for each test and fault: the calls of all parameters of a test are added up. `where`: at
@@ -101,15 +105,18 @@ class Records:
         self.skipped: dict[str, str] = {}
         self.failed: set[str] = set()
         self.before = 0.0
+
         if goes_on and file.is_file():
             self._go_on(json.loads(file.read_text(encoding="utf-8")))
 
     def _go_on(self, content: dict[str, Any]) -> None:
-        self.before, self.skipped = content["minutes"], content["skipped"]
+        self.before = content["minutes"]
+        self.skipped = content["skipped"]
         self.failed = set(content.get("failed", ()))
-        for one in content["records"]:
-            known = one | {"where": Counter(one["where"])}
-            self.records[one["test"], one["fault"], one["showed"]] = known
+
+        for entry in content["records"]:
+            key = entry["test"], entry["fault"], entry["showed"]
+            self.records[key] = entry | {"where": Counter(entry["where"])}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = report.nodeid.partition("[")[0]
@@ -117,9 +124,12 @@ class Records:
             self.failed.add(report.nodeid)
         elif report.when == "call":
             self.failed.discard(report.nodeid)
+
         if report.skipped:
             assert isinstance(report.longrepr, tuple)
+
             self.skipped[test] = report.longrepr[2].removeprefix("Skipped: ")
+
         if report.when == "call" and report.passed:
             for name, entry in report.user_properties:
                 if name == "fault":
@@ -127,20 +137,24 @@ class Records:
 
     def add(self, test: str, fault: str, tried: int, showed: str, where: str | None) -> None:
         new = {"test": test, "fault": fault, "tried": 0, "showed": showed, "where": Counter()}
-        known = self.records.setdefault((test, fault, showed), new)
-        known["tried"] += tried
+        entry = self.records.setdefault((test, fault, showed), new)
+        entry["tried"] += tried
+
         if where is not None:
-            known["where"][where] += 1
+            entry["where"][where] += 1
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return
+
         content = {
             "date": time.strftime("%Y-%m-%d"),
             "minutes": round(self.before + (time.monotonic() - self.began) / 60, 1),
             "cores": os.cpu_count(),
             "versions": {name: version(name) for name in ("snakemake", "torch")},
-            "records": sorted(self.records.values(), key=lambda one: (one["test"], one["fault"])),
+            "records": sorted(
+                self.records.values(), key=lambda entry: (entry["test"], entry["fault"])
+            ),
             "skipped": dict(sorted(self.skipped.items())),
             "failed": sorted(self.failed),
         }

@@ -19,16 +19,17 @@ SIZED = ("paper", "acvi", "summaries-paper", "captions-paper", "variational", "a
 
 
 def rows_of(name: str) -> list[list[str]]:
-    """The cells of a configuration's table."""
+    """Return the cells of a configuration's table."""
     section = PAGE.split(f"\n## `{name}`\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
+
     return [
         [cell.strip() for cell in re.split(r" \| | \|$", line.removeprefix("| "))] for line in lines
     ]
 
 
 def value_of(content: Any, path: str) -> Any:
-    """What stands at a dotted path, None where nothing does."""
+    """Return the value at a dotted path, or None."""
     for key in path.split("."):
         content = content.get(key) if isinstance(content, Mapping) else None
     return content
@@ -39,6 +40,7 @@ def test_the_table_says_what_the_configuration_has(name: str) -> None:
     configured = load_plan(files=[ROOT / f"config/{name}.yaml"]).experiment.model_dump()
     configured["datasets"] = read_yaml(ROOT / "config/datasets.yaml")
     rows = rows_of(name)
+
     assert len(rows) > 10
     for key, source, ours, *_ in rows:
         assert source

@@ -57,7 +57,7 @@ NEEDS_SPHINX = pytest.mark.skipif(
 
 @pytest.fixture
 def conf(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What docs/conf.py defines."""
+    """Run docs/conf.py; return the names that it defines."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     return runpy.run_path(str(ROOT / "docs/conf.py"))
 
@@ -68,7 +68,7 @@ def extending() -> str:
 
 
 def build(source: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Builds as `make docs` does."""
+    """Build as `make docs` does."""
     command = [
         sys.executable,
         "-m",
@@ -85,7 +85,7 @@ def build(source: Path, out: Path, *options: str) -> subprocess.CompletedProcess
 
 
 def shown_as_code(page: Path) -> set[str]:
-    """What a page shows as code."""
+    """Return all that a page shows as code."""
     parts = re.findall(
         r"<code[^>]*>(.*?)</code>", page.read_text(encoding="utf-8"), flags=re.DOTALL
     )
@@ -93,16 +93,18 @@ def shown_as_code(page: Path) -> set[str]:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (
-        one for one in cli.parser()._actions if isinstance(one, argparse._SubParsersAction)
-    )
+    actions = cli.parser()._actions
+    (action,) = (action for action in actions if isinstance(action, argparse._SubParsersAction))
+
     return dict(action.choices)
 
 
 def test_every_text_is_a_page_of_the_site(conf: dict[str, Any]) -> None:
     listed = [conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())]
-    places = ("README.md", "*/README.md", "*/*/README.md", "docs/*.md")
-    written = {str(path.relative_to(ROOT)) for place in places for path in ROOT.glob(place)}
+    patterns = ("README.md", "*/README.md", "*/*/README.md", "docs/*.md")
+    paths = chain.from_iterable(ROOT.glob(pattern) for pattern in patterns)
+    written = {str(path.relative_to(ROOT)) for path in paths}
+
     assert {f"{page}.md" for page in listed} == {
         name for name in written if not name.startswith(("data/", "."))
     }
@@ -110,22 +112,25 @@ def test_every_text_is_a_page_of_the_site(conf: dict[str, Any]) -> None:
 
 
 def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any]) -> None:
-    gallery, page = conf["gallery"], conf["gallery"].text(ROOT, Path("docs"))
+    gallery = conf["gallery"]
+    page = gallery.text(ROOT, Path("docs"))
     stored = sorted((ROOT / "results/reference").glob("*/figures/*.png"))
-    shown = [
-        ROOT / "docs" / path
-        for path in re.findall(r"^```\{figure\} (.+)$", page, flags=re.MULTILINE)
-    ]
-    assert sorted(path.resolve() for path in shown) == stored and len(stored) > 50
+    links = re.findall(r"^```\{figure\} (.+)$", page, flags=re.MULTILINE)
+    linked = sorted((ROOT / "docs" / path).resolve() for path in links)
+
+    assert linked == stored
+    assert len(stored) > 50
     # Nothing of reStructuredText or of the template is left over.
     assert not re.search(r"\{\{|\}\}|\{%|::|^\.\. ", page, flags=re.MULTILINE)
+
     content = conf["gallery"].read_yaml(ROOT / "results/reference/table2/experiment.yaml")
     experiment = Experiment.model_validate(content)
     folder = ROOT / "results/reference/table2/figures"
-    said = gallery.caption(ROOT, folder / "gains.png", experiment)
-    assert "95 % bootstrap intervals of the gains, paired by test lemmas or sentences." in said
-    said = gallery.caption(ROOT, folder / "attention_ddn13-de-verb_seed2.png", experiment)
-    assert "task *ddn13-de-verb*, seed 2:" in said
+    of_gains = gallery.caption(ROOT, folder / "gains.png", experiment)
+    of_attention = gallery.caption(ROOT, folder / "attention_ddn13-de-verb_seed2.png", experiment)
+
+    assert "95 % bootstrap intervals of the gains, paired by test lemmas or sentences." in of_gains
+    assert "task *ddn13-de-verb*, seed 2:" in of_attention
 
 
 @NEEDS_SPHINX
@@ -136,6 +141,7 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
     done = build(ROOT, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "index.html").read_bytes() == (tmp_path / "README.html").read_bytes()
+
     keys = shown_as_code(tmp_path / "config/README.html")
     for section in SECTIONS:
         assert set(section.model_fields) <= keys
@@ -143,20 +149,27 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
         assert {component, *kinds} <= keys
         for options in kinds.values():
             assert not is_shipped(options) or set(options.model_fields) - {"kind"} <= keys
+
     commands = (tmp_path / "docs/commands.html").read_text(encoding="utf-8")
-    shown = shown_as_code(tmp_path / "docs/commands.html")
+    code = shown_as_code(tmp_path / "docs/commands.html")
+
     for name, parser in parsers().items():
         assert f"python -m pam {name}" in commands
         for action in parser._actions:
-            assert set(action.option_strings) <= shown, (name, action)
+            assert set(action.option_strings) <= code, (name, action)
+
     stored = list((ROOT / "results/reference").glob("*/figures/*.png"))
     page = (tmp_path / "docs/gallery.html").read_text(encoding="utf-8")
+
     assert page.count("<figure") == page.count('src="../_thumbnails/') == len(stored)
     assert len(list((tmp_path / "_thumbnails").glob("*.png"))) == len(stored)
+
     text = (tmp_path / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
-    found = {page for page, title in zip(index["docnames"], index["titles"], strict=True) if title}
-    assert found == {conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())}
+    titles = zip(index["docnames"], index["titles"], strict=True)
+    searched = {page for page, title in titles if title}
+
+    assert searched == {conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())}
 
 
 @NEEDS_SPHINX
@@ -164,6 +177,7 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
 def test_a_broken_link_fails(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Start\n\n[a](gone.md) [b](#nowhere)\n", encoding="utf-8")
     done = build(tmp_path, tmp_path / "site", "--keep-going")
+
     assert done.returncode != 0
     for target in ("gone", "nowhere"):
         assert re.search(f"README.md:3: WARNING: .*{target}", done.stderr)
@@ -172,22 +186,27 @@ def test_a_broken_link_fails(tmp_path: Path) -> None:
 def test_the_lines_to_change_for_a_metric_or_a_reader_are_there(extending: str) -> None:
     rows = re.findall(r"^\| [^|]+ \| `([\w/.]+)` \| ([^|]+) \|$", extending, flags=re.MULTILINE)
     assert len(rows) > 8
+
     for file, where in rows:
         text = (ROOT / file).read_text(encoding="utf-8")
         for name in CODE.findall(where):
             assert re.search(rf"(?<!\w){re.escape(name.removesuffix('...)'))}", text), (
                 f"{name} is not in {file}"
             )
+
     named = {path for path in CODE.findall(extending) if "/" in path and " " not in path}
     assert named and all((ROOT / path).is_file() for path in named)
 
 
 def test_the_metric_that_the_page_adds_counts_what_it_says(extending: str) -> None:
     (definition,) = re.findall(r"`(Metric\(.+\))`", extending)
-    known = eval(definition, vars(metrics).copy())  # noqa: S307 -- of our own page
-    assert known.value(np.array([[3.0, 4.0]])).tolist() == [75.0]
+    metric = eval(definition, vars(metrics).copy())  # noqa: S307 -- of our own page
+
+    assert metric.value(np.array([[3.0, 4.0]])).tolist() == [75.0]
+
     (column,) = re.findall(r"`of_beam\(\"exact\", beam\): (.+)`", extending)
     rows = [Prediction("a", "x y", "x y", "x y"), Prediction("b", "x", "y", "y")]
+
     assert eval(column, {"np": np, "rows": rows}).tolist() == [1.0, 0.0]  # noqa: S307
 
 
@@ -203,10 +222,12 @@ def test_the_reader_that_the_page_adds_reads(
     )
     file = tmp_path / "pairs.gz"
     file.write_bytes(gzip.compress("".join(f"Satz {n}\nsentence {n}\n" for n in range(4)).encode()))
-    found = {split: list(pairs) for split, pairs in reader.read({"all": file}, ("en", "de"))}
-    assert [len(found[split]) for split in ("train", "dev", "test")] == [2, 1, 1]
-    for source, target in chain.from_iterable(found.values()):
+    pairs_of = {split: list(pairs) for split, pairs in reader.read({"all": file}, ("en", "de"))}
+
+    assert [len(pairs_of[split]) for split in ("train", "dev", "test")] == [2, 1, 1]
+    for source, target in chain.from_iterable(pairs_of.values()):
         assert source.text.replace("sentence", "Satz") == target.text
+
     file.write_bytes(gzip.compress(b"Satz\nsentence\nSatz\n"))
     with pytest.raises(readers.UserError, match="no translation"):
         list(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -26,6 +24,7 @@ from pam.evaluation.scores import Scores
 from pam.models.checkpoint import load_model
 from pam.models.interfaces import AttentionHistory, Memory, Sizes
 from pam.models.options import COMPONENTS
+from tests.training import runs
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
@@ -33,72 +32,78 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules of examples/ can be imported; what they register is forgotten, as schemas would list
-    it.
-    """
+    """Let modules of examples/ be imported; forget what they register, as schemas would list it."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setitem(COMPONENTS, "score", dict(COMPONENTS["score"]))
+
     yield
+
     for name in ("own_model", "own_loop"):
         sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What own_model.py left of a short training, and what it said."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Train with own_model.py for a short time; return its folder and its output."""
     pytest.importorskip("german_nouns", reason="the package german-nouns is not installed")
     out = tmp_path_factory.mktemp("own model")
-    return out, called("own_model.py", "--out", str(out), "--lemmas", "16", "--epochs", "1")
+    words = [ROOT / "examples/own_model.py", "--out", out, "--lemmas", 16, "--epochs", 1]
+    script = runs.start(words, out / "log", call=runs.as_script)
+
+    assert script.end() == 0, script.said()
+
+    return out, script.said()
 
 
-def called(script: str, *arguments: str, code: int = 0) -> str:
-    """Standard output of a script that ends with this code."""
-    command = [sys.executable, str(ROOT / "examples" / script), *arguments]
-    known = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
-def test_a_score_of_ones_own_is_trained_and_compared_with_soft(ran: tuple[Path, str]) -> None:
-    out, said = ran
+def test_a_score_of_ones_own_is_trained_and_compared_with_soft(trained: tuple[Path, str]) -> None:
+    out, output = trained
     accuracies = []
+
     for model, label in (("soft", "Soft"), ("soft-distance", "Soft, distance")):
         accuracy = load(Scores, out / "nouns" / model / "seed1/scores.json").metrics["accuracy"]
         assert accuracy.n == 4 * 8
-        assert f"{label}: accuracy {accuracy.value:.2f} % [" in said
+        assert f"{label}: accuracy {accuracy.value:.2f} % [" in output
+
         accuracies.append(accuracy.value)
-    assert f"Soft, distance: gain {accuracies[1] - accuracies[0]:+.2f} [" in said
+
+    assert f"Soft, distance: gain {accuracies[1] - accuracies[0]:+.2f} [" in output
 
 
 def test_a_look_at_a_sentence_is_that_of_the_commands(
-    ran: tuple[Path, str], examples: None, tmp_path: Path
+    trained: tuple[Path, str], examples: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     look_at_attention: Any = importlib.import_module("look_at_attention")
-    run = ran[0] / "nouns/soft-distance/seed1"
-    model = load_model(run / "model")
-    (row,) = heat_maps(model, ran[0] / "nouns/data", "test", 1, [3])["rows"]
-    found = look_at_attention.look(str(run), f"{row['lemma']}\t{row['features']}", row["form"])
-    assert (found.source, found.target) == (row["source"], row["target"])
-    np.testing.assert_allclose(found.alignment, row["alignment"], atol=1e-5)
-    said = called(
-        "look_at_attention.py",
-        str(run),
-        f"{row['lemma']}\t{row['features']}",
-        "--target",
-        row["form"],
-        "--out",
-        str(tmp_path / "look.png"),
-    )
-    assert [line.split()[0] for line in said.splitlines()[1:]] == row["target"]
+    out, _ = trained
+    run = out / "nouns/soft-distance/seed1"
+    (row,) = heat_maps(load_model(run / "model"), out / "nouns/data", "test", 1, [3])["rows"]
+    source = f"{row['lemma']}\t{row['features']}"
+
+    attention = look_at_attention.look(str(run), source, row["form"])
+
+    assert (attention.source, attention.target) == (row["source"], row["target"])
+    np.testing.assert_allclose(attention.alignment, row["alignment"], atol=1e-5)
+
+    options = ["--target", row["form"], "--out", str(tmp_path / "look.png")]
+    code = look_at_attention.main([str(run), source, *options])
+
+    assert code == 0
+
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[1:]] == row["target"]
     assert all((tmp_path / f"look.{ending}").stat().st_size > 1000 for ending in ("png", "svg"))
+
     weights = pd.read_csv(tmp_path / "look.csv", index_col="target")
-    assert (list(weights.index), weights.shape) == (row["target"], found.alignment.shape)
+    assert (list(weights.index), weights.shape) == (row["target"], attention.alignment.shape)
 
 
-def test_a_run_that_is_none_is_an_error(tmp_path: Path) -> None:
-    said = called("look_at_attention.py", str(tmp_path), "Haus", code=2)
-    assert said.startswith("error: ") and "Traceback" not in said
+def test_a_run_that_is_none_is_an_error(
+    examples: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look_at_attention: Any = importlib.import_module("look_at_attention")
+    code = look_at_attention.main([str(tmp_path), "Haus"])
+
+    assert code == 2
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_the_score_is_a_distance(examples: None) -> None:
@@ -110,6 +115,7 @@ def test_the_score_is_a_distance(examples: None) -> None:
     others: Any = dict.fromkeys(("values", "mask", "fed", "start", "cells", "readout"))
     memory = Memory(**others, keys=score.keys(values))
     expected = -0.5 * torch.cdist(query[:, None], score.weight(values))[:, 0] ** 2
+
     torch.testing.assert_close(score(query, memory, AttentionHistory()), expected)
 
 
@@ -122,6 +128,7 @@ def test_posterior_attention_learns_in_a_loop_of_ones_own(
 
     *epochs, result = capsys.readouterr().out.splitlines()
     losses = [float(line.split()[2]) for line in epochs]
+
     assert len(losses) == 3
     assert losses[2] < losses[0]
     assert re.match(r"\d+ of 400 forms of unseen nouns are right; written: \['", result)
@@ -131,10 +138,10 @@ def test_the_library_page_shows_the_lines_of_the_example() -> None:
     page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
     example = (ROOT / "examples/own_loop.py").read_text(encoding="utf-8")
     section = page.split("## In a model of your own")[1]
-    shown = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
-
+    code = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
     written = {line.strip() for line in example.splitlines()}
-    assert [line for line in shown.splitlines() if line.strip() not in written] == []
+
+    assert [line for line in code.splitlines() if line.strip() not in written] == []
 
 
 def test_the_notebook_runs_and_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,21 +149,26 @@ def test_the_notebook_runs_and_prints_what_it_shows(monkeypatch: pytest.MonkeyPa
     notebook = json.loads((ROOT / "examples/library.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names: dict[str, Any] = {}
+
     for cell in cells:
         printed = io.StringIO()
         with redirect_stdout(printed):
             exec("".join(cell["source"]), names)  # noqa: S102 -- the notebook's own cells
-        shown = [
-            "".join(output["text"])
-            for output in cell["outputs"]
-            if output["output_type"] == "stream"
-        ]
-        if shown:
-            # Processors differ in the last digits.
-            number = re.compile(r"-?\d+\.?\d*")
-            assert number.sub("#", printed.getvalue()) == number.sub("#", shown[0])
-            numbers = [float(found) for found in number.findall(printed.getvalue())]
-            assert numbers == pytest.approx(
-                [float(found) for found in number.findall(shown[0])], abs=1.01
-            )
+
+        outputs = [output for output in cell["outputs"] if output["output_type"] == "stream"]
+        if outputs:
+            assert_same_text(printed.getvalue(), "".join(outputs[0]["text"]))
+
     plt.close("all")
+
+
+def assert_same_text(printed: str, expected: str) -> None:
+    """Check that texts agree but for the last digits of numbers, in which processors differ."""
+    number = re.compile(r"-?\d+\.?\d*")
+
+    assert number.sub("#", printed) == number.sub("#", expected)
+
+    expected_numbers = [float(digits) for digits in number.findall(expected)]
+    assert [float(digits) for digits in number.findall(printed)] == pytest.approx(
+        expected_numbers, abs=1.01
+    )

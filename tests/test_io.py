@@ -13,9 +13,10 @@ from pam.io import write_text
 
 @pytest.fixture
 def mask() -> Iterator[int]:
-    """The process's umask, which is restored after the test."""
+    """Return the process's umask, which is restored after the test."""
     before = os.umask(0)
     os.umask(before)
+
     yield before
     os.umask(before)
 
@@ -24,4 +25,5 @@ def mask() -> Iterator[int]:
 def test_a_file_follows_the_umask(tmp_path: Path, mask: int, value: int) -> None:
     os.umask(value)
     write_text(tmp_path / "new.txt", "x")
+
     assert (tmp_path / "new.txt").stat().st_mode & 0o777 == 0o666 & ~value

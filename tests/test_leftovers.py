@@ -65,8 +65,10 @@ def killed_while_writing(path: Path, content: str = "half") -> Path:
         with atomic_write(path) as temporary:
             temporary.write_text(content, encoding="utf-8")
             os.kill(os.getpid(), signal.SIGKILL)
+
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
     (leftover,) = set(path.parent.glob("*")) - before
     return leftover
 
@@ -88,6 +90,7 @@ def test_all_leftovers_below_a_folder_are_removed_and_nothing_else(tmp_path: Pat
     kept = [
         tmp_path / name for name in ("corpus.part", ".notes.part", ".hidden", "a.b12345678.part")
     ]
+
     for path in kept:
         path.write_text("of a user", encoding="utf-8")
 
@@ -104,6 +107,7 @@ def test_what_a_living_process_writes_is_no_leftover(
         temporary.write_text("slow", encoding="utf-8")
         remove_leftovers(tmp_path)
         write_text(tmp_path / "scores.json", "of a quick one")
+
         assert temporary.read_text(encoding="utf-8") == "slow"
 
     remove_leftovers(tmp_path)
@@ -125,6 +129,7 @@ def test_a_file_that_is_taken_for_a_leftover_before_it_is_locked_is_made_again(
 
     monkeypatch.setattr("fcntl.flock", late)
     write_text(tmp_path / "scores.json", "whole")
+
     assert (tmp_path / "scores.json").read_text(encoding="utf-8") == "whole"
 
 
@@ -154,6 +159,7 @@ def test_leftovers_of_a_folder_that_may_not_be_written_to_are_passed_over(
 
     monkeypatch.setattr(Path, "unlink", denied)
     remove_leftovers(tmp_path)
+
     assert leftover.exists()
 
 
@@ -163,10 +169,12 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next_one(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("pam.io.NEW_S", 0.0)
     child = os.fork()
+
     if child == 0:
         with scratch_folder() as folder:
             (folder / "clip.npy").write_bytes(b"much")
             os.kill(os.getpid(), signal.SIGKILL)
+
     os.waitpid(child, 0)
     (left,) = tmp_path.iterdir()
 
@@ -186,14 +194,17 @@ def test_a_folder_is_whole_or_missing_and_what_a_killed_process_left_is_removed(
         with atomic_folder(out) as folder:
             (folder / "model.safetensors").write_bytes(b"half")
             os.kill(os.getpid(), signal.SIGKILL)
+
     os.waitpid(child, 0)
     (left,) = tmp_path.iterdir()
+
     assert left != out
 
     # An empty folder is replaced.
     out.mkdir()
     with atomic_folder(out) as folder:
         (folder / "README.md").write_text("whole", encoding="utf-8")
+
     assert [path.name for path in tmp_path.rglob("*")] == ["hub", "README.md"]
 
 
@@ -213,6 +224,7 @@ def test_of_two_writers_of_a_folder_the_slow_one_is_refused(tmp_path: Path) -> N
 
     with pytest.raises(UserError, match="the folder is not empty"):
         write_folder(out, be_overtaken)
+
     assert (out / "README.md").read_text(encoding="utf-8") == "of the quick one"
     assert list(tmp_path.iterdir()) == [out]
 
@@ -223,6 +235,7 @@ def test_an_interrupted_writer_leaves_nothing_of_a_folder(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         write_folder(tmp_path / "hub", interrupt)
+
     assert list(tmp_path.iterdir()) == []
 
 
@@ -232,6 +245,7 @@ def test_a_temporary_folder_that_is_new_may_not_be_locked_yet(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     new = tmp_path / "pam-unpacked-12345678"
     new.mkdir()
+
     with scratch_folder():
         assert new.exists()
 
@@ -246,6 +260,7 @@ def model(folder: Path) -> Any:
     run = small.run("soft")
     (folder / "model").mkdir(exist_ok=True)
     save_model(folder / "model", run, "inflection", data, {})
+
     return load_tensors(folder / "model/weights.safetensors")[1]
 
 
@@ -254,6 +269,7 @@ def training(folder: Path) -> Any:
     (folder / "model/weights").write_text("1", encoding="utf-8")
     results = Results(folder, "this training")
     results.complete()
+
     return results.whole(), results._content()
 
 
@@ -262,6 +278,7 @@ def archive(folder: Path) -> Any:
     run.mkdir(parents=True, exist_ok=True)
     (run / "scores.json").write_text("{}", encoding="utf-8")
     reference._write_archive(folder / "runs.tar.xz", folder, {"nouns/soft/seed1": "nouns"}, set())
+
     with tarfile.open(folder / "runs.tar.xz") as stored:
         return stored.getnames()
 
@@ -285,19 +302,19 @@ def test_nothing_is_made_of_a_leftover(use: str, tmp_path: Path) -> None:
 
 
 def test_every_listing_of_a_folder_passes_leftovers_over() -> None:
-    """A new call of `iterdir` and the like is to be `whole_files`, or is to be named here with a
-    reason.
-    """
-    found = set()
+    """A new call of `iterdir` has to be `whole_files`, or to be named above with a reason."""
+    listing = set()
     for file in sorted((ROOT / "pam").rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef) and _lists(function):
-                found.add((str(file.relative_to(ROOT)), function.name))
-    assert found == set(OTHER_LISTINGS)
+                listing.add((str(file.relative_to(ROOT)), function.name))
+
+    assert listing == set(OTHER_LISTINGS)
 
 
 def _lists(function: ast.FunctionDef) -> bool:
     calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
     names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+
     return bool(names & {"iterdir", "glob", "rglob", "listdir", "scandir"})

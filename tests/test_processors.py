@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MARK = "mark.processor"
+MARK = "pytest.mark.processor"
 
 
 @pytest.mark.slow
@@ -49,5 +49,6 @@ def test_what_depends_on_the_processor_holds_on_others(capability: str) -> None:
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
+
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -18,20 +18,23 @@ def module_of(file: Path) -> str:
 
 
 def imports_of(file: Path, modules: set[str]) -> set[str]:
-    """Modules of the package that a module imports when it runs, inside of functions too."""
+    """Return the modules of the package that a module imports, inside of functions too."""
     imported = set()
     waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue  # for type checkers alone
+
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 imported.add(name if name in modules else node.module)
+
         waiting += ast.iter_child_nodes(node)
+
     return imported & modules - {module_of(file)}
 
 

@@ -36,43 +36,59 @@ def read(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A text without what is shown as code, where brackets are no links."""
+    """Take code out of a text, where brackets are no links."""
     return CODE.sub("code", FENCE.sub("", text))
 
 
 def links(text: str) -> list[str]:
-    """Targets of all links and images of a Markdown text."""
+    """List the targets of all links and images of a Markdown text."""
     return INLINE.findall(prose(text)) + [target for _, target in DEFINITION.findall(prose(text))]
 
 
 def anchors(text: str) -> set[str]:
-    """Anchors of a Markdown text's headings, as GitHub names them."""
-    found: set[str] = set()
+    """Return the anchors of a Markdown text's headings, as GitHub names them."""
+    names: set[str] = set()
     for heading in HEADING.findall(FENCE.sub("", text)):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
         anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
         count = 0
-        while (name := f"{anchor}-{count}" if count else anchor) in found:
+
+        name = anchor
+
+        while name in names:
             count += 1
-        found.add(name)
-    return found
+            name = f"{anchor}-{count}"
+
+        names.add(name)
+
+    return names
 
 
 def broken(file: Path, text: str) -> list[str]:
-    """Links of a text that lead to no file, or to no heading of one."""
-    found = []
+    """List the links of a text that lead to no file, or to no heading of one."""
+    dead = []
     for link in links(text):
         if link.startswith(ELSEWHERE):
             continue
+
         name, _, anchor = link.partition("#")
-        target = file.parent / name if name else file
+        target = file
+        content = text
+
+        if name:
+            target = file.parent / name
+
         if not target.exists():
-            found.append(link)
-        elif anchor:
-            content = text if not name else target.read_text(encoding="utf-8")
-            if anchor not in anchors(content):
-                found.append(link)
-    return found
+            dead.append(link)
+            continue
+
+        if name and anchor:
+            content = target.read_text(encoding="utf-8")
+
+        if anchor and anchor not in anchors(content):
+            dead.append(link)
+
+    return dead
 
 
 @pytest.mark.parametrize("file", TEXTS)
@@ -85,7 +101,9 @@ def test_every_reference_is_defined(file: str) -> None:
     text = prose(read(file))
     defined = {name for name, _ in DEFINITION.findall(text)}
     undefined = set(REFERENCE.findall(text)) - defined
+
     assert not undefined, file
+
     unused = {name for name in defined if f"[{name}]" not in DEFINITION.sub("", text)}
     assert not unused, file
 
@@ -100,22 +118,28 @@ def test_every_yaml_is_yaml(file: str) -> None:
 def test_the_two_commands_of_readme_are_targets_of_make() -> None:
     section = read("README.md").partition("\n## Two commands\n")[2]
     block = FENCE.search(section)
+
     assert block is not None
+
     commands = re.findall(r"^make (\w+)", block[3], flags=re.MULTILINE)
     assert commands == ["run", "test", "run"]
+
     targets = re.findall(r"^(\w+):", read("Makefile"), flags=re.MULTILINE)
     assert set(commands) <= set(targets)
 
 
 def test_every_page_of_docs_can_be_reached_from_readme() -> None:
-    reached, waiting = set(), [ROOT / "README.md"]
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
     while waiting:
         file = waiting.pop().resolve()
         if file in reached or file.suffix != ".md" or not file.is_file():
             continue
+
         reached.add(file)
         names = [link.partition("#")[0] for link in links(file.read_text(encoding="utf-8"))]
         waiting += [file.parent / name for name in names if not name.startswith(ELSEWHERE)]
+
     assert not [file for file in TEXTS if ROOT / file not in reached]
 
 
@@ -128,5 +152,6 @@ def test_what_these_tests_look_for_would_be_found(tmp_path: Path) -> None:
     )
     expected = ["gone.md", "other.md#nowhere", "none.png", "#nothing", "missing.json"]
     (tmp_path / "text.md").write_text(text, encoding="utf-8")
+
     assert broken(tmp_path / "text.md", text) == expected
     assert anchors(text + "## Title\n") == {"title", "title-1"}

@@ -37,6 +37,7 @@ SCHEMAS = {
 def test_an_operator_takes_and_returns_what_the_package_expects(name: str) -> None:
     operator = getattr(torch.ops.aten, name, None)
     assert operator is not None, f"torch {torch.__version__} has no operator aten::{name}"
+
     schema = str(operator.default._schema)
     assert schema.startswith(f"aten::{name}{SCHEMAS[name]}"), f"torch has changed it: {schema}"
 
@@ -60,10 +61,12 @@ def test_formulas_of_operators_that_torch_does_not_have_are_left_out() -> None:
 
 def test_onednn_is_allowed_other_precisions_within_the_context_alone() -> None:
     assert torch_internals.can_choose_onednn()
+
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = matmul.fp32_precision
     with torch_internals.onednn_float32():
         assert matmul.fp32_precision == "bf16"
+
     assert matmul.fp32_precision == before != "bf16"
 
 
@@ -83,8 +86,10 @@ def test_without_the_setting_of_onednn_products_are_those_of_torch(
     monkeypatch.setattr(torch.backends, "mkldnn", without_setting)
     a = torch.randn(8, 8)
     product = a @ a
+
     with torch_internals.onednn_float32():
         assert torch.equal(a @ a, product)
+
     assert not processor.onednn_is_exact()
 
 
@@ -108,6 +113,7 @@ def test_cells_are_fused_on_cuda_alone_and_where_torch_has_the_kernel(
     on_cuda = SimpleNamespace(is_cuda=True)
     assert torch_internals.has_fused_lstm_cell(on_cuda)  # type: ignore[arg-type]
     assert not torch_internals.has_fused_lstm_cell(torch.empty(0))
+
     monkeypatch.setattr(torch_internals, "_HAS_FUSED_LSTM_CELL", False)
     assert not torch_internals.has_fused_lstm_cell(on_cuda)  # type: ignore[arg-type]
 
@@ -121,6 +127,7 @@ def test_the_gradient_of_tanh_is_that_of_autograd(
     grad = torch.randn(5, 7, dtype=torch.float64)
     output = torch.tanh(x)
     output.backward(grad)
+
     torch.testing.assert_close(torch_internals.tanh_backward(grad, output.detach()), x.grad)
 
 
@@ -130,6 +137,7 @@ def test_the_gradient_of_tanh_is_that_of_autograd(
 def test_an_error_of_short_memory_is_told_by_its_text() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
+
     assert torch_internals.says_out_of_memory(caught.value)
     for message in ("could not create a primitive", "could not execute a primitive"):
         assert torch_internals.says_out_of_memory(RuntimeError(message))
@@ -167,6 +175,7 @@ def private_parts(tree: ast.AST) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names += [f"{node.module}.{alias.name}" for alias in node.names]
+
     return [name for name in names if is_private(name)]
 
 
@@ -175,6 +184,7 @@ def is_private(name: str) -> bool:
     top, *parts = name.split(".")
     if top != "torch":
         return False
+
     return parts[:1] == ["ops"] or any(
         part.startswith("_") and not part.startswith("__") for part in parts
     )

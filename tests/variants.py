@@ -36,14 +36,16 @@ def model_named(name: str) -> ModelConfig:
     """Read a model, whether it is a file or a variant."""
     if (MODELS / f"{name}.yaml").is_file():
         return load_model(name, MODELS)
+
     if name in UNLISTED:
         base = load_model(UNLISTED[name]["from"], MODELS)
         return parse(ModelConfig, with_changes(base, name, UNLISTED[name]))
+
     return _variants()[name]
 
 
 def variant_names() -> list[str]:
-    """The names of all variants that our experiments write, and of those that tests have."""
+    """List the names of all variants that our experiments write, and of those that tests have."""
     return sorted({*_variants(), *UNLISTED})
 
 
@@ -56,4 +58,5 @@ def _variants() -> dict[str, ModelConfig]:
             experiment = parse(Experiment, content, file)
             models = load_models(experiment, [file])
             variants |= {name: models[name] for name in experiment.variants()}
+
     return variants

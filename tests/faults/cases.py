@@ -8,8 +8,8 @@ import pytest
 
 
 def numbered(cases: int, sample: int) -> list[Any]:
-    """Parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
-    return [
-        pytest.param(number, marks=pytest.mark.faults if number >= sample else ())
-        for number in range(cases)
-    ]
+    """Return parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
+    in_both = list(range(sample))
+    in_faults = [pytest.param(number, marks=pytest.mark.faults) for number in range(sample, cases)]
+
+    return [*in_both, *in_faults]

@@ -27,9 +27,9 @@ from tests.training import runs, small
 from tests.training.runs import Fault
 
 COSTS = ("wall_s", "cpu_s", "gpu_s")
-RATES = tuple(f"{what}_per_second" for what in ("examples", "tokens", "sentences", "symbols"))
+RATES = tuple(f"{unit}_per_second" for unit in ("examples", "tokens", "sentences", "symbols"))
 TIMES = ("command", "cost", "training", "resumed", "peak_memory_mb", *RATES, *COSTS)
-"""What a run that was resumed may differ in."""
+"""Entries in which a run that was resumed may differ."""
 
 Words = list[object]
 
@@ -54,7 +54,7 @@ class Command:
         return runs.start(self.words(folder), folder / "log", fault, self.call)
 
     def results(self, folder: Path) -> dict[str, Any]:
-        """Return what the command wrote, by file, without times and costs."""
+        """Return the files that the command wrote, without times and costs."""
         files = [
             file
             for name in self.out
@@ -66,14 +66,17 @@ class Command:
             for file in files
             if not {"events", "state"} & set(file.parts) and file.name != ".lock"
         ]
+
         return {str(file.relative_to(folder)): content_of(file) for file in kept}
 
 
 def content_of(file: Path) -> Any:
     if file.suffix == ".json" and file.name in ("training.json", "decoding.json", "scores.json"):
         return {key: value for key, value in read_json(file).items() if key not in TIMES}
+
     if file.name == "history.csv":
         return pd.read_csv(file).drop(columns=["wall_s", "cpu_s"], errors="ignore").to_csv()
+
     return file.read_bytes()
 
 
@@ -85,7 +88,7 @@ def registry(folder: Path, entry: dict[str, Any]) -> None:
 
 
 def clips(folder: Path) -> None:
-    """A folder of arrays and captions of its clips, fetched."""
+    """Fetch a folder of arrays and captions of its clips."""
     dataset, _ = test_captioning.fetched(folder)
     (folder / "own/features").rename(folder / "own/features.tar")
     registry(folder, dataset.model_dump(exclude_defaults=True))
@@ -97,7 +100,7 @@ def unfetched_clips(folder: Path) -> None:
 
 
 def summaries(folder: Path) -> None:
-    """Records of texts and summaries."""
+    """Write records of texts and summaries."""
     lines = [json.dumps(record) for record in test_summarization.RECORDS]
     dataset, raw = test_summarization.written(folder, lines, truncate={"source": 6, "target": 5})
     registry(folder, dataset.model_dump(exclude_defaults=True))
@@ -106,7 +109,7 @@ def summaries(folder: Path) -> None:
 
 
 def prepared_summaries(folder: Path) -> None:
-    """A task of summaries and the configuration of a model with phases, copying and coverage."""
+    """Prepare summaries, and configure a model with phases, copying and coverage."""
     lines = [json.dumps(record) for record in test_summarization.RECORDS]
     # Without METEOR, which English alone has: each scoring would load its program for 9 seconds.
     dataset, raw = test_summarization.written(folder, lines, language="de")
@@ -127,6 +130,7 @@ def prepared_summaries(folder: Path) -> None:
 def trained_summaries(folder: Path) -> None:
     prepared_summaries(folder)
     run = RunFolder(folder / "soft" / trained.SEED)
+
     assert train(run, folder / "data", run.path / "state", "cpu") == 0
 
 
@@ -136,20 +140,20 @@ def decoded_summaries(folder: Path) -> None:
 
 
 def a_start(folder: Path) -> None:
-    """A trained model, and the configuration of one that starts from it."""
+    """Train a model, and configure one that starts from it."""
     trained.trained(folder, "structural")
     run = small.run("fertility-init", epochs=2, state_every_s=3600.0)
     small.write_run(folder / "fertility-init" / trained.SEED, run)
 
 
 def a_trained_run(folder: Path) -> None:
-    """A trained run, and the configuration of a task that tests it."""
+    """Train a run, and configure a task that tests it."""
     trained.trained(folder, "soft")
     small.write_run(folder / "tested", small.run("soft", epochs=1))
 
 
 def stored(folder: Path) -> None:
-    """Runs that were stored, and the data of their task."""
+    """Store runs, and leave the data of their task."""
     subject = trained.stored_runs(folder / "made")
     shutil.copytree(subject.folder, folder / "stored")
     shutil.copytree(folder / "made/results/nouns/data", folder / "results/nouns/data")
@@ -157,7 +161,7 @@ def stored(folder: Path) -> None:
 
 
 def restored(words: list[str]) -> int:
-    """Restore them, as the script of the workflow does."""
+    """Restore stored runs, as the script of the workflow does."""
     restore(Path(words[0]), Path(words[1]), load_plan(files=[words[2]]))
     return 0
 

@@ -16,13 +16,13 @@ from tests.workflow.conftest import once
 
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that this process writes wait for no disk: nothing here is a loss of power."""
+    """Let files that this process writes wait for no disk: no test takes the power away."""
     monkeypatch.setattr("pam.io._flush", lambda path: None)
 
 
 @pytest.fixture(scope="session")
 def mirror() -> Iterator[Server]:
-    """The nouns' mirror."""
+    """Serve the nouns from a mirror."""
     running = Server()
     yield running
     running.close()
@@ -36,13 +36,13 @@ class Scene:
     environment: dict[str, str]
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
-        """A plain call, as any user types it."""
+        """Call Snakemake plainly, as any user types it."""
         return self.made.run(*arguments, *OWN, **self.environment, **environment)
 
 
 @pytest.fixture
 def scene(tmp_path: Path, mirror: Server) -> Scene:
-    """The repository with data to download, nothing run."""
+    """Copy the repository with data to download; nothing is run."""
     made = with_download(checkout(tmp_path / "checkout"))
     return Scene(made, serve(mirror, made))
 
@@ -51,7 +51,7 @@ def scene(tmp_path: Path, mirror: Server) -> Scene:
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, mirror: Server
 ) -> tuple[Checkout, Outcome]:
-    """The same after a run that nothing disturbed: not to be changed."""
+    """Run the same without a disturbance; the result is not to be changed."""
 
     def run(made: Checkout) -> Outcome:
         return Scene(with_download(made), serve(mirror, made)).run()
@@ -61,6 +61,6 @@ def undisturbed(
 
 @pytest.fixture
 def finished(undisturbed: tuple[Checkout, Outcome], tmp_path: Path, mirror: Server) -> Scene:
-    """A copy of that run, to be changed."""
+    """Copy that run, to be changed."""
     made = undisturbed[0].copy(tmp_path / "finished")
     return Scene(made, serve(mirror, made))

@@ -23,20 +23,20 @@ class Disk:
     folder: Path
 
     def fill(self, leave: int = 0) -> None:
-        """Takes all of it but `leave` bytes."""
+        """Take all of it but `leave` bytes."""
         free = os.statvfs(self.folder)
         room = free.f_bavail * free.f_frsize - leave
         (self.folder / "filler").write_bytes(b"x" * max(room, 0))
 
     def mend(self) -> None:
-        """Gives it all the room that can be wanted."""
+        """Give it all the room that can be wanted."""
         (self.folder / "filler").unlink(missing_ok=True)
         mount("remount,size=64m", "tmpfs", self.folder)
 
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[Disk]:
-    """A file system of so many KiB in the place of `folder`; skips where none can be had."""
+    """Mount a file system of so many KiB at `folder`; skip where none can be had."""
     folder.mkdir(parents=True, exist_ok=True)
     mount(f"size={kib}k", "tmpfs", folder, kind="tmpfs")
     try:
@@ -47,7 +47,7 @@ def small_disk(folder: Path, kib: int) -> Iterator[Disk]:
 
 @contextmanager
 def read_only_disk(folder: Path) -> Iterator[None]:
-    """The same files, on a file system that is mounted to be read alone."""
+    """Mount the same files on a file system that can only be read."""
     mount("bind", folder, folder)
     try:
         mount("remount,bind,ro", folder, folder)
@@ -68,23 +68,25 @@ def mount(options: str, source: Path | str, folder: Path, kind: str = "none") ->
 
 
 def bound_by_permission(command: list[str]) -> list[str]:
-    """A command that may not write where permissions forbid it, whoever runs it."""
+    """Return a command that may not write where permissions forbid it, whoever runs it."""
     if os.geteuid() != 0:
         return command
+
     if shutil.which(BY_PERMISSION[0]) is None:
         pytest.skip("root is bound by no permission, and there is no setpriv to change that")
+
     return [*BY_PERMISSION, *command]
 
 
 @contextmanager
 def forbidden(folder: Path) -> Iterator[None]:
-    """A folder in which nothing may be made, changed or removed."""
-    places = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
-    modes = {place: place.stat().st_mode for place in places}
+    """Forbid to make, change or remove anything in a folder."""
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    modes = {path: path.stat().st_mode for path in folders}
     try:
-        for place in places:
-            place.chmod(0o555)
+        for path in folders:
+            path.chmod(0o555)
         yield
     finally:
-        for place, mode in modes.items():
-            place.chmod(mode)
+        for path, mode in modes.items():
+            path.chmod(mode)

@@ -1,4 +1,4 @@
-"""What hypothesis draws: odd text, odd values, and documents that have been changed."""
+"""Strategies of hypothesis: odd text, odd values, and documents that have been changed."""
 
 from __future__ import annotations
 
@@ -61,48 +61,57 @@ values = st.recursive(
 )
 
 
-def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Ways to all keys and items of a document."""
-    children = node.items() if isinstance(node, dict) else enumerate(node)
+def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the ways to all keys and items of a document."""
+    children = enumerate(node)
+    if isinstance(node, dict):
+        children = node.items()
+
     for key, value in children:
         yield (*path, key)
         if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
+            yield from paths(value, (*path, key))
 
 
-def replaced(document: Any, place: Sequence[Any], value: Any) -> Any:
-    """A document with another value at a place."""
+def replaced(document: Any, path: Sequence[Any], value: Any) -> Any:
+    """Return a document with another value at the end of a path."""
     document = copy.deepcopy(document)
     node = document
-    for key in place[:-1]:
+    for key in path[:-1]:
         node = node[key]
-    node[place[-1]] = value
+
+    node[path[-1]] = value
     return document
 
 
 def _like(value: Any) -> st.SearchStrategy[Any]:
-    """Values of the same type, which get furthest."""
+    """Draw values of the same type, which get furthest."""
     if isinstance(value, bool):
         return st.booleans()
+
     if isinstance(value, int | float):
         return numbers
+
     if isinstance(value, str):
         return texts
+
     return values
 
 
 @st.composite
 def changed(draw: st.DrawFn, document: Any) -> Any:
-    """A document in which values are others, keys are gone, misspelt, or of somewhere else."""
+    """Draw a document with changed values, and keys that are gone, misspelt, or out of place."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 2))):
-        found = list(places(document))
-        if not found:
+        all_paths = list(paths(document))
+        if not all_paths:
             break
-        *way, last = draw(st.sampled_from(found))
+
+        *way, last = draw(st.sampled_from(all_paths))
         node = document
         for key in way:
             node = node[key]
+
         fate = draw(st.sampled_from(["like", "like", "like", "value", "gone", "renamed", "added"]))
         if fate == "like":
             node[last] = draw(_like(node[last]))
@@ -114,13 +123,14 @@ def changed(draw: st.DrawFn, document: Any) -> Any:
             node[draw(texts)] = node.pop(last)
         else:
             node[draw(texts | st.integers())] = draw(values)
+
     return document
 
 
 def fuzz(
     number: int, cases: int, strategy: st.SearchStrategy[Any], check: Callable[..., None]
 ) -> None:
-    """Calls `check` with drawn values, the same ones for the same number.
+    """Call `check` with drawn values, the same ones for the same number.
 
     A UserError is as good as a result: it must have a hint. All else is a fault.
     """

@@ -10,17 +10,18 @@ from pam.io import UserError
 Result = TypeVar("Result")
 
 
-def outcome(call: Callable[[], Result], what: str = "this case") -> Result | UserError:
-    """What a call gives, or its UserError, which must have a hint; all else is a fault.
+def outcome(call: Callable[[], Result], case: str = "this case") -> Result | UserError:
+    """Return the result of a call, or its UserError, which must have a hint; all else is a fault.
 
     Args:
-        what: the case in words, for the message about a fault.
+        case: the case in words, for the message about a fault.
     """
     try:
         return call()
     except UserError as error:
         caught = error
     except Exception as error:
-        raise AssertionError(f"{what}: {error!r}") from error
-    assert caught.hint, f"{what}: no hint: {caught}"
+        raise AssertionError(f"{case}: {error!r}") from error
+
+    assert caught.hint, f"{case}: no hint: {caught}"
     return caught

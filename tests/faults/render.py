@@ -1,4 +1,4 @@
-"""Writes what a run recorded into the page about it: `python -m tests.faults.render`.
+"""Write what a run recorded into the page about it: `python -m tests.faults.render`.
 
 The table is between two marks in `docs/reliability.md`; the text around it is written by hand. Each
 row adds up the records of some test files; `docs/faults.json` has them one by one.
@@ -15,7 +15,8 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = "reliability.md"
-BEGIN, END = "<!-- what a run showed -->\n", "<!-- end of what a run showed -->\n"
+BEGIN = "<!-- what a run showed -->\n"
+END = "<!-- end of what a run showed -->\n"
 WIDTH = 118
 """Characters in a line of text."""
 
@@ -98,19 +99,22 @@ def main() -> None:
     content = json.loads((DOCS / "faults.json").read_text(encoding="utf-8"))
     if content.get("failed"):
         raise SystemExit(f"not written, as these failed: {', '.join(content['failed'])}")
+
     page.write_text(with_table(page.read_text(encoding="utf-8"), content), encoding="utf-8")
 
 
 def with_table(page: str, content: dict[str, Any]) -> str:
-    """The page with this run's table in the place of the one before."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    """Return the page with this run's table in place of the one before."""
+    before, _, from_table = page.partition(BEGIN)
+    _, _, after = from_table.partition(END)
+
     return f"{before}{BEGIN}{rendered(content)}{END}{after}"
 
 
 def rendered(content: dict[str, Any]) -> str:
-    """What was recorded, as Markdown: a sentence, a row for each kind of fault, and what was left
-    out.
+    """Return the records as Markdown.
+
+    It has a sentence, a row for each kind of fault, and a list of the tests that were left out.
     """
     counts = {row: count(row, content["records"]) for row in ROWS}
     kills = sum(tried for row, tried in counts.items() if row.kills)
@@ -125,6 +129,7 @@ def rendered(content: dict[str, Any]) -> str:
         "\n| fault | inputs | kills | outcome, each time | tests |\n| --- | ---: | ---: | ---"
         " | --- |\n"
     )
+
     for row, tried in counts.items():
         if tried:
             text += line_of(row, tried)
@@ -133,31 +138,37 @@ def rendered(content: dict[str, Any]) -> str:
         text += "\nNot tried on that machine:\n\n"
         for test, reason in content["skipped"].items():
             text += _filled(f"`{test.partition('::')[2]}`: {reason}", "- ")
+
     return text + "\n"
 
 
 def count(row: Row, records: Iterable[dict[str, Any]]) -> int:
-    """How often the faults of a row were tried; a SystemExit names a record that no row has."""
-    known = {file for one in ROWS for file in one.files}
+    """Count the trials of a row's faults; a SystemExit names a record that no row has."""
+    files_of_rows = {file for any_row in ROWS for file in any_row.files}
     tried = 0
     for record in records:
         file = file_of(record)
-        if file not in known:
+        if file not in files_of_rows:
             raise SystemExit(f"no row of the table has the faults of {file}: add it to one of ROWS")
+
         if file in row.files:
             tried += record["tried"]
+
     return tried
 
 
 def line_of(row: Row, tried: int) -> str:
-    inputs = "" if row.kills else f"{tried:,}"
-    kills = f"{tried:,}" if row.kills else ""
+    counts = f"{tried:,} | "
+    if row.kills:
+        counts = f" | {tried:,}"
+
     tests = ", ".join(f"[{Path(file).stem.removeprefix('test_')}](../{file})" for file in row.files)
-    return f"| {row.kind} | {inputs} | {kills} | {row.outcome} | {tests} |\n"
+
+    return f"| {row.kind} | {counts} | {row.outcome} | {tests} |\n"
 
 
 def file_of(record: dict[str, Any]) -> str:
-    """The test file of a record."""
+    """Return the test file of a record."""
     return str(record["test"]).partition("::")[0]
 
 

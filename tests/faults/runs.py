@@ -68,20 +68,22 @@ training:
 
 
 def with_download(made: Checkout) -> Checkout:
-    """Adds made-up nouns that are known by their hashes and come from a mirror."""
+    """Add made-up nouns that are known by their hashes and come from a mirror."""
     with_own_data(made)
     files = ""
     for split in SPLITS:
         path = made.folder / f"own/{split}.tsv"
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        files += f"    {split}.tsv: {{sha256: {found}, bytes: {path.stat().st_size}}}\n"
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        files += f"    {split}.tsv: {{sha256: {sha256}, bytes: {path.stat().st_size}}}\n"
+
     made.write("own/datasets.yaml", REGISTRY + files)
     made.write("own/experiment.yaml", EXPERIMENT)
+
     return made
 
 
 def serve(server: Server, made: Checkout) -> dict[str, str]:
-    """Offers the files of `with_download`, in pieces; the environment that names the mirror."""
+    """Offer the files of `with_download`, in pieces; return the variables that name the mirror."""
     for split in SPLITS:
         content = (made.folder / f"own/{split}.tsv").read_bytes()
         server.answers[f"/small/{split}.tsv"] = in_pieces(content, server)
@@ -89,13 +91,14 @@ def serve(server: Server, made: Checkout) -> dict[str, str]:
 
 
 def in_pieces(content: bytes, server: Server, pieces: int = 4, wait_s: float = 0.1) -> Behaviour:
-    """Takes its time, so that a moment within the transfer can be met."""
+    """Answer in pieces, so that a moment within the transfer can be met."""
 
     def behave(request: Any, times: int) -> None:
         request.send_response(200)
         request.send_header("Content-Length", str(len(content)))
         request.end_headers()
         size = -(-len(content) // pieces)
+
         for start in range(0, len(content), size):
             request.wfile.write(content[start : start + size])
             request.wfile.flush()
@@ -112,19 +115,19 @@ class Running:
     log: Path
 
     def descendants(self) -> list[psutil.Process]:
-        """Every process below it that lives."""
+        """List every process below it that lives."""
         try:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
 
     def kill_alone(self) -> None:
-        """Kills Snakemake; its jobs live on."""
+        """Kill Snakemake; its jobs live on."""
         self.process.kill()
         self.process.wait(30)
 
     def kill_one_job(self, draw: Random) -> None:
-        """Kills one process of its jobs, as soon as there is one, and lets Snakemake end."""
+        """Kill one process of its jobs, as soon as there is one, and let Snakemake end."""
         while self.process.poll() is None:
             # One that ends before it is struck is no victim: another one is.
             with suppress(IndexError, psutil.NoSuchProcess):
@@ -134,17 +137,17 @@ class Running:
         self.process.wait(120)
 
     def kill_all(self) -> None:
-        """Kills it with all that it started, those included that lost their parent."""
+        """Kill it with all that it started, those included that lost their parent."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
     def at_work(self) -> list[str]:
-        """The stages whose commands run right now."""
+        """List the stages whose commands run right now."""
         commands = "\n".join(map(_command, self.descendants()))
         return [stage for stage, command in STAGES.items() if command in commands]
 
     def wait_for(self, stage: str) -> None:
-        """Waits until this stage's command runs, or the whole run has ended."""
+        """Wait until this stage's command runs, or the whole run has ended."""
         while self.process.poll() is None and stage not in self.at_work():
             time.sleep(0.02)
 
@@ -160,17 +163,18 @@ def _command(process: psutil.Process) -> str:
 def started(
     made: Checkout, *arguments: str, log: str = "said.log", **environment: str
 ) -> Iterator[Running]:
-    """Starts Snakemake; at the end nothing of it lives."""
+    """Start Snakemake; at the end nothing of it lives."""
     path = made.folder / log
-    with open(path, "wb") as said:
+    with open(path, "wb") as output:
         process = subprocess.Popen(
             [*SNAKEMAKE, *arguments, *OWN],
             cwd=made.folder,
             env={**os.environ, **environment},
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
     running = Running(process, path)
     try:
         yield running
@@ -182,19 +186,23 @@ def started(
 
 
 def results(made: Checkout) -> dict[str, Any]:
-    """All that a run measured, but for what it cost: equal for equal runs, bit by bit."""
-    found: dict[str, Any] = {}
+    """Read all that a run measured, but for its cost: equal for equal runs, bit by bit."""
+    measured: dict[str, Any] = {}
     for folder in (RESULTS / "nouns/data", RUN / "model", RUN / "beam1"):
         for path in sorted((made.folder / folder).iterdir()):
             if not path.name.startswith(".") and path.name != "decoding.json":
-                found[f"{folder}/{path.name}"] = path.read_bytes()
+                measured[f"{folder}/{path.name}"] = path.read_bytes()
+
     scores = json.loads((made.folder / RUN / "scores.json").read_text("utf-8"))
-    found["scores"] = {name: scores[name] for name in scores if name not in COST}
+    measured["scores"] = {name: scores[name] for name in scores if name not in COST}
     with open(made.folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found["table"] = [{**row, "cpu_s": "", "gpu_s": ""} for row in rows]
+
+    measured["table"] = [{**row, "cpu_s": "", "gpu_s": ""} for row in rows]
     with open(made.folder / RUN / "history.csv", encoding="utf-8") as file:
-        found["losses"] = [(row["epoch"], row["train_loss"]) for row in csv.DictReader(file)]
+        measured["losses"] = [(row["epoch"], row["train_loss"]) for row in csv.DictReader(file)]
+
     report = (made.folder / RESULTS / "report.html").read_text("utf-8")
     assert report.rstrip().endswith("</html>")
-    return found
+
+    return measured

@@ -1,4 +1,4 @@
-"""A folder that is damaged, and what is made of it."""
+"""A folder that is damaged, and the function that makes something of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Subject:
 
     Attributes:
         use: takes a folder, raises UserError where it cannot be used.
-        others: folders of the same kind, whose files may come in place of this one's.
+        strangers: folders of the same kind, whose files may come in place of this one's.
         fair: results that are no error and no fault besides the undamaged one.
     """
 
     folder: Path
     use: Callable[[Path], Result]
-    others: tuple[Path, ...] = ()
+    strangers: tuple[Path, ...] = ()
     fair: tuple[Result, ...] = ()

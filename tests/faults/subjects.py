@@ -1,4 +1,4 @@
-"""What a run keeps on disk, made once, and what is made of it: to be damaged file by file."""
+"""Files that a run keeps on disk, made once and used in the next step: to be damaged one by one."""
 
 from __future__ import annotations
 
@@ -38,39 +38,45 @@ STAGES = ("extract", "tokenize", "segment")
 
 
 def inflection_data(room: Path) -> Subject:
-    """Prepared data of inflection; in its place may come that of other nouns."""
+    """Prepare data of inflection; in its place may come that of other nouns."""
     other = small.prepare(room / "others", {split: rows[3:] for split, rows in small.ROWS.items()})
     return Subject(small.prepare(room / "nouns"), _content, (other,))
 
 
 def translation_data(room: Path) -> Subject:
-    """Prepared data of translation with subwords; in its place, of fewer of them."""
+    """Prepare data of translation with subwords; in its place may come data with fewer of them."""
     made = pairs.ready(room / "pairs", subwords={"merges": 12}, lowercase=True)
     other = pairs.ready(room / "others", subwords={"merges": 11}, lowercase=True)
     for folder in (made, other):
         for stage in STAGES:
             shutil.rmtree(folder / stage)
+
     return Subject(made, _content, (other, inflection_data(room).folder))
 
 
 def _content(folder: Path) -> Result:
-    """All that training, decoding and scoring read of prepared data."""
+    """Read all that training, decoding and scoring read of prepared data."""
     data = Prepared(folder)
     rows = {name: list(data.rows(name)) for name in SPLITS}
-    found = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
+    parts = [data.summary["splits"], data.source.symbols, data.target.symbols, rows]
+
     for name in SPLITS:
         split = data.split(name)
-        found += [split.content, split.sources[0].tolist(), split.sources.lengths.tolist()]
-        found += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
+        parts += [split.content, split.sources[0].tolist(), split.sources.lengths.tolist()]
+        parts += [data.codec.source_symbols(row[:-1]) for row in rows[name]]
+
     task = data.summary["task"]
     if task == "translation":
-        found += [translation.target_language(data)]
+        parts += [translation.target_language(data)]
+
     if task in REFERENCES:
-        found += [REFERENCES[task](EvalInputs(data=folder))]
+        parts += [REFERENCES[task](EvalInputs(data=folder))]
+
     if task == "captioning":
         batch = Examples(data.split("train"), "symbols").batch(np.arange(2))
-        found += [batch.source.tolist()]
-    return found
+        parts += [batch.source.tolist()]
+
+    return parts
 
 
 REFERENCES: dict[str, Callable[[EvalInputs], Any]] = {
@@ -83,28 +89,30 @@ REFERENCES: dict[str, Callable[[EvalInputs], Any]] = {
 
 
 def summaries(room: Path, **format_: Any) -> tuple[Dataset, Path]:
-    """Four texts with summaries as JSON lines, one with two references."""
+    """Write four texts with summaries as JSON lines, one with two references."""
     room.mkdir(exist_ok=True)
     lines = [json.dumps(record) for record in test_summarization.RECORDS]
     dataset, raw = test_summarization.written(room, lines, **format_)
-    dataset = dataset.model_copy(update={"files": known(raw, *dataset.files)})
+    dataset = dataset.model_copy(update={"files": hashed(raw, *dataset.files)})
+
     return dataset, raw
 
 
-def known(raw: Path, *names: str) -> Any:
-    """Files as a registry names them that knows their hashes."""
+def hashed(raw: Path, *names: str) -> Any:
+    """Describe files as a registry does that knows their hashes."""
     return {name: File(sha256=sha256_of(raw / name)) for name in names}
 
 
 def clips(room: Path, *, hdf5: bool, scale: float = 1.0) -> tuple[Dataset, Path]:
-    """Six clips with two captions each."""
+    """Write six clips with two captions each."""
     room.mkdir(exist_ok=True)
     arrays = {f"clip{number}": scale * test_captioning.frames(number) for number in range(6)}
+
     return test_captioning.fetched(room, hdf5=hdf5, **arrays)
 
 
 def in_stages(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
-    """The folders of the stages before the last; what is made of them is the prepared data."""
+    """Make the folders of the stages before the last; they are used by the last one."""
 
     def made(room: Path) -> Subject:
         dataset, raw = make(room / "own")
@@ -121,7 +129,7 @@ def in_stages(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], 
 
 
 def as_fetched(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
-    """Files as they were fetched; what is made of them is the prepared data."""
+    """Leave files as they were fetched; they are used by the preparation."""
 
     def made(room: Path) -> Subject:
         dataset, raw = make(room / "own")
@@ -136,7 +144,7 @@ def as_fetched(make: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path],
 
 
 def as_prepared(*makes: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Path], Subject]:
-    """Prepared data; in its place may come other data of the same kind."""
+    """Prepare data; in its place may come other data of the same kind."""
 
     def made(room: Path) -> Subject:
         folders = []
@@ -145,32 +153,36 @@ def as_prepared(*makes: Callable[[Path], tuple[Dataset, Path]]) -> Callable[[Pat
             prepare("mine", dataset, raw, room / f"out{number}")
             for stage in list(dataset.kind.STAGES)[:-1]:
                 shutil.rmtree(room / f"out{number}" / stage)
+
             folders.append(room / f"out{number}")
+
         return Subject(folders[0], _content, tuple(folders[1:]))
 
     return made
 
 
 def of_vectors(room: Path) -> Subject:
-    """A model of captioning, and a clip that it describes."""
+    """Make a model of captioning, and a clip that it describes."""
     dataset, raw = clips(room / "own", hdf5=False)
     prepare("mine", dataset, raw, room / "data")
     typed = room / "typed.npy"
     np.save(typed, test_captioning.frames(3))
+
     return _models(room, Prepared(room / "data"), "soft", [str(typed)])
 
 
 def of_summaries(room: Path) -> Subject:
-    """A model of summarization that copies, with coverage."""
+    """Make a model of summarization that copies, with coverage."""
     dataset, raw = summaries(room / "own")
     prepare("mine", dataset, raw, room / "data")
+
     return _models(
         room, Prepared(room / "data"), "soft-pointer-coverage", ["A dog barks . A bird sings ."]
     )
 
 
 def gold_data(room: Path) -> Subject:
-    """Prepared word alignments."""
+    """Prepare word alignments."""
     made = phrases.gold(phrases.prepare(room / "phrases"), room / "gold")
     rows = len(Prepared(made).rows("gold"))
     other = phrases.gold(room / "phrases", room / "other gold")
@@ -179,47 +191,46 @@ def gold_data(room: Path) -> Subject:
     write_summary(other, {"task": "alignment"})
 
     def use(folder: Path) -> Result:
-        data, gold = (
-            Prepared(folder),
-            alignment.read_word_alignments(EvalInputs(data=folder).prepared.file("links.json")),
-        )
+        data = Prepared(folder)
+        gold = alignment.read_word_alignments(EvalInputs(data=folder).prepared.file("links.json"))
+
         return list(data.rows("gold")), data.split("gold").content, gold.model_dump()
 
     return Subject(made, use, (other,))
 
 
 def stages(room: Path) -> Subject:
-    """The folders of the stages before the last; what is made of them is the prepared data."""
-    own = pairs.dataset(room / "own", subwords={"merges": 12})
-    fetch("mine", own, room / "raw")
+    """Make the folders of translation's stages before the last; they are used by the last one."""
+    dataset = pairs.dataset(room / "own", subwords={"merges": 12})
+    fetch("mine", dataset, room / "raw")
     for stage in STAGES:
-        prepare("mine", own, room / "raw", room / "out", stage)
+        prepare("mine", dataset, room / "raw", room / "out", stage)
 
     def use(folder: Path) -> Result:
-        prepare("mine", own, room / "raw", folder, "index")
+        prepare("mine", dataset, room / "raw", folder, "index")
         return _content(folder)
 
     return Subject(room / "out", use)
 
 
 def fetched(room: Path) -> Subject:
-    """Files of the user's own as they were fetched; what is made of them is the prepared data."""
-    own = pairs.dataset(room / "own")
-    fetch("mine", own, room / "raw")
+    """Fetch files of the user's own; they are used by the preparation."""
+    dataset = pairs.dataset(room / "own")
+    fetch("mine", dataset, room / "raw")
 
     def use(folder: Path) -> Result:
-        prepare("mine", own, folder, folder / "out")
+        prepare("mine", dataset, folder, folder / "out")
         return _content(folder / "out")
 
     return Subject(room / "raw", use)
 
 
 def fetched_archive(room: Path) -> Subject:
-    """An archive of talks as it was fetched; what is made of it is the prepared data."""
+    """Leave an archive of talks as it was fetched; it is used by the preparation."""
     (room / "raw").mkdir()
     content = test_wit3.archive(room / "raw/de-en.tgz").read_bytes()
-    known = {"de-en.tgz": {"sha256": hashlib.sha256(content).hexdigest()}}
-    write_json(room / "raw/record.json", known)
+    hashes = {"de-en.tgz": {"sha256": hashlib.sha256(content).hexdigest()}}
+    write_json(room / "raw/record.json", hashes)
 
     def use(folder: Path) -> Result:
         prepare("talks", test_wit3.talks(), folder, folder / "out")
@@ -229,7 +240,7 @@ def fetched_archive(room: Path) -> Subject:
 
 
 def model(room: Path, *, subwords: bool) -> Subject:
-    """A model folder; in its place, that of another training."""
+    """Make a model folder; in its place may come that of another training."""
     if subwords:
         data = Prepared(pairs.ready(room / "data", subwords={"merges": 12}))
         typed = ["Der Hund schläft heute.", "Katzen!"]
@@ -240,20 +251,21 @@ def model(room: Path, *, subwords: bool) -> Subject:
 
 
 def _models(room: Path, data: Prepared, kind: str, typed: list[str]) -> Subject:
-    """Two models of a kind, and what they write for typed lines."""
+    """Make two models of a kind, which write outputs for typed lines."""
     made = [_model(room / f"seed{seed}", data, kind, seed) for seed in (1, 2)]
 
     def use(folder: Path) -> Result:
         loaded = load_model(folder)
         decoder = Generator(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
         codec = loaded.codec
+
         return decoder([codec.source_symbols(codec.typed_source(line)) for line in typed])
 
     return Subject(made[0], use, (made[1],))
 
 
 def _model(folder: Path, data: Prepared, kind: str, seed: int) -> Path:
-    """Weights as they are before training, which are as good here."""
+    """Save weights as they are before training, which are as good here."""
     torch.manual_seed(seed)
     run = small.run(kind, seed=seed)
     network = build(
@@ -262,11 +274,12 @@ def _model(folder: Path, data: Prepared, kind: str, seed: int) -> Path:
     match(network, data.source, data.target)
     LengthPrior.of(Split.load(data.folder, "train")).save(folder / LENGTHS)
     save_model(folder, run, data.summary["task"], data.folder, network.state_dict())
+
     return folder
 
 
 def states(room: Path) -> Subject:
-    """The last two states of a training; either is good, and so is a new beginning."""
+    """Save the last two states of a training; either is good, and so is a new beginning."""
     key = "this training"
     folders = {name: StateFolder(room / name, key) for name in ("state", "other")}
     for name, folder in folders.items():
@@ -277,12 +290,17 @@ def states(room: Path) -> Subject:
             folder.save(tensors, progress)
 
     def use(folder: Path) -> Result:
-        found = StateFolder(folder, key).load()
-        return found and ({name: t.tolist() for name, t in found[0].items()}, found[1])
+        loaded = StateFolder(folder, key).load()
+        if loaded is None:
+            return None
+
+        tensors, progress = loaded
+        return {name: tensor.tolist() for name, tensor in tensors.items()}, progress
 
     previous = room / "previous"
     previous.mkdir()
     (previous / "state.safetensors").write_bytes((room / "state/previous.safetensors").read_bytes())
+
     return Subject(room / "state", use, fair=(use(previous), None))
 
 

@@ -42,10 +42,11 @@ STATE = "state/state.safetensors"
 
 
 def jumping(folder: Path, event: Path) -> dict[str, str]:
-    """Environment in which the clock jumps back an hour once a file is there."""
+    """Return variables with which the clock jumps back an hour once a file is there."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(JUMPING, encoding="utf-8")
     names = {"CLOCK_JUMPS_WITH": str(event), "CLOCK_HAS_JUMPED": str(folder / "struck")}
+
     return {"PYTHONPATH": str(folder), **names}
 
 
@@ -69,12 +70,16 @@ def test_a_clock_that_jumps_back_while_training(
     outcome = made.command(
         [sys.executable, "-m", "pam", "train", "--run", "again", "--data", data], **environment
     )
+
     assert outcome.code == 0, outcome.said
     assert has_jumped(tmp_path / "clock")
+
     weights = "model/weights.safetensors"
     expected = (made.folder / RUN / weights).read_bytes()
+
     assert (made.folder / "again" / weights).read_bytes() == expected
     assert all(0 <= cost < 600 for cost in costs(made.folder / "again/training.json"))
+
     record(
         fault="the clock jumps back an hour while a training runs",
         showed="bit-identical weights, no negative cost",
@@ -92,6 +97,7 @@ def test_a_clock_that_jumps_back_in_the_midst_of_a_run(
     assert "Nothing to be done" in scene.run("--dry-run").said
     for name in ("training.json", "beam1/decoding.json"):
         assert all(0 <= cost < 600 for cost in costs(scene.made.folder / RUN / name))
+
     record(
         fault="the clock jumps back an hour in the midst of a run",
         showed="bit-identical results, no negative cost, and nothing was left to do",
@@ -99,7 +105,7 @@ def test_a_clock_that_jumps_back_in_the_midst_of_a_run(
 
 
 def shift(folder: Path, seconds: float) -> None:
-    """As if its files had been written before the clock jumped back, or forth."""
+    """Change the times of files, as if the clock had jumped after they were written."""
     for path in folder.rglob("*"):
         when = path.stat().st_mtime + seconds
         os.utime(path, (when, when), follow_symlinks=False)
@@ -111,8 +117,10 @@ def test_times_of_files_alone_make_nothing_run_again(
 ) -> None:
     for folder in ("data", RESULTS / "nouns/data", RUN / "model"):
         shift(finished.made.folder / folder, jump)
-    said = finished.run("--dry-run").said
-    assert "Nothing to be done" in said, said
+
+    output = finished.run("--dry-run").said
+    assert "Nothing to be done" in output, output
+
     record(
         fault="the clock jumps by a day between two steps of a run",
         showed="nothing is made again for it",
@@ -129,10 +137,15 @@ def test_the_same_of_large_files(scene: Scene, record: Recorder) -> None:
     scene.made.write("own/datasets.yaml", text.partition("    train.tsv")[0] + sources)
     scene.made.write("own/train.tsv", rows)
     scene.made.edit("own/experiment.yaml", "epochs: 20", "max_steps: 3")
+
     assert scene.run("train").code == 0
+
     data = scene.made.folder / RESULTS / "nouns/data"
     assert (data / "train.tsv").stat().st_size > 2**20
+
     shift(data, DAY)
-    said = scene.run("--dry-run", "train").said
-    assert "Nothing to be done" in said, said
+    output = scene.run("--dry-run", "train").said
+
+    assert "Nothing to be done" in output, output
+
     record(fault="the same with files of megabytes", showed="nothing is made again for it")

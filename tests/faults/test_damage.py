@@ -23,7 +23,9 @@ from tests.faults.damage import damage
 from tests.faults.outcomes import outcome
 from tests.faults.subjects import SUBJECTS, Result, Subject
 
-CASES, ARCHIVE_CASES, FRAME_CASES = 20, 120, 50
+CASES = 20
+ARCHIVE_CASES = 120
+FRAME_CASES = 50
 """Damages in a block: of subjects, of archives and of frames, which are quick."""
 
 Made = Callable[[str], tuple[Subject, Result]]
@@ -31,50 +33,55 @@ Made = Callable[[str], tuple[Subject, Result]]
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Subjects by name, each made once, with what is made of it undamaged."""
-    known: dict[str, tuple[Subject, Result]] = {}
+    """Make each subject once by its name, with the result of its use undamaged."""
+    subjects: dict[str, tuple[Subject, Result]] = {}
 
     def make(name: str) -> tuple[Subject, Result]:
-        if name not in known:
+        if name not in subjects:
             subject = SUBJECTS[name](tmp_path_factory.mktemp("subject"))
             copy = tmp_path_factory.mktemp("copy") / "undamaged"
-            known[name] = subject, subject.use(shutil.copytree(subject.folder, copy))
-        return known[name]
+            undamaged = subject.use(shutil.copytree(subject.folder, copy))
+            subjects[name] = subject, undamaged
+        return subjects[name]
 
     return make
 
 
 def files(folder: Path) -> list[Path]:
-    """Names of all files, those in folders too."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [path.relative_to(folder) for path in found]
+    """List the names of all files, those in folders too."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [path.relative_to(folder) for path in paths]
 
 
-def suffer(folder: Path, others: tuple[Path, ...], draw: random.Random) -> str:
-    """Damages one file of a folder, or puts another in its place; says what was done."""
+def suffer(folder: Path, strangers: tuple[Path, ...], draw: random.Random) -> str:
+    """Damage one file of a folder, or put another in its place; return in words what was done."""
     name = draw.choice(files(folder))
-    foreign = [other / name for other in others if (other / name).is_file()]
-    beside = [folder / own for own in files(folder) if own != name]
+    foreign = [other / name for other in strangers if (other / name).is_file()]
+    beside = [folder / other for other in files(folder) if other != name]
     fate = draw.random()
+
     if fate < 0.1 and foreign:
         (folder / name).write_bytes(draw.choice(foreign).read_bytes())
         return f"{name} of another"
+
     if fate < 0.15 and beside:
         (folder / name).write_bytes(draw.choice(beside).read_bytes())
         return f"{name} from beside"
+
     if fate < 0.2:
         (folder / name).unlink()
         return f"{name} missing"
+
     return damage(folder / name, draw)
 
 
-def check(subject: Subject, undamaged: Result, folder: Path, what: str) -> None:
-    """Using a damaged folder names a file of it, or gives the right result."""
-    found = outcome(lambda: subject.use(folder), what)
-    if isinstance(found, UserError):
-        assert found.file is not None and found.file.startswith(str(folder)), f"{what}: {found}"
+def check(subject: Subject, undamaged: Result, folder: Path, case: str) -> None:
+    """Check that the use of a damaged folder names a file of it, or gives the right result."""
+    result = outcome(lambda: subject.use(folder), case)
+    if isinstance(result, UserError):
+        assert result.file is not None and result.file.startswith(str(folder)), f"{case}: {result}"
     else:
-        assert found == undamaged or found in subject.fair, what
+        assert result == undamaged or result in subject.fair, case
 
 
 ARCHIVES: dict[str, Callable[[Path], Path]] = {
@@ -88,7 +95,7 @@ CHECKED = ("tar.gz", "tar.bz2", "tar.xz")
 """Kinds of which every byte is under a checksum of their own."""
 
 
-def found(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
     return {str(name): (folder / name).read_bytes() for name in files(folder)}
 
 
@@ -97,21 +104,25 @@ def found(folder: Path) -> dict[str, bytes]:
 def test_nothing_of_a_damaged_archive_gets_out_of_the_folder(
     kind: str, block: int, tmp_path: Path, record: Recorder
 ) -> None:
-    """Without the hash of the whole, to which fetched archives are held besides."""
+    """Unpack without the hash of the whole, to which fetched archives are held besides."""
     draw = random.Random(f"{kind} {block}")
     whole = ARCHIVES[kind](tmp_path / "whole").read_bytes()
     for case in range(ARCHIVE_CASES):
         room = tmp_path / str(case)
         room.mkdir()
         (room / "archive").write_bytes(whole)
-        what = damage(room / "archive", draw)
-        error = outcome(partial(extract_all, room / "archive", room / "out"), what)
+        change = damage(room / "archive", draw)
+        error = outcome(partial(extract_all, room / "archive", room / "out"), change)
+
         if error is not None:
-            assert error.file == str(room / "archive"), what
+            assert error.file == str(room / "archive"), change
         else:
-            assert kind not in CHECKED or found(room / "out") == test_archives.FILES, what
-        assert {path.name for path in room.iterdir()} <= {"archive", "out"}, what
+            assert kind not in CHECKED or contents(room / "out") == test_archives.FILES, change
+
+        assert {path.name for path in room.iterdir()} <= {"archive", "out"}, change
+
         shutil.rmtree(room)
+
     record(
         fault="an archive damaged or cut, unpacked without knowing its hash",
         showed="an error that names the archive, or files, all inside the folder",
@@ -146,22 +157,25 @@ FRAMES: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], list[Vecto
 def test_damaged_frames_are_an_error_or_numbers(
     kind: str, block: int, tmp_path: Path, record: Recorder
 ) -> None:
-    """Without the hash of the whole, as those of a clip that somebody names to `predict`."""
+    """Read without the hash of the whole, as a clip that somebody names to `predict`."""
     name, make, read = FRAMES[kind]
     path = tmp_path / name
     make(path)
     whole = path.read_bytes()
     draw = random.Random(f"{kind} {block}")
+
     for case in range(FRAME_CASES):
         path.write_bytes(whole)
-        what = f"case {case}: {damage(path, draw)}"
-        found = outcome(partial(read, path), what)
-        if isinstance(found, UserError):
-            assert found.file is not None and found.file.startswith(str(path)), what
+        change = f"case {case}: {damage(path, draw)}"
+        result = outcome(partial(read, path), change)
+
+        if isinstance(result, UserError):
+            assert result.file is not None and result.file.startswith(str(path)), change
         else:
             assert all(
-                frames.dtype == np.float32 and np.isfinite(frames).all() for frames in found
-            ), what
+                frames.dtype == np.float32 and np.isfinite(frames).all() for frames in result
+            ), change
+
     record(
         fault=f"frames damaged or cut, read without knowing their hash: {kind}",
         showed="an error that names the file, or numbers",
@@ -178,9 +192,12 @@ def test_a_damaged_file_is_an_error_or_changes_nothing(
     draw = random.Random(f"{name} {block}")
     for case in range(CASES):
         folder = shutil.copytree(subject.folder, tmp_path / str(case))
-        what = suffer(folder, subject.others, draw)
-        check(subject, undamaged, folder, f"case {case}: {what}")
+        change = suffer(folder, subject.strangers, draw)
+
+        check(subject, undamaged, folder, f"case {case}: {change}")
+
         shutil.rmtree(folder)
+
     record(
         fault=f"a file damaged, cut, swapped or missing: {name}",
         showed="an error that names the file, or the same result; never another one",

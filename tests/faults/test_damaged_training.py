@@ -25,22 +25,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that nothing disturbed."""
+    """Train without a disturbance."""
     out = tmp_path_factory.mktemp("whole")
     assert runs.train(RUN, data, out).end() == 0
+
     return out
 
 
 @pytest.fixture(scope="module")
 def killed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, killed while it saved its sixth state."""
+    """Train the same, killed while it saves its sixth state."""
     out = tmp_path_factory.mktemp("killed")
     assert runs.train(RUN, data, out, KILLED).end() < 0
+
     return out
 
 
 def damaged(folder: Path, draw: random.Random) -> str:
-    """Damages one or two files of a folder; says how."""
+    """Damage one or two files of a folder; return in words how."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
     return ", ".join(damage(file, draw) for file in draw.sample(files, draw.choice([1, 1, 2])))
 
@@ -52,9 +54,11 @@ def test_a_training_with_a_damaged_state_ends_with_the_same_weights(
     out = shutil.copytree(killed, tmp_path / "out")
     what = damaged(out / "state", random.Random(number))
     again = runs.train(RUN, data, out)
+
     assert again.end() == 0, f"{what}: {again.said()}"
     assert "Traceback" not in again.said()
     assert runs.result(out) == runs.result(whole), what
+
     record(
         fault="states of a killed training damaged",
         showed="it goes on from the last good state, or begins anew, and ends bit-identically",
@@ -69,8 +73,10 @@ def test_results_that_were_kept_are_not_taken_if_they_are_damaged(
     shutil.copytree(whole / "state", out / "state")
     what = damaged(out / "state", random.Random(number))
     again = runs.train(RUN, data, out)
+
     assert again.end() == 0, f"{what}: {again.said()}"
     assert runs.result(out) == runs.result(whole), what
+
     record(
         fault="results that were kept of a finished training damaged",
         showed="it is trained once more, and ends bit-identically",

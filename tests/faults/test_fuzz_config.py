@@ -29,13 +29,13 @@ from pam.runtime.devices import enough_for
 from tests.conftest import Recorder
 from tests.faults.cases import numbered
 from tests.faults.damage import DAMAGES
-from tests.faults.fuzz import changed, fuzz, places, replaced, texts
+from tests.faults.fuzz import changed, fuzz, paths, replaced, texts
 from tests.faults.outcomes import outcome
 from tests.training import small
 from tests.workflow.checkouts import PAIRS, REGISTRY, ROOT
 
 CASES = 30
-"""Of a block."""
+"""Cases of a block."""
 
 EXPERIMENT = {
     "plugins": [],
@@ -195,18 +195,19 @@ VALUES = (
     datetime.date(2018, 5, 1),
 )
 BLOCKS = 60
-"""Of all keys with all odd values."""
+"""Blocks into which all keys with all odd values are divided."""
 
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder: models and registries as in the repository."""
+    """Make the working folder: models and registries as in the repository."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "own").mkdir()
     (tmp_path / "own/small.yaml").write_text(REGISTRY, encoding="utf-8")
     (tmp_path / "own/pairs.yaml").write_text(PAIRS, encoding="utf-8")
     (tmp_path / "own/later.yaml").write_bytes(dumped(LATER))
     monkeypatch.chdir(tmp_path)
+
     return tmp_path
 
 
@@ -216,28 +217,31 @@ def dumped(document: Any) -> bytes:
 
 @st.composite
 def garbled(draw: st.DrawFn, document: Any) -> bytes:
-    """The text of a document with bytes that are damaged, or marks of YAML where none belong."""
+    """Draw the text of a document with damaged bytes, or marks of YAML where none belong."""
     content = dumped(document)
     if draw(st.booleans()):
         return draw(st.sampled_from(DAMAGES))(content, random.Random(draw(st.integers(0, 10**6))))
+
     marks = ["&a ", "*a", "!!python/name:os.system ", "!!timestamp x", "!!int x", "!!set ", "<<: "]
     marks += ["[" * 2000, "{", "- ", "? ", "|\n", "---\n", "%YAML 3.0\n", "\t", "\x00", "\ufeff"]
-    place = draw(st.integers(0, len(content)))
+    position = draw(st.integers(0, len(content)))
     mark = draw(st.sampled_from(marks) | texts)
-    return content[:place] + mark.encode("utf-8", "surrogatepass") + content[place:]
+
+    return content[:position] + mark.encode("utf-8", "surrogatepass") + content[position:]
 
 
 def written(document: Any) -> st.SearchStrategy[bytes]:
-    """Files that hold a changed document, or a garbled one."""
-    other = changed(document).map(dumped)
-    return st.one_of(other, other, other, garbled(document))
+    """Draw files that hold a changed document, or a garbled one."""
+    whole = changed(document).map(dumped)
+    return st.one_of(whole, whole, whole, garbled(document))
 
 
 def run_experiment(file: Path) -> None:
-    """What Snakemake does before the first job, and each training before its first step."""
+    """Do what Snakemake does before the first job, and each training before its first step."""
     plan = load_plan(files=[file])
     datasets = load_registries(plan.experiment.registries)
     check_datasets(plan, datasets)
+
     for task in plan.experiment.tasks:
         plan.beams(task)
         for model in plan.experiment.models_of(task):
@@ -247,19 +251,20 @@ def run_experiment(file: Path) -> None:
 
 
 def run_run(run: RunConfig) -> None:
-    """A run is the same when it is read again, and its model can be made."""
+    """Check that a run is the same when it is read again, and that its model can be made."""
     Path("run.yaml").write_text(dump_yaml(run), encoding="utf-8")
     assert load_run("run.yaml") == run
+
     with enough_for("making the network", "lower the sizes in `network`"):
         check_fit(run.components, run.network)
         build(run.components, run.network, 9, 9)
 
 
 def run_model(file: Path) -> None:
-    """An experiment with a model of one's own."""
+    """Run an experiment with a model of one's own."""
     file.rename("config/models/odd.yaml")
-    own = {"models": ["odd"], "baseline": "odd", "tasks": {"nouns": {"dataset": "small"}}}
-    Path("experiment.yaml").write_bytes(dumped(EXPERIMENT | own))
+    changes = {"models": ["odd"], "baseline": "odd", "tasks": {"nouns": {"dataset": "small"}}}
+    Path("experiment.yaml").write_bytes(dumped(EXPERIMENT | changes))
     run_experiment(Path("experiment.yaml"))
 
 
@@ -269,7 +274,7 @@ def read_registry(file: Path) -> None:
 
 
 def read_format(file: Path) -> None:
-    """Keys given with `pam prepare --format`."""
+    """Read keys that are given with `pam prepare --format`."""
     text = file.read_bytes().decode("utf-8", "replace")
     overrides(text, load_registries(["own/pairs.yaml"])["pairs"])
 
@@ -286,7 +291,7 @@ CONFIGURATIONS: dict[str, tuple[Any, Callable[[Path], None]]] = {
 
 
 def check_with(use: Callable[[Path], None]) -> Callable[[bytes], None]:
-    """What is done with a file of this content."""
+    """Return a function that writes a file of some content and uses it."""
 
     def check(content: bytes) -> None:
         Path("odd.yaml").write_bytes(content)
@@ -308,6 +313,7 @@ def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
 ) -> None:
     document, use = CONFIGURATIONS[kind]
     fuzz(block, CASES, written(document), check_with(use))
+
     record(
         fault=f"{kind} that nobody meant",
         showed="refused with a hint before any work, or it can be run",
@@ -321,10 +327,11 @@ def test_each_key_with_each_odd_value_is_refused_or_can_be_run(
     kind: str, block: int, room: Path, record: Recorder
 ) -> None:
     document, use = CONFIGURATIONS[kind]
-    cases = list(product(places(document), VALUES))[block::BLOCKS]
-    for place, value in cases:
-        content = dumped(replaced(document, place, value))
-        outcome(partial(check_with(use), content), f"{place}: {value!r}")
+    cases = list(product(paths(document), VALUES))[block::BLOCKS]
+    for path, value in cases:
+        content = dumped(replaced(document, path, value))
+        outcome(partial(check_with(use), content), f"{path}: {value!r}")
+
     record(
         fault=f"each key of {kind} with each odd value",
         showed="refused with a hint before any work, or it can be run",

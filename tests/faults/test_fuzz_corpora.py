@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from tests.faults.cases import numbered
 from tests.faults.fuzz import fuzz, texts, values
 
 CASES = 25
-"""Of a block."""
+"""Cases of a block."""
 
 WORDS = (
     "Haus",
@@ -72,21 +72,25 @@ def encoded(
     content = begin + "".join(line + end for line, end in lines).encode("utf-8", "surrogatepass")
     if spoilt is None:
         return content
-    place = int(spoilt[0] * len(content))
-    return content[:place] + spoilt[1] + content[place:]
+
+    position = int(spoilt[0] * len(content))
+    return content[:position] + spoilt[1] + content[position:]
 
 
 def files(line: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
-    """Files of a few lines, sometimes of one that is very long, with bytes that are no text."""
+    """Draw files of a few lines, sometimes one very long, with bytes that are no text."""
     long = st.sampled_from(["x" * 70_000, "x " * 20_000, "é" * 9_000])
     lines = st.lists(st.tuples(st.one_of(line, line, line, line, line, long), ends), max_size=4)
     begin = st.sampled_from([b"", b"", b"", b"\xef\xbb\xbf"])
-    place = st.tuples(st.floats(0, 1), st.sampled_from(NOT_TEXT))
-    return st.builds(encoded, lines, begin, st.one_of(st.none(), st.none(), st.none(), place))
+    not_text = st.tuples(st.floats(0, 1), st.sampled_from(NOT_TEXT))
+
+    spoilt = st.one_of(st.none(), st.none(), st.none(), not_text)
+
+    return st.builds(encoded, lines, begin, spoilt)
 
 
 def rows(width: int) -> st.SearchStrategy[list[tuple[str, ...]]]:
-    """Rows of odd words that are no fault."""
+    """Draw rows of odd words that are no fault."""
     return st.lists(st.tuples(*[tame] * width), min_size=1, max_size=4)
 
 
@@ -95,15 +99,19 @@ def joined(rows: list[tuple[str, ...]]) -> bytes:
 
 
 def check_prepared(folder: Path) -> None:
-    """Ids spell the text, the text holds no marks that other readers take for ends of lines."""
+    """Check that ids spell the text, and that it holds no marks that end lines elsewhere."""
     data = Prepared(folder)
     for name in SPLITS:
-        split, rows = data.split(name), data.rows(name)
+        split = data.split(name)
+        rows = data.rows(name)
+
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
+
         for number, row in enumerate(rows):
             assert len(row) == len(data.codec.columns) and not re.search(
                 r"[\x00-\x1f\x7f]", "".join(row)
             )
+
             for vocabulary, ids, symbols, ended in (
                 (
                     data.source,
@@ -113,8 +121,12 @@ def check_prepared(folder: Path) -> None:
                 ),
                 (data.target, split.targets[number], data.codec.target_symbols(row[-1]), True),
             ):
-                known = [s if s in vocabulary else "<unk>" for s in symbols]
-                assert vocabulary.spell(ids) == [*known, *(["<eos>"] if ended else [])]
+                spelt = in_vocabulary(symbols, vocabulary)
+                if ended:
+                    spelt.append("<eos>")
+
+                assert vocabulary.spell(ids) == spelt
+
     if data.summary["task"] == "inflection":
         assert not (data.split("train").sources.values == UNK).any()
     else:
@@ -123,10 +135,16 @@ def check_prepared(folder: Path) -> None:
             assert len(references) == len(data.rows(name))
 
 
+def in_vocabulary(symbols: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+    """Replace symbols that a vocabulary does not have."""
+    return [symbol if symbol in vocabulary else "<unk>" for symbol in symbols]
+
+
 def again(room: Path) -> Path:
-    """An empty folder."""
+    """Make an empty folder."""
     shutil.rmtree(room, ignore_errors=True)
     room.mkdir()
+
     return room
 
 
@@ -139,7 +157,8 @@ def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
         folder = again(room / "inflection")
         for split, content in zip(SPLITS, (*contents[:2], good), strict=True):
             (folder / f"{split}.tsv").write_bytes(content)
-        own = Dataset.model_validate(
+
+        dataset = Dataset.model_validate(
             {
                 "task": "inflection",
                 "files": {
@@ -148,8 +167,8 @@ def of_inflection(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
                 "format": {"separator": contents[2]},
             }
         )
-        fetch("mine", own, folder / "raw")
-        prepare("mine", own, folder / "raw", folder / "out")
+        fetch("mine", dataset, folder / "raw")
+        prepare("mine", dataset, folder / "raw", folder / "out")
         check_prepared(folder / "out")
 
     separators = st.sampled_from([",", ";", " ", "\t", "V"])
@@ -174,13 +193,14 @@ OPTIONS = st.fixed_dictionaries(
 def of_sentences(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
     def check(drawn: tuple[tuple[bytes, bytes], dict[str, Any]]) -> None:
         folder = again(room / "pairs")
-        own = pairs.dataset(folder / "own", **drawn[1])
+        dataset = pairs.dataset(folder / "own", **drawn[1])
         for content, language in zip(drawn[0], ("de", "en"), strict=True):
             for split in ("train", "test"):
                 path = folder / f"own/{split}.{language}"
                 path.write_bytes(path.read_bytes() + content)
-        fetch("mine", own, folder / "raw")
-        prepare("mine", own, folder / "raw", folder / "out")
+
+        fetch("mine", dataset, folder / "raw")
+        prepare("mine", dataset, folder / "raw", folder / "out")
         check_prepared(folder / "out")
 
     def one_each(pairs: list[tuple[str, ...]]) -> tuple[bytes, ...]:
@@ -188,6 +208,7 @@ def of_sentences(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], No
 
     good = rows(2).map(one_each)
     sides = st.one_of(good, good, st.tuples(files(sentences), files(sentences)))
+
     return st.tuples(sides, OPTIONS), check
 
 
@@ -200,7 +221,7 @@ def of_columns(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None
         lines = "".join(separator.join(pair) + "\n" for pair in pairs.SENTENCES["train"])
         (folder / "all.txt").write_bytes(lines.encode() + content)
         read = {"kind": "columns", "columns": {"de": first, "en": second}, "separator": separator}
-        own = Dataset.model_validate(
+        dataset = Dataset.model_validate(
             {
                 "task": "translation",
                 "files": {"all.txt": {"path": str(folder / "all.txt")}},
@@ -209,12 +230,13 @@ def of_columns(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None
                 | {"read": read | {"divide": {"dev": 1, "test": 1}}},
             }
         )
-        fetch("mine", own, folder / "raw")
-        prepare("mine", own, folder / "raw", folder / "out")
+        fetch("mine", dataset, folder / "raw")
+        prepare("mine", dataset, folder / "raw", folder / "out")
         check_prepared(folder / "out")
 
     separators = st.sampled_from(["\t", " ||| ", "a"])
     places = st.integers(-3, 3)
+
     return st.tuples(files(row.map("\t".join)), separators, places, places), check
 
 
@@ -230,11 +252,13 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
         texts_of = {"de": "", "en": ""} | dict(
             zip(("de", "en"), map("\n".join, sides), strict=True)
         )
+
         for name, text in texts_of.items():
             (folder / f"a.{name}").write_text(text + "\n", encoding="utf-8")
+
         (folder / "a.links").write_bytes(content)
         files = {name: f"a.{name}" for name in ("de", "en", "links")}
-        own = Dataset.model_validate(
+        dataset = Dataset.model_validate(
             {
                 "task": "alignment",
                 "files": {name: {"path": str(folder / name)} for name in files.values()},
@@ -242,14 +266,15 @@ def of_links(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]
                 "format": {"source": "de", "target": "en"},
             }
         )
-        fetch("gold", own, folder / "raw")
-        prepare_word_alignments("gold", own, folder / "raw", data, folder / "out")
+        fetch("gold", dataset, folder / "raw")
+        prepare_word_alignments("gold", dataset, folder / "raw", data, folder / "out")
+
         assert Prepared(folder / "out").rows("gold")
 
     def five(link: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
-        """As many lines as there are sentences."""
+        """Draw as many lines as there are sentences."""
         lines = st.lists(st.lists(link, max_size=4).map(" ".join), min_size=5, max_size=5)
-        return lines.map(lambda own: "\n".join([*own, ""]).encode("utf-8", "surrogatepass"))
+        return lines.map(lambda drawn: "\n".join([*drawn, ""]).encode("utf-8", "surrogatepass"))
 
     line = st.lists(link, max_size=4).map(" ".join)
     return st.one_of(files(line), five(link), five(right), five(right)), check
@@ -261,10 +286,13 @@ def of_vocabularies(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any],
     def check(drawn: tuple[list[str], bytes]) -> None:
         symbols, content = drawn
         Vocabulary(symbols).save(path)
+
         assert Vocabulary.load(path).symbols == tuple(symbols)
+
         path.write_bytes(path.read_bytes() + content)
         loaded = Vocabulary.load(path)
         loaded.save(room / "again.vocab")
+
         assert Vocabulary.load(room / "again.vocab").symbols == loaded.symbols
         assert loaded.symbols[: len(symbols)] == tuple(symbols)
 
@@ -278,7 +306,9 @@ def of_predictions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], 
     def check(content: bytes) -> None:
         (room / "predictions.tsv").write_bytes(b"lemma\tform\tpredicted\n" + content)
         rows = read_predictions(room / "predictions.tsv", names)
+
         assert rows and all(len(row) == len(names) for row in rows)
+
         lines = b"".join("\t".join(row[:2]).encode() + b"\n" for row in rows)
         (room / "test.tsv").write_bytes(lines)
         if lines.strip() and not rows[-1][0] == rows[-1][1] == "":
@@ -293,6 +323,7 @@ def of_typed_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], 
     def check(line: str) -> None:
         (column,) = data.codec.typed_source(line)
         symbols = data.codec.source_symbols([column])
+
         assert symbols and all(symbol == "".join(symbol.split()) for symbol in symbols)
         assert data.codec.target_text(data.codec.target_symbols(column)) is not None
         assert unicodedata.normalize("NFC", data.codec.readable(column)) is not None
@@ -301,7 +332,7 @@ def of_typed_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], 
 
 
 def of_json_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
-    """Texts and summaries as records of JSON, of which some are none."""
+    """Draw texts and summaries as records of JSON, of which some are none."""
     side = st.one_of(sentences, sentences, st.lists(sentences, max_size=3), values)
     record = st.fixed_dictionaries({"text": side, "title": side}, optional={"year": values})
     line = st.one_of(record, record, record, values).map(as_json) | texts
@@ -326,11 +357,15 @@ def of_json_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
         folder = again(room / "summaries")
         (folder / "raw").mkdir()
         lines = "".join(f"{json.dumps(record)}\n" for record in good).encode()
+
         for split in SPLITS:
-            (folder / f"raw/{split}.jsonl").write_bytes(
-                lines + (drawn[0] if split != "dev" else b"")
-            )
-        own = Dataset.model_validate(
+            content = lines
+            if split != "dev":
+                content += drawn[0]
+
+            (folder / f"raw/{split}.jsonl").write_bytes(content)
+
+        dataset = Dataset.model_validate(
             {
                 "task": "summarization",
                 "files": {f"{split}.jsonl": {"path": "x"} for split in SPLITS},
@@ -339,35 +374,43 @@ def of_json_lines(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], N
                 | drawn[1],
             }
         )
-        prepare("mine", own, folder / "raw", folder / "out")
+        prepare("mine", dataset, folder / "raw", folder / "out")
         check_summaries(folder / "out")
 
     return st.tuples(files(line), layout), check
 
 
 def check_summaries(folder: Path) -> None:
-    """Rows and references are as many as was counted, and are read again."""
+    """Check that rows and references are as many as was counted, and are read again."""
     data = Prepared(folder)
     for name in SPLITS:
-        split, rows = data.split(name, extended=True), data.rows(name)
+        split = data.split(name, extended=True)
+        rows = data.rows(name)
+
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
         assert not any(re.search(r"[\x00-\x1f\x7f]", "".join(row)) for row in rows)
+
     for name in ("dev", "test"):
         references = summarization.read_references(EvalInputs(data=folder, split=name))
         assert len(references) == len(data.rows(name))
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, with what JSON has no form for as text."""
+    """Write a value as JSON; values that JSON has no form for become text."""
     return json.dumps(readable(value), ensure_ascii=False)
 
 
 def readable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): readable(own) for key, own in value.items()}
+        return {str(key): readable(inner) for key, inner in value.items()}
+
     if isinstance(value, list):
         return list(map(readable, value))
-    return value if isinstance(value, str | int | float | None) else str(value)
+
+    if isinstance(value, str | int | float | None):
+        return value
+
+    return str(value)
 
 
 CLIPS = ("a", "b", "c", "d")
@@ -381,24 +424,27 @@ array = st.builds(
 
 
 def cast(content: Any, kind: str) -> Any:
-    """The array as another type, which may not hold its numbers."""
+    """Return the array as another type, which may not hold its numbers."""
     with np.errstate(all="ignore"):
         return content.astype(kind)
 
 
 def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
-    """Captions in all forms of their file, with clips that nobody has frames of."""
+    """Draw captions in all forms of their file, with clips that nobody has frames of."""
     raw = again(room / "captions")
     with h5py.File(raw / "features.h5", "w") as file:
         for number, clip in enumerate(CLIPS):
             file[clip] = test_captioning.frames(number)
+
     clip = st.sampled_from(CLIPS) | texts
     caption = st.one_of(sentences, sentences, values)
     whole = {name: ["a dog barks", "a cat"] for name in CLIPS}
-    own = st.dictionaries(clip, st.lists(caption, max_size=3) | caption, max_size=4).map(
-        lambda own: whole | own
+    by_clip = st.dictionaries(clip, st.lists(caption, max_size=3) | caption, max_size=4).map(
+        lambda drawn: whole | drawn
     )
-    records = own.map(lambda own: [{"id": name, "caption": said} for name, said in own.items()])
+    records = by_clip.map(
+        lambda drawn: [{"id": name, "caption": text} for name, text in drawn.items()]
+    )
     sentence = st.fixed_dictionaries(
         {"video_id": clip, "caption": caption}, optional={"id": values}
     )
@@ -406,7 +452,7 @@ def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], Non
         {"videos": st.lists(st.fixed_dictionaries({"video_id": clip}) | values, max_size=4)}
         | {"sentences": st.lists(sentence, max_size=6)}
     )
-    content = st.one_of(own, own, records, records, msr, values).map(as_json).map(encoded_json)
+    content = st.one_of(by_clip, by_clip, records, records, msr, values)
     layout = st.fixed_dictionaries(
         {"clips": st.just({"train": 2, "dev": 1, "test": 1})},
         optional={
@@ -424,7 +470,8 @@ def of_captions(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], Non
         prepare("mine", of_clips(drawn[1]), raw, again(room / "out"))
         check_captions(room / "out")
 
-    return st.tuples(content | files(sentences), layout), check
+    encoded_content = content.map(as_json).map(encoded_json)
+    return st.tuples(encoded_content | files(sentences), layout), check
 
 
 def of_clips(layout: dict[str, Any]) -> Dataset:
@@ -444,27 +491,30 @@ def encoded_json(text: str) -> bytes:
 
 
 def check_captions(folder: Path) -> None:
-    """Each row has its clip's frames and words, and the references are read again."""
+    """Check that each row has its clip's frames and words, and that references are read again."""
     data = Prepared(folder)
     for name in SPLITS:
-        split, rows = data.split(name), data.rows(name)
+        split = data.split(name)
+        rows = data.rows(name)
+
         assert len(split) == len(rows) == data.summary["splits"][name]["rows"]
+
         batch = Examples(split, "symbols").batch(np.arange(len(rows)))
         assert torch.isfinite(batch.source).all()
+
         for row, ids in zip(rows, split.targets, strict=True):
-            known = [
-                word if word in data.target else "<unk>"
-                for word in data.codec.target_symbols(row[-1])
-            ]
-            assert data.target.spell(ids) == [*known, "<eos>"]
+            words = in_vocabulary(data.codec.target_symbols(row[-1]), data.target)
+            assert data.target.spell(ids) == [*words, "<eos>"]
+
     for name in ("dev", "test"):
         inputs = EvalInputs(data=folder, split=name)
         references = captioning.read_references(inputs, captioning.compared_text(inputs.prepared))
+
         assert len(references) == len(data.rows(name))
 
 
 def of_arrays(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
-    """An archive of `.npy` files with odd names and arrays."""
+    """Draw an archive of `.npy` files with odd names and arrays."""
     name = st.sampled_from(CLIPS) | texts.filter(
         lambda text: text.strip(".") and not set("/\0") & set(text)
     )
@@ -476,10 +526,13 @@ def of_arrays(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]
             file = io.BytesIO()
             np.save(file, content)
             (folder / "own" / f"{clip}.npy").write_bytes(file.getvalue())
+
         with open(folder / "features.tar", "wb") as packed:
             pack(folder / "own", packed)
+
         with clips_in(folder / "features.tar") as (names, read):
             assert sorted(names) == sorted(clips)
+
             check_frames(clips, read)
 
     return st.dictionaries(name, array, max_size=3), check
@@ -493,7 +546,7 @@ def check_frames(clips: Mapping[str, Any], read: Callable[[str], Any]) -> None:
 
 
 def of_hdf5(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
-    """An HDF5 file with odd names and arrays, groups among them, compressed or not."""
+    """Draw an HDF5 file with odd names and arrays, groups among them, compressed or not."""
     name = st.sampled_from(CLIPS) | texts.filter(lambda text: text and not set("/\0.") & set(text))
     numeric = array.filter(lambda content: content.dtype.kind not in "US")
 
@@ -503,14 +556,15 @@ def of_hdf5(room: Path) -> tuple[st.SearchStrategy[Any], Callable[[Any], None]]:
         with h5py.File(path, "w") as file:
             file.create_group("a group")
             for clip, content in clips.items():
-                options = (
-                    {"compression": "gzip", "chunks": True}
-                    if packed and content.ndim and content.size
-                    else {}
-                )
+                options: dict[str, Any] = {}
+                if packed and content.ndim and content.size:
+                    options = {"compression": "gzip", "chunks": True}
+
                 file.create_dataset(clip, data=content, **options)
+
         with clips_in(path) as (names, read):
             assert sorted(names) == sorted(clips)
+
             check_frames(clips, read)
 
     return st.tuples(st.dictionaries(name, numeric, max_size=3), st.booleans()), check
@@ -538,6 +592,7 @@ def test_a_text_is_refused_by_file_and_line_or_comes_through_whole(
 ) -> None:
     strategy, check = TEXTS[kind](tmp_path)
     fuzz(block, CASES, strategy, check)
+
     record(
         fault=f"a text that nobody expected: {kind}",
         showed="refused by file and line, or every symbol comes through",

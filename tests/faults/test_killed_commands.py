@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import Recorder
-from tests.faults.cases import numbered
 from tests.faults.commands import COMMANDS
 from tests.training.runs import Fault
 
@@ -26,7 +25,7 @@ WRITES = 40
 
 
 class Made(NamedTuple):
-    """A command's folder, how many files it writes, and what it writes when nothing disturbs it."""
+    """A command's folder, the number of files that it writes, and their contents undisturbed."""
 
     folder: Path
     writes: int
@@ -38,11 +37,11 @@ Ready = Callable[[str], Made]
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
-    """Folders by command, each made once."""
-    known: dict[str, Made] = {}
+    """Make the folder of each command once."""
+    folders: dict[str, Made] = {}
 
     def make(name: str) -> Made:
-        if name not in known:
+        if name not in folders:
             command = COMMANDS[name]
             # The same path for all, as some files hold it.
             folder = tmp_path_factory.mktemp("command") / "room"
@@ -50,9 +49,11 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
             command.make(folder)
             shutil.copytree(folder, folder.with_name("ready"))
             whole = command.start(folder, Fault(*MOMENTS["while it is written"], 1, "noted"))
+
             assert whole.end() == 0, whole.said()
-            known[name] = Made(folder, whole.said().count("call "), command.results(folder))
-        return known[name]
+
+            folders[name] = Made(folder, whole.said().count("call "), command.results(folder))
+        return folders[name]
 
     return make
 
@@ -61,34 +62,49 @@ def leftovers(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*.part")]
 
 
-@pytest.mark.parametrize("number", numbered(WRITES, sample=1))
-@pytest.mark.parametrize("name", COMMANDS)
+def moments() -> list[Any]:
+    """List commands, moments and writes; `make test` tries one moment of each command."""
+    cases: list[Any] = []
+    for index, name in enumerate(COMMANDS):
+        for moment in MOMENTS:
+            sample = int(moment == list(MOMENTS)[index % len(MOMENTS)])
+            for number in range(WRITES):
+                marks = pytest.mark.faults
+                if number < sample:
+                    marks = ()
+                cases.append(pytest.param(name, moment, number, marks=marks))
+
+    return cases
+
+
+@pytest.mark.parametrize(("name", "moment", "number"), moments())
 def test_a_killed_command_ends_with_the_same_files(
-    name: str, number: int, ready: Ready, record: Recorder
+    name: str, moment: str, number: int, ready: Ready, record: Recorder
 ) -> None:
     command = COMMANDS[name]
     folder, writes, undisturbed = ready(name)
     assert 0 < writes <= WRITES
     if number >= writes:
         return
-    for moment, function in MOMENTS.items():
-        shutil.rmtree(folder)
-        shutil.copytree(folder.with_name("ready"), folder)
-        struck = command.start(folder, Fault(*function, number + 1))
-        assert struck.end() == -signal.SIGKILL, struck.said()
-        again = command.start(folder)
-        assert again.end() == 0, again.said()
-        assert "Traceback" not in again.said()
-        results = command.results(folder)
-        differing = {
-            file for file in results | undisturbed if results.get(file) != undisturbed.get(file)
-        }
-        assert differing == set(), f"killed {moment} {number + 1}"
-        assert leftovers(folder) == []
-        record(
-            fault=f"SIGKILL of a command at a write: {name}",
-            showed=(
-                "the same command, called again, ends with the same files, and nothing is left"
-                " behind"
-            ),
-        )
+
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("ready"), folder)
+    struck = command.start(folder, Fault(*MOMENTS[moment], number + 1))
+    assert struck.end() == -signal.SIGKILL, struck.said()
+
+    again = command.start(folder)
+    assert again.end() == 0, again.said()
+    assert "Traceback" not in again.said()
+
+    results = command.results(folder)
+    names = results | undisturbed
+    differing = {file for file in names if results.get(file) != undisturbed.get(file)}
+    assert differing == set(), f"killed {moment} {number + 1}"
+    assert leftovers(folder) == []
+
+    record(
+        fault=f"SIGKILL of a command at a write: {name}",
+        showed=(
+            "the same command, called again, ends with the same files, and nothing is left behind"
+        ),
+    )

@@ -22,13 +22,13 @@ Reference = tuple[Checkout, Outcome]
 
 
 def killed(running: Running, victim: str, draw: Random, stage: str, within_s: float) -> str | None:
-    """Kills some time after a stage has begun; returns what was at work, None if all had ended.
-
+    """Kill some time after a stage has begun; return what was at work, None if all had ended.
     Counts from a stage, not from the beginning, so that each is struck, on a busy machine too.
     """
     running.wait_for(stage)
     with suppress(TimeoutExpired):
         running.process.wait(draw.uniform(0, within_s))
+
     where = " and ".join(running.at_work()) or "between commands"
     if running.process.poll() is None:
         {
@@ -36,12 +36,17 @@ def killed(running: Running, victim: str, draw: Random, stage: str, within_s: fl
             "a job alone": lambda: running.kill_one_job(draw),
             "snakemake and its jobs": running.kill_all,
         }[victim]()
-    return where if running.process.returncode != 0 else None
+
+    if running.process.returncode == 0:
+        return None
+
+    return where
 
 
 def check(scene: Scene, undisturbed: Reference, outcome: Outcome) -> None:
     assert outcome.code == 0, outcome.said
     assert results(scene.made) == results(undisturbed[0])
+
     again = scene.run("--dry-run")
     assert "Nothing to be done" in again.said, again.said
 
@@ -58,12 +63,16 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
             victim = VICTIMS[len(struck)]
             log = f"{stage}.log"
             running = alive.enter_context(started(scene.made, log=log, **scene.environment))
+
             if killed(running, victim, draw, stage, within_s=1.5):
                 struck.append(victim)
+
             if len(struck) == len(VICTIMS):
                 break
         check(scene, undisturbed, scene.run())
+
     assert struck
+
     record(
         fault="SIGKILL three times in a row: of snakemake, of a job, of both",
         tried=len(struck),
@@ -76,17 +85,23 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
 def test_a_killed_run_goes_on_and_ends_with_the_same_results(
     scene: Scene, undisturbed: Reference, record: Recorder, number: int
 ) -> None:
-    draw, victim = Random(number), VICTIMS[number % len(VICTIMS)]
+    draw = Random(number)
+    victim = VICTIMS[number % len(VICTIMS)]
     stage = list(STAGES)[number // len(VICTIMS) % len(STAGES)]
     within_s = 3.0
+
     while True:
         with started(scene.made, **scene.environment) as running:
             where = killed(running, victim, draw, stage, within_s)
             if where is not None:
                 check(scene, undisturbed, scene.run())
+
                 break
+
         # It had ended before: once more from the beginning, and sooner.
         for folder in ("results", "data", ".snakemake"):
             shutil.rmtree(scene.made.folder / folder, ignore_errors=True)
+
         within_s /= 2
+
     record(fault=f"SIGKILL of {victim}", showed=SAME, where=where)

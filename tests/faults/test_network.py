@@ -30,14 +30,15 @@ def server() -> Iterator[Server]:
     running.close()
 
 
-def registry(folder: Path, known: str) -> Path:
+def registry(folder: Path, hashes: str) -> Path:
     path = folder / "datasets.yaml"
     path.write_text(
         "small:\n  task: inflection\n  title: Nouns\n  licence: none\n  obtain: from the mirror\n"
         "  splits: {train: words.tsv, dev: words.tsv, test: words.tsv}\n"
-        f"  files:\n    words.tsv: {{{known}}}\n",
+        f"  files:\n    words.tsv: {{{hashes}}}\n",
         encoding="utf-8",
     )
+
     return path
 
 
@@ -45,10 +46,10 @@ HASHED = f"sha256: {hashlib.sha256(CONTENT).hexdigest()}, bytes: {len(CONTENT)}"
 
 
 def fetch(
-    folder: Path, mirror: str, known: str = HASHED, **environment: str
+    folder: Path, mirror: str, hashes: str = HASHED, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Fetches `words.tsv` into `folder/data` by the command line."""
-    options = ["--dataset", "small", "--registry", str(registry(folder, known))]
+    """Fetch `words.tsv` into `folder/data` by the command line."""
+    options = ["--dataset", "small", "--registry", str(registry(folder, hashes))]
     return subprocess.run(
         [sys.executable, "-m", "pam", "fetch", *options, "--out", "data", "--mirror", mirror],
         cwd=folder,
@@ -61,19 +62,21 @@ def fetch(
 
 
 def files(folder: Path) -> set[str]:
-    """What stands in the folder of the data set, but for the lock."""
+    """List the files in the folder of the data set, but for the lock."""
     return {path.name for path in (folder / "data").iterdir()} - {".lock"}
 
 
-def refused(folder: Path, server: Server, behaviour: Behaviour, known: str = HASHED) -> str:
-    """What was said of a file that the mirror did not give."""
+def refused(folder: Path, server: Server, behaviour: Behaviour, hashes: str = HASHED) -> str:
+    """Return the message about a file that the mirror does not give."""
     server.answers[PATH] = behaviour
-    done = fetch(folder, server.address, known)
+    done = fetch(folder, server.address, hashes)
+
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("error: ") == 1
     assert "Traceback" not in done.stderr
     assert f"{server.address}{PATH}: " in done.stderr
     assert files(folder) == set()
+
     return done.stderr
 
 
@@ -109,6 +112,7 @@ def test_what_will_not_pass_is_refused_at_once(
     behaviour, message, asked = FINAL[fault]
     assert message in refused(tmp_path, server, behaviour)
     assert len(server.asked) == asked
+
     record(fault=f"the mirror answers: {fault}", showed=f"{REFUSED}; not asked again")
 
 
@@ -117,10 +121,12 @@ def test_what_may_pass_is_tried_three_times_and_then_refused(
     tmp_path: Path, server: Server, record: Recorder, fault: str
 ) -> None:
     behaviour, message, asked = PASSING[fault]
-    said = refused(tmp_path, server, behaviour)
-    assert message in said
-    assert said.count("trying again") == asked - 1
+    output = refused(tmp_path, server, behaviour)
+
+    assert message in output
+    assert output.count("trying again") == asked - 1
     assert len(server.asked) == asked
+
     record(fault=f"the mirror answers: {fault}, each time", showed=f"{REFUSED}; tried three times")
 
 
@@ -130,9 +136,11 @@ def test_what_passes_is_forgotten(
 ) -> None:
     server.answers[PATH] = after_failures(2, PASSING[fault][0], whole(CONTENT))
     done = fetch(tmp_path, server.address)
+
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "data/words.tsv").read_bytes() == CONTENT
     assert files(tmp_path) == {"words.tsv", "record.json"}
+
     record(fault=f"the mirror answers: {fault}, twice", showed="the third try brings the file")
 
 
@@ -143,7 +151,9 @@ def test_a_mirror_that_is_too_slow_is_given_up_within_minutes(
 ) -> None:
     slow = {"late": server.late(CONTENT), "a byte a second": server.trickle(CONTENT, 1.0)}
     message = {"late": "no answer within 20 s", "a byte a second": "too slow"}
+
     assert message[fault] in refused(tmp_path, server, slow[fault])
+
     record(fault=f"the mirror answers: {fault}", showed=f"{REFUSED}; within three tries of 20 s")
 
 
@@ -155,9 +165,12 @@ def test_a_size_that_nobody_knows_is_bounded_too(
     monkeypatch.setattr(download, "LARGEST", 1000)
     server.answers[PATH] = whole(CONTENT)
     target = tmp_path / "words.tsv"
+
     with pytest.raises(download.UnavailableError, match="longer than 1000 bytes"):
         download.download(target, download.Wanted(), [f"{server.address}{PATH}"])
+
     assert list(tmp_path.iterdir()) == []
+
     record(
         fault="the mirror answers: without end, where no size is known",
         showed="given up at the bound (8 GB; 1,000 bytes in the test), nothing left behind",
@@ -166,9 +179,11 @@ def test_a_size_that_nobody_knows_is_bounded_too(
 
 @pytest.fixture
 def secure(tmp_path: Path, server: Server) -> Server:
-    """The same server, over https with a certificate of its own."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    """Serve the same over https, with a certificate of its own."""
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext"
+
     try:
         subprocess.run(
             [*command.split(), "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
@@ -177,10 +192,12 @@ def secure(tmp_path: Path, server: Server) -> Server:
         )
     except FileNotFoundError:
         pytest.skip("no openssl here to make a certificate")
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
     server.address = server.address.replace("http:", "https:")
+
     return server
 
 
@@ -193,16 +210,21 @@ def test_an_https_address_that_leads_to_http_is_refused(
         secure.answers[PATH] = redirect(f"{plain.address}/plain")
         bundle = {"REQUESTS_CA_BUNDLE": str(tmp_path / "certificate.pem")}
         done = fetch(tmp_path, secure.address, **bundle)
+
         assert done.returncode == 2
         assert "leads to http://127.0.0.1" in done.stderr
         assert files(tmp_path) == set()
+
         secure.answers[PATH] = whole(CONTENT)
         assert fetch(tmp_path, secure.address, **bundle).returncode == 0
+
         (tmp_path / "other").mkdir()
         strange = fetch(tmp_path / "other", secure.address)
+
         assert "not reachable, or the connection broke (SSLError)" in strange.stderr
     finally:
         plain.close()
+
     record(
         fault="https that leads to http, and a certificate that nobody vouches for",
         showed=REFUSED,
@@ -218,14 +240,18 @@ def test_a_run_whose_mirror_fails_goes_on_when_it_is_mended(
     right = mirror.answers["/small/dev.tsv"]
     mirror.answers["/small/dev.tsv"] = status(404)
     outcome = scene.run()
+
     assert outcome.code != 0
     assert outcome.said.count("error: ") == 1
     assert "HTTP status 404" in outcome.said and "Traceback" not in outcome.said
+
     mirror.asked.clear()
     mirror.answers["/small/dev.tsv"] = right
+
     assert scene.run().code == 0
     assert "/small/train.tsv" not in mirror.asked
     assert results(scene.made) == results(undisturbed[0])
+
     record(
         fault="the mirror fails in the midst of a run",
         showed="one message; mended, the next plain call fetches the rest and nothing else, and "

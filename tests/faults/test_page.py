@@ -14,6 +14,7 @@ ROOT = DOCS.parent
 def recorded() -> dict[str, Any]:
     content = json.loads((DOCS / "faults.json").read_text(encoding="utf-8"))
     assert isinstance(content, dict)
+
     return content
 
 
@@ -32,6 +33,7 @@ def test_every_fault_is_counted_in_one_row_of_the_table() -> None:
     files = [file for row in ROWS for file in row.files]
     assert sorted(files) == sorted(set(files))
     assert all((ROOT / file).is_file() for file in files)
+
     records = recorded()["records"]
     assert sum(count(row, records) for row in ROWS) == sum(record["tried"] for record in records)
 
@@ -43,4 +45,5 @@ def test_every_test_file_that_notes_faults_has_a_row() -> None:
             encoding="utf-8"
         ):
             noting.add(str(file.relative_to(ROOT)))
+
     assert noting == {file for row in ROWS for file in row.files}

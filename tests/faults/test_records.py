@@ -30,10 +30,12 @@ def report(test: str, outcome: str, *faults: str) -> Any:
 
 def run(file: Path, goes_on: bool, code: int, *reports: Any) -> dict[str, Any]:
     records = Records(file, goes_on)
-    for one in reports:
-        records.pytest_runtest_logreport(one)
+    for report_of_test in reports:
+        records.pytest_runtest_logreport(report_of_test)
+
     records.pytest_sessionfinish(code)
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+
     return content
 
 
@@ -46,20 +48,25 @@ def test_tests_that_failed_are_tried_again_and_added(
     page.write_text(f"Before.\n{render.BEGIN}{render.END}After.\n", encoding="utf-8")
     test = "tests/faults/test_kills.py::test_it"
     passed = report(f"{test}[1]", "passed", "a kill")
-    found = run(file, False, 1, passed, report(f"{test}[2]", "failed"))
-    assert found["failed"] == [f"{test}[2]"]
+    content = run(file, False, 1, passed, report(f"{test}[2]", "failed"))
+
+    assert content["failed"] == [f"{test}[2]"]
     with pytest.raises(SystemExit, match=r"these failed: .*::test_it\[2\]"):
         render.main()
-    found = run(file, True, 0, report(f"{test}[2]", "passed", "a kill", "a flood"))
-    assert found["failed"] == []
-    assert [(one["fault"], one["tried"]) for one in found["records"]] == [
+
+    content = run(file, True, 0, report(f"{test}[2]", "passed", "a kill", "a flood"))
+    assert content["failed"] == []
+    assert [(entry["fault"], entry["tried"]) for entry in content["records"]] == [
         ("a flood", 2),
         ("a kill", 4),
     ]
+
     render.main()
     written = page.read_text(encoding="utf-8")
+
     assert "0 inputs and 6 kills" in written
     assert written.startswith("Before.\n") and written.endswith("After.\n")
+
     (row,) = [line for line in written.splitlines() if "test_kills.py" in line]
     assert "|  | 6 |" in row
 
@@ -81,6 +88,7 @@ def test_the_table_tells_what_was_left_out() -> None:
         "skipped": {"t.py::test_of_a_disk": "no file system can be mounted here"},
     }
     text = render.rendered(content)
+
     assert "On 2026-01-02, 2 cores, torch 2: 1,234 inputs and 0 kills in 3.5 minutes" in text
     assert len([line for line in text.splitlines() if line.startswith("| ")]) == 3
     assert "- `test_of_a_disk`: no file system can be mounted here" in text
@@ -89,4 +97,5 @@ def test_the_table_tells_what_was_left_out() -> None:
 def test_a_run_that_was_interrupted_leaves_what_was_there(tmp_path: Path) -> None:
     file = tmp_path / "faults.json"
     before = run(file, False, 0, report("t.py::test_it", "passed", "a kill"))
+
     assert run(file, False, 2, report("t.py::test_it", "passed")) == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,12 @@ FULL = "the disk is full"
 MENDED = "mended, the next call ends with bit-identical results"
 
 
-def pam(scene: Scene, *arguments: str) -> Outcome:
-    """A command of the command line, bound by permissions."""
-    command = bound_by_permission([sys.executable, "-m", "pam", *arguments])
+def pam(scene: Scene, *arguments: str, bound: bool = False) -> Outcome:
+    """Run a command of the command line, `bound` by permissions though this is root."""
+    command = [sys.executable, "-m", "pam", *arguments]
+    if bound:
+        command = bound_by_permission(command)
+
     return scene.made.command(command, **scene.environment)
 
 
@@ -35,7 +37,7 @@ def refused(outcome: Outcome, message: str) -> None:
 
 
 def half_written(folder: Path) -> list[str]:
-    """Files that are not whole."""
+    """List files that are not whole."""
     return [str(path) for path in folder.rglob("*.part")]
 
 
@@ -48,23 +50,29 @@ def test_a_disk_that_is_full_while_downloading(scene: Scene, record: Recorder) -
         disk.fill(leave=4096)
         refused(pam(scene, *FETCH), FULL)
         assert half_written(folder) == []
+
         disk.mend()
         assert pam(scene, *FETCH).code == 0
+
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
-            own = scene.made.folder / "own" / name
-            assert (folder / name).read_bytes() == own.read_bytes()
+            served = scene.made.folder / "own" / name
+            assert (folder / name).read_bytes() == served.read_bytes()
+
     record(
         fault="the disk is full while downloading",
         showed="one message, nothing half written; mended, the next call fetches what is missing",
     )
 
 
-def train(scene: Scene, out: str, *arguments: str) -> Outcome:
+def train(scene: Scene, out: str, *arguments: str, bound: bool = False) -> Outcome:
+    """Train once more as the finished run did, into another folder."""
     folder = scene.made.folder / out
     folder.mkdir(exist_ok=True)
     if not (folder / "run.yaml").is_file():
         shutil.copy2(scene.made.folder / RUN / "run.yaml", folder)
-    return pam(scene, "train", "--run", out, "--data", str(RESULTS / "nouns/data"), *arguments)
+
+    paths = ["--run", out, "--data", str(RESULTS / "nouns/data")]
+    return pam(scene, "train", *paths, *arguments, bound=bound)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +87,17 @@ def test_a_disk_that_is_full_while_a_state_is_saved(
         disk.fill(leave)
         refused(train(finished, "again", "--state", "state"), FULL)
         assert half_written(folder) == []
+
         disk.mend()
         outcome = train(finished, "again", "--state", "state")
+
         assert outcome.code == 0, outcome.said
+
     weights = "model/weights.safetensors"
     expected = (finished.made.folder / RUN / weights).read_bytes()
+
     assert (finished.made.folder / "again" / weights).read_bytes() == expected
+
     record(
         fault="the disk is full while the state of a training is saved",
         showed=(
@@ -103,11 +116,15 @@ def test_a_disk_that_is_full_while_an_output_is_written(
         disk.fill(leave=20_000)
         refused(train(finished, "out", "--state", "state"), FULL)
         assert half_written(folder) == []
+
         disk.mend()
         assert train(finished, "out", "--state", "state").code == 0
+
         weights = "model/weights.safetensors"
         expected = (finished.made.folder / RUN / weights).read_bytes()
+
         assert (folder / weights).read_bytes() == expected
+
     record(
         fault="the disk is full while the results of a training are written",
         showed=(
@@ -126,31 +143,15 @@ def test_a_run_on_a_disk_that_becomes_full_goes_on_when_there_is_room(
         outcome = scene.run()
         assert outcome.code != 0
         assert FULL in outcome.said or "No space left on device" in outcome.said
+
         disk.mend()
         assert scene.run().code == 0
         assert results(scene.made) == results(undisturbed[0])
+
     record(
         fault="the disk of the results becomes full in the midst of a run",
         showed=f"the run ends and says so; {MENDED}",
     )
-
-
-def kept_out(
-    scene: Scene, reference: Reference, denied: AbstractContextManager[None], message: str
-) -> None:
-    """A run that may not write to the results: at once one message, nothing changed."""
-    report = scene.made.folder / RESULTS / "report.html"
-    report.unlink()
-    with denied:
-        before = sorted(scene.made.folder.glob("results/**/*"))
-        command = bound_by_permission([*SNAKEMAKE, *OWN])
-        outcome = scene.made.command(command, **scene.environment)
-        assert outcome.code != 0
-        assert outcome.said.count("error: ") == 1, outcome.said
-        assert message in outcome.said and "Traceback" not in outcome.said
-        assert sorted(scene.made.folder.glob("results/**/*")) == before
-    assert scene.run().code == 0
-    assert results(scene.made) == results(reference[0])
 
 
 @pytest.mark.parametrize("kind", ["no permission", "a read-only disk"])
@@ -158,8 +159,28 @@ def test_results_that_may_not_be_written_to(
     finished: Scene, undisturbed: Reference, record: Recorder, kind: str
 ) -> None:
     folder = finished.made.folder / "results"
-    denied = {"no permission": forbidden, "a read-only disk": read_only_disk}[kind]
-    kept_out(finished, undisturbed, denied(folder), f"{RESULTS}: no permission to write here")
+    command = [*SNAKEMAKE, *OWN]
+    denied = read_only_disk(folder)
+
+    if kind == "no permission":
+        denied = forbidden(folder)
+        command = bound_by_permission(command)
+
+    (finished.made.folder / RESULTS / "report.html").unlink()
+
+    with denied:
+        before = sorted(finished.made.folder.glob("results/**/*"))
+        outcome = finished.made.command(command, **finished.environment)
+
+        assert outcome.code != 0
+        assert outcome.said.count("error: ") == 1, outcome.said
+        assert f"{RESULTS}: no permission to write here" in outcome.said
+        assert "Traceback" not in outcome.said
+        assert sorted(finished.made.folder.glob("results/**/*")) == before
+
+    assert finished.run().code == 0
+    assert results(finished.made) == results(undisturbed[0])
+
     record(
         fault=f"the folder of the results: {kind}",
         showed=f"one message before anything is begun, nothing changed; {MENDED}",
@@ -173,14 +194,16 @@ def test_a_command_that_may_not_write_where_it_should(
     folder = finished.made.folder / "closed"
     folder.mkdir()
     shutil.copy2(finished.made.folder / RUN / "run.yaml", folder)
+
     with forbidden(folder):
-        outcome = (
-            pam(finished, *FETCH[:-1], "closed")
-            if command == "fetch"
-            else train(finished, "closed")
-        )
+        if command == "fetch":
+            outcome = pam(finished, *FETCH[:-1], "closed", bound=True)
+        else:
+            outcome = train(finished, "closed", bound=True)
         refused(outcome, "no permission to write here")
+
     assert [path.name for path in folder.iterdir()] == ["run.yaml"]
+
     record(fault="no permission for the folder of a command", showed="one message, nothing written")
 
 
@@ -190,6 +213,8 @@ def test_a_limit_on_the_size_of_files(scene: Scene, record: Recorder) -> None:
         outcome = scene.made.command(command, **scene.environment)
     except FileNotFoundError:
         pytest.skip("no prlimit here")
+
     refused(outcome, "the file would be larger than is allowed here")
     assert half_written(scene.made.folder / "data") == []
+
     record(fault="a limit on the size of files", showed="one message, nothing half written")

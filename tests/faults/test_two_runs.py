@@ -28,7 +28,7 @@ FRONT_DOORS = {
 
 
 def contents(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Size and time of change of all files, but for Snakemake's own record of its calls."""
+    """Return size and time of change of all files, but for Snakemake's own record of its calls."""
     return {
         path: (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -37,17 +37,21 @@ def contents(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def holds_lock(running: Running) -> None:
-    """Wait until a run has begun; its tables and report take longer than that."""
+    """Wait until a run has begun; its tables take longer than that."""
     begun = f"process {running.process.pid} on "
     while running.process.poll() is None and begun not in lock_of(running):
         time.sleep(0.01)
+
     assert running.process.poll() is None, running.log.read_text("utf-8")
 
 
 def lock_of(running: Running) -> str:
-    """Who is at work in the folder of a run."""
+    """Read which process is at work in the folder of a run; empty before there is one."""
     path = running.log.parent / ".snakemake/runs/tiny.lock"
-    return path.read_text("utf-8") if path.is_file() else ""
+    if not path.is_file():
+        return ""
+
+    return path.read_text("utf-8")
 
 
 def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
@@ -55,12 +59,12 @@ def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
 ) -> None:
     finished.made.write("own/profile/config.yaml", "cores: 1\nkeep-going: true\n")
     shutil.rmtree(finished.made.folder / RESULTS / "tables")
-    (finished.made.folder / RESULTS / "report.html").unlink()
-    with started(finished.made, **finished.environment) as running:
+    with started(finished.made, "tables", **finished.environment) as running:
         holds_lock(running)
         # Still, so that what changes is the second run's doing.
         os.killpg(running.process.pid, signal.SIGSTOP)
         before = contents(finished.made.folder)
+
         for name, command in FRONT_DOORS.items():
             second = finished.made.command(
                 [*command, "--configfile", "own/experiment.yaml"], **finished.environment
@@ -68,11 +72,15 @@ def test_a_second_run_says_so_and_changes_nothing_and_the_first_ends_well(
             assert second.code != 0, name
             assert f"{REFUSED}{running.process.pid} on " in second.said, second.said
             assert second.said.count("error: ") == 1
+
         assert "Nothing to be done" not in finished.run("--dry-run").said
         assert contents(finished.made.folder) == before
+
         os.killpg(running.process.pid, signal.SIGCONT)
         assert running.process.wait(300) == 0, running.log.read_text("utf-8")
+
     assert results(finished.made) == results(undisturbed[0])
+
     record(
         fault="a second run of an experiment, by `snakemake`, with a profile, by `make run`",
         tried=len(FRONT_DOORS),
@@ -89,22 +97,28 @@ def test_of_two_runs_that_start_together_one_works(
     with started(scene.made, **scene.environment) as running:
         running.wait_for("download")
         running.kill_all()
+
     for _ in range(3):
         with (
-            started(scene.made, **scene.environment) as one,
-            started(scene.made, log="other.log", **scene.environment) as other,
+            started(scene.made, **scene.environment) as first,
+            started(scene.made, log="other.log", **scene.environment) as second,
         ):
-            codes = [running.process.wait(300) for running in (one, other)]
-            said = [running.log.read_text("utf-8") for running in (one, other)]
+            codes = [running.process.wait(300) for running in (first, second)]
+            outputs = [running.log.read_text("utf-8") for running in (first, second)]
+
         if codes != [0, 0]:
             break
+
         # On a busy machine one had ended before the other began: once more from the beginning.
         shutil.rmtree(scene.made.folder / RESULTS)
-    assert sorted(codes) == [0, 1], said
+
+    assert sorted(codes) == [0, 1], outputs
+
     # The one that works may not have written down yet which process it is.
-    told = re.escape(REFUSED.removesuffix("process ")) + r"(process \d+ on \S+.*|just taken)\)"
-    assert re.search(told, said[codes.index(1)]), said
+    refusal = re.escape(REFUSED.removesuffix("process ")) + r"(process \d+ on \S+.*|just taken)\)"
+    assert re.search(refusal, outputs[codes.index(1)]), outputs
     assert results(scene.made) == results(undisturbed[0])
+
     record(
         fault="two runs that start at the same moment, after a killed one",
         showed="one works and ends with bit-identical results, the other is told so and ends",
@@ -121,10 +135,14 @@ def test_two_experiments_run_beside_each_other(
         other = scene.made.run("--configfile", "own/other.yaml", **scene.environment)
         assert other.code == 0, other.said
         assert running.process.wait(300) == 0, running.log.read_text("utf-8")
+
     assert results(scene.made) == results(undisturbed[0])
+
     file = "nouns/postr-joint/seed1/beam1/predictions.tsv"
-    found = [(scene.made.folder / f"results/{name}" / file) for name in ("tiny", "other")]
-    assert found[0].read_bytes() == found[1].read_bytes()
+    predictions = [(scene.made.folder / f"results/{name}" / file) for name in ("tiny", "other")]
+
+    assert predictions[0].read_bytes() == predictions[1].read_bytes()
+
     record(
         fault="two experiments on the same data at once in one folder",
         showed="both end well; the data are fetched by one of them while the other waits",

@@ -28,22 +28,23 @@ COST = {"cpu_s": 1.0, "gpu_s": 0.0}
 
 
 def trained(room: Path, model: str = "soft", seed: int = 1) -> Path:
-    """A task's folder with its prepared data and the run of a model, trained for an epoch."""
+    """Make a task's folder with prepared data and the run of a model, trained for an epoch."""
     data = small.prepare(room / "data")
     run = small.run(model, seed=seed, epochs=1, state_every_s=60.0)
     # The same folder whatever the seed, so that one's files may come in place of the other's.
     folder = RunFolder(room / model / SEED)
     small.write_run(folder.path, run)
+
     assert train(folder, data, folder.path / "state", "cpu") == 0
+
     shutil.rmtree(folder.path / "state")
     shutil.rmtree(folder.path / "events", ignore_errors=True)
+
     return room
 
 
 def a_start(room: Path) -> Subject:
-    """A trained model from which another one starts; what is made of it are that one's first
-    weights.
-    """
+    """Train a model from which another one starts; it is used for that one's first weights."""
     task = trained(room / "task", "structural")
     other = trained(room / "other", "structural", seed=2)
     run = _unstopped(small.run("fertility-init"))
@@ -55,6 +56,7 @@ def a_start(room: Path) -> Subject:
         torch.manual_seed(run.seed)
         model = build(run.components, run.network, len(prepared.source), len(prepared.target))
         take_over(model, load_starts(starting, run, prepared))
+
         return {name: value.tolist() for name, value in model.state_dict().items()}
 
     runs = [_alone(room / name, whole) for name, whole in (("start", task), ("other start", other))]
@@ -62,8 +64,9 @@ def a_start(room: Path) -> Subject:
 
 
 def a_trained_run(room: Path) -> Subject:
-    """A trained run that another task tests; what is made of it is that task's run."""
-    task, other = trained(room / "task"), trained(room / "other", seed=2)
+    """Train a run that another task tests; it is used for that task's run."""
+    task = trained(room / "task")
+    other = trained(room / "other", seed=2)
     data = task / "data"
 
     def use(folder: Path) -> Result:
@@ -72,6 +75,7 @@ def a_trained_run(room: Path) -> Subject:
         files = [tested.model / name for name in ("weights.safetensors", "source.vocab", LENGTHS)]
         contents = [file.read_bytes() for file in files]
         shutil.rmtree(tested.path)
+
         return contents
 
     runs = [_alone(room / name, whole) for name, whole in (("run", task), ("other run", other))]
@@ -79,12 +83,12 @@ def a_trained_run(room: Path) -> Subject:
 
 
 def _unstopped(run: RunConfig) -> RunConfig:
-    """The run with no dropout, which draws nothing."""
+    """Return the run with no dropout, which draws nothing."""
     return run.model_copy(update={"network": run.network.model_copy(update={"dropout": 0.0})})
 
 
 def _alone(folder: Path, task: Path) -> Path:
-    """What another run reads of a task's runs."""
+    """Copy the files that another run reads of a task's runs."""
     for path in sorted(task.rglob("*")):
         needed = "model" in path.parts or path.name in ("training.json", "history.csv")
         if path.is_file() and needed and "data" not in path.relative_to(task).parts:
@@ -104,11 +108,12 @@ EXPERIMENT: dict[str, Any] = {
 
 
 def stored_runs(room: Path) -> Subject:
-    """Runs of an experiment that were stored; what is made of them are the restored runs."""
+    """Store the runs of an experiment; they are used to restore them."""
     results = room / "results"
     data = small.prepare(results / "nouns/data")
     write_text(results / "experiment.yaml", yaml.safe_dump(EXPERIMENT))
     plan = load_plan(files=[results / "experiment.yaml"])
+
     for name in plan.experiment.runs():
         task, model, seed = name
         run = results / task / model / f"seed{seed}"
@@ -118,10 +123,12 @@ def stored_runs(room: Path) -> Subject:
         write_json(run / "training.json", COST)
         named = {"experiment": "tiny", "task": task, "model": model, "seed": seed}
         write_json(run / "scores.json", {**named, "metrics": METRICS, "cost": COST, "training": {}})
+
     store(results, room / "stored", "a command", "a commit")
-    for shown in ("tables", "figures", "scores.csv"):  # which restoring does not read
-        path = room / "stored" / shown
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    # Restoring does not read these.
+    (room / "stored/scores.csv").unlink()
+    for name in ("tables", "figures"):
+        shutil.rmtree(room / "stored" / name)
 
     def use(folder: Path) -> Result:
         restored = folder / "restored"
@@ -132,6 +139,7 @@ def stored_runs(room: Path) -> Subject:
             for path in sorted(restored.rglob("seed*/**/*.*"))
         }
         shutil.rmtree(restored)
+
         return [outcome.restored, outcome.differing, outcome.missing, files]
 
     # A changed experiment, which nothing can tell from another one, has runs that are all to be

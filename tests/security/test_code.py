@@ -40,16 +40,18 @@ METHODS = frozenset({"extractall", "to_pickle", "query"})
 
 
 def spelt(node: ast.expr) -> str:
-    """A dotted name, as `torch.load`; empty for what is none."""
+    """Return a dotted name, as `torch.load`, or an empty text for another expression."""
     if isinstance(node, ast.Name):
         return node.id
+
     if isinstance(node, ast.Attribute):
         return f"{spelt(node.value)}.{node.attr}"
+
     return ""
 
 
 def findings(text: str) -> Iterator[str]:
-    """What a module holds that could run code from elsewhere, by line."""
+    """Yield the parts of a module that could run code from elsewhere, by line."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = {alias.name.split(".")[0] for alias in node.names}
@@ -57,14 +59,18 @@ def findings(text: str) -> Iterator[str]:
             names = {(node.module or "").split(".")[0]}
         else:
             names = set()
+
         for name in names & MODULES:
             yield f"{node.lineno}: import {name}"
+
         if isinstance(node, ast.Call):
             name = spelt(node.func)
             if name in CALLS or ("." in name and name.rpartition(".")[2] in METHODS):
                 yield f"{node.lineno}: {name}"
+
             if any(key.arg in ("shell", "allow_pickle") for key in node.keywords):
                 yield f"{node.lineno}: {name} with a shell or with pickles"
+
         if (
             isinstance(node, ast.Attribute)
             and spelt(node).startswith("yaml.")
@@ -117,6 +123,7 @@ def test_every_value_in_a_command_is_quoted(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for command in re.findall(r"\n    shell:\n((?:        .*\n)+)", text):
         assert set(UNQUOTED.findall(command)) <= NUMBERS_AND_OWN_WORDS, command
+
     assert "\n    run:" not in text
 
 
@@ -125,16 +132,16 @@ EVENTS = ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "pickle.
 
 
 @pytest.fixture(scope="module")
-def told() -> list[str]:
-    """What Python has told; a hook stays until the process ends."""
-    events: list[str] = []
+def events() -> list[str]:
+    """Collect the events of which Python tells; the hook stays until the process ends."""
+    heard: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS:
-            events.append(f"{event}: {arguments}")
+            heard.append(f"{event}: {arguments}")
 
     sys.addaudithook(hook)
-    return events
+    return heard
 
 
 TAGS = (
@@ -148,16 +155,17 @@ TAGS = (
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_yaml_makes_no_objects(
-    tag: str, tmp_path: Path, told: list[str], capsys: pytest.CaptureFixture[str]
+    tag: str, tmp_path: Path, events: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run.yaml"
     run.write_text(f"label: {tag}\n")
-    told.clear()
+    events.clear()
+
     assert main(["train", "--run", str(tmp_path), "--data", str(tmp_path)]) == 2
     assert f"{run}:1: this is not valid YAML: could not determine a constructor" in (
         capsys.readouterr().err
     )
-    assert told == []
+    assert events == []
 
 
 PICKLE = b"cos\nsystem\n(S'touch pwned'\ntR."
@@ -169,23 +177,26 @@ DATA = ("train.safetensors", "source.vocab", "summary.json", "codec.json")
 
 @pytest.mark.parametrize("name", MODEL)
 def test_a_pickle_in_place_of_a_file_of_a_model_is_not_read_as_one(
-    name: str, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = SUBJECTS["a model of translation"](tmp_path).folder
     (model / name).write_bytes(PICKLE)
     monkeypatch.chdir(tmp_path)
-    told.clear()
+    events.clear()
+
     assert main(["predict", "--model", str(model)]) == 2
-    assert told == [] and not list(tmp_path.rglob("pwned"))
+    assert events == [] and not list(tmp_path.rglob("pwned"))
 
 
 @pytest.mark.parametrize("name", DATA)
 def test_a_pickle_in_place_of_prepared_data_is_not_read_as_one(
-    name: str, tmp_path: Path, told: list[str]
+    name: str, tmp_path: Path, events: list[str]
 ) -> None:
     subject = SUBJECTS["prepared data of translation"](tmp_path)
     (subject.folder / name).write_bytes(PICKLE)
-    told.clear()
+    events.clear()
+
     with pytest.raises(UserError):
         subject.use(subject.folder)
-    assert told == []
+
+    assert events == []

@@ -15,7 +15,7 @@ from tests.workflow.checkouts import ROOT
 
 @pytest.fixture(scope="module")
 def audit() -> dict[str, Any]:
-    """The functions of envs/audit.py."""
+    """Load the functions of envs/audit.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "envs"))
         return runpy.run_path(str(ROOT / "envs/audit.py"), run_name="audit")
@@ -23,12 +23,13 @@ def audit() -> dict[str, Any]:
 
 @pytest.fixture
 def package(tmp_path: Path) -> PathDistribution:
-    """A copy of a small installed package, alone in a folder."""
-    found = distribution("iniconfig")
-    for file in found.files or ():
+    """Copy a small installed package into a folder of its own."""
+    installed = distribution("iniconfig")
+    for file in installed.files or ():
         if ".." not in file.parts and file.suffix != ".pyc":
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(str(file.locate()), tmp_path / file)
+
     (copy,) = tmp_path.glob("*.dist-info")
     return PathDistribution(copy)
 
@@ -42,10 +43,14 @@ def test_the_lock_has_hashes_of_every_package_but_torch(audit: dict[str, Any]) -
 def test_make_installs_nothing_but_what_the_lock_knows_by_hash() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "LOCKED := $(PIP) --no-deps --require-hashes --requirement\n" in text
+
     by_hash = ("-build.txt", ".txt --no-build-isolation")
-    assert all(f"@$(LOCKED) envs/requirements{rest}\n" in text for rest in by_hash)
-    others = {line.strip() for line in text.splitlines() if line.strip().startswith("@$(PIP)")}
-    assert others == {
+    assert all(f"@$(LOCKED) envs/requirements{ending}\n" in text for ending in by_hash)
+
+    lines = [line.strip() for line in text.splitlines()]
+    without_hash = {line for line in lines if line.startswith("@$(PIP)")}
+
+    assert without_hash == {
         "@$(PIP) --requirement envs/requirements-torch.txt",
         "@$(PIP) --no-deps --no-build-isolation --editable .",
     }
@@ -54,6 +59,7 @@ def test_make_installs_nothing_but_what_the_lock_knows_by_hash() -> None:
 def test_a_pin_without_a_hash_is_a_fault(audit: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("a==1 \\\n    --hash=sha256:00\nb==2\n")
     pins = audit["read_lock"](tmp_path, ("lock.txt",))
+
     assert list(audit["without_hashes"](pins)) == ["b: the lock knows no hash"]
 
 
@@ -62,6 +68,7 @@ def test_another_version_and_a_package_beside_are_faults(
 ) -> None:
     pin = audit["Pin"]
     installed = {"iniconfig": package}
+
     assert not list(audit["differences"]({"iniconfig": pin(package.version, 1)}, installed))
     assert list(
         audit["differences"]({"iniconfig": pin("0.1", 1), "x": pin("1", 1)}, installed)
@@ -76,9 +83,12 @@ def test_a_file_that_was_changed_or_is_gone_is_a_fault(
     audit: dict[str, Any], package: PathDistribution, tmp_path: Path
 ) -> None:
     assert not list(audit["changed"](package))
+
     file = tmp_path / "iniconfig/__init__.py"
     file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+
     assert list(audit["changed"](package)) == [f"iniconfig: {file} has been changed"]
+
     file.unlink()
     assert list(audit["changed"](package)) == [f"iniconfig: {file} is gone"]
 

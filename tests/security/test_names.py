@@ -24,7 +24,7 @@ ENTRY: dict[str, Any] = yaml.safe_load(REGISTRY)
 
 
 def renamed(document: dict[str, Any], key: str, name: str) -> dict[str, Any]:
-    return {name if own == key else own: value for own, value in document.items()}
+    return {name if old == key else old: value for old, value in document.items()}
 
 
 PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -44,20 +44,22 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", PLACES)
+@pytest.mark.parametrize("named", PLACES)
 def test_a_name_that_is_no_plain_word_is_refused_at_its_line(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Recorder
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Recorder
 ) -> None:
     monkeypatch.chdir(ROOT)
     file = tmp_path / "experiment.yaml"
     for name in NAMES:
-        file.write_text(yaml.safe_dump(PLACES[what](name), allow_unicode=True), encoding="utf-8")
+        file.write_text(yaml.safe_dump(PLACES[named](name), allow_unicode=True), encoding="utf-8")
         with pytest.raises(UserError) as caught:
             check_datasets(load_plan(files=[file]), {})
+
         assert caught.value.file == str(file), name
         assert caught.value.line is not None and caught.value.hint, name
+
     record(
-        fault=f"a name with signs of a shell, a path or a wildcard: {what}",
+        fault=f"a name with signs of a shell, a path or a wildcard: {named}",
         showed="refused before any work, by file and line",
         tried=len(NAMES),
     )
@@ -87,19 +89,22 @@ ENTRIES: dict[str, Callable[[str], dict[str, Any]]] = {
 FORMAT = {"source": "xx", "target": "yy"}
 
 
-@pytest.mark.parametrize("what", ENTRIES)
-def test_a_registry_takes_plain_names_only(what: str, tmp_path: Path, record: Recorder) -> None:
+@pytest.mark.parametrize("named", ENTRIES)
+def test_a_registry_takes_plain_names_only(named: str, tmp_path: Path, record: Recorder) -> None:
     file = tmp_path / "datasets.yaml"
     for name in NAMES:
-        if what == "a file" and name == "a/b":
+        if named == "a file" and name == "a/b":
             continue  # a file in a folder
-        file.write_text(yaml.safe_dump(ENTRIES[what](name), allow_unicode=True), encoding="utf-8")
+
+        file.write_text(yaml.safe_dump(ENTRIES[named](name), allow_unicode=True), encoding="utf-8")
         with pytest.raises(UserError) as caught:
             load_registries([file])
+
         assert caught.value.file == str(file) and caught.value.line is not None, name
         assert caught.value.hint, name
+
     record(
-        fault=f"a name with signs of a shell, a path or a wildcard, in a registry: {what}",
+        fault=f"a name with signs of a shell, a path or a wildcard, in a registry: {named}",
         showed="refused before any work, by file and line",
         tried=len(NAMES),
     )
@@ -109,12 +114,13 @@ def test_snakemake_too_makes_no_objects_of_an_experiment(tmp_path: Path) -> None
     made = with_own_data(checkout(tmp_path / "checkout"))
     made.edit("own/experiment.yaml", "title: ", "title: !!python/object/apply:os.system ")
     outcome = made.plan("--configfile", "own/experiment.yaml")
+
     assert outcome.code != 0 and "not valid JSON or YAML" in outcome.said
     assert "Traceback" not in outcome.said
 
 
 def odd(made: Checkout) -> str:
-    """Gives the folder of one's own data, and all that can be any words, odd ones; its name."""
+    """Name the folder of one's own data, and all that can be any words, oddly; return the file."""
     words = " ".join(WORDS)
     (made.folder / "own").rename(made.folder / FOLDER)
     experiment = {
@@ -129,16 +135,19 @@ def odd(made: Checkout) -> str:
     made.write("config/models/odd.yaml", yaml.safe_dump(model | {"label": words, "source": words}))
     entry = ENTRY["small"] | {"title": words, "licence": words, "citation": words}
     made.write(f"{FOLDER}/datasets.yaml", yaml.safe_dump({"small": entry}))
+
     for split in ("train", "dev", "test"):
         path = made.folder / FOLDER / f"{split}.tsv"
         rows = [f"{word}{split}\t{word}\t{word}\n" for word in WORDS]
         path.write_text(path.read_text(encoding="utf-8") + "".join(rows), encoding="utf-8")
+
     return f"{FOLDER}/experiment.yaml"
 
 
 def test_odd_names_and_words_prepare_data_and_nothing_else(tmp_path: Path) -> None:
     made = with_own_data(checkout(tmp_path / FOLDER))
     outcome = made.run("data", "results/tiny/experiment.yaml", "--configfile", odd(made))
+
     assert outcome.code == 0, outcome.said
     assert not list(tmp_path.rglob("*pwned"))
 
@@ -149,14 +158,17 @@ def test_odd_names_and_words_come_through_to_the_report(tmp_path: Path, record: 
     made = with_own_data(checkout(tmp_path / FOLDER))
     made.write("secret.txt", PRIVATE)
     outcome = made.run("--configfile", odd(made))
+
     assert outcome.code == 0, outcome.said
     assert not list(tmp_path.rglob("*pwned"))
+
     pages = [*(made.folder / "results/tiny").rglob("*.html"), *made.folder.rglob("*.svg")]
     for page in pages:
         # The report holds other pages as texts of JavaScript.
-        shown = page.read_text(encoding="utf-8").replace("\\", "")
+        text = page.read_text(encoding="utf-8").replace("\\", "")
         for unwanted in (PAGE, 'href="javascript', PRIVATE):
-            assert unwanted not in shown, page
+            assert unwanted not in text, page
+
     record(
         fault="folders, labels, titles and texts with commands, markup and scripts",
         showed="the whole workflow runs to its report; nothing was run, no script is in a page",

@@ -22,7 +22,7 @@ PRIVATE = "what nobody has asked to be shown"
 
 
 def titled(words: str) -> str:
-    """The head of the report's first page."""
+    """Render the head of the report's first page."""
 
     class Workflow:
         config = {"experiment": "tiny", "title": words, "models": [], "tasks": {}}  # noqa: RUF012
@@ -31,8 +31,8 @@ def titled(words: str) -> str:
     return text.partition("Experiment *")[0]
 
 
-def shown(text: str) -> str:
-    """As Snakemake's report shows it."""
+def as_page(text: str) -> str:
+    """Render a text as Snakemake's report does."""
     return str(publish_parts(text, writer="html")["html_body"])
 
 
@@ -46,7 +46,8 @@ def test_no_markup_no_link_and_no_other_file_gets_into_the_report(
 ) -> None:
     (tmp_path / "secret.txt").write_text(PRIVATE)
     monkeypatch.chdir(tmp_path)
-    page = shown(made(words))
+    page = as_page(made(words))
+
     for unwanted in ("<script", "<a ", "href=", PRIVATE, "system-message"):
         assert unwanted not in page
 

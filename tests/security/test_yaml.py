@@ -40,6 +40,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def test_what_is_no_configuration_is_refused(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "config.yaml")
+
     assert message in caught.value.message
     assert caught.value.file == "config.yaml" and caught.value.hint
 

@@ -23,17 +23,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Two idle nodes with two GPUs each."""
+    """Start two idle nodes with two GPUs each."""
     if ABSENT is not None:
         pytest.skip(ABSENT)
+
     with Cluster.started() as started:
         yield started
 
 
 @pytest.fixture
 def login(cluster: Cluster, tmp_path: Path) -> Iterator[Login]:
-    """A user of that cluster with a checkout and a small experiment, nothing run."""
+    """Give a user of that cluster a checkout and a small experiment; nothing is run."""
     made = Login(cluster, with_own_data(checkout(tmp_path / "checkout")))
     made.hurry()
+
     yield made
+
     made.end()

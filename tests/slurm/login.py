@@ -1,11 +1,13 @@
-"""A user of a throw-away cluster: what it runs, and what its jobs were seen to do."""
+"""A user of a throw-away cluster, who runs Snakemake and reads the notes of its jobs."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from typing import Any
 
 from tests import warm
 from tests.slurm.cluster import Cluster
-from tests.workflow.checkouts import ROOT, Checkout, Outcome
+from tests.workflow.checkouts import PYTHON_KEYS, ROOT, Checkout, Outcome
 
 PROFILE = ("--profile", "cluster", "--configfile", "own/experiment.yaml")
 # What a user of a cluster without accounting changes; `auto`, as torch cannot use these GPUs; and
@@ -54,6 +56,8 @@ Executor.next_seconds_between_status_checks = property(lambda self: 2, lambda se
 """
 STEP = "        self.optimizer.step()"
 TIMES = ("wall_s", "cpu_s")
+HOLDER = re.compile(r"process (\d+) on ")
+"""The words that a run writes into its lock."""
 
 
 @dataclass
@@ -69,107 +73,127 @@ class Login:
         return self.made.folder / "results/tiny/nouns"
 
     def experiment(self, training: str, resources: str = RESOURCES) -> None:
-        """Sets the experiment's `training` and what its jobs ask for."""
+        """Set the experiment's `training`, and the resources that its jobs ask for."""
         self.made.edit("own/experiment.yaml", "epochs: 1", training)
         self.made.edit("own/experiment.yaml", "device: cpu\n", resources)
 
     def hurry(self) -> None:
-        """Makes Snakemake look at the queue every two seconds."""
+        """Make Snakemake look at the queue every two seconds."""
         with (self.made.folder / "Snakefile").open("a", encoding="utf-8") as file:
             file.write(IMPATIENCE)
 
     def slow_down(self, step_s: float) -> None:
-        """Makes each step of a training last so much longer, and trainings leave traces."""
+        """Make each step of a training last so much longer, and trainings leave traces."""
         self.made.edit(
             "pam/training/trainer.py",
             STEP,
             f"        import time\n        time.sleep({step_s})\n{STEP}",
         )
+
         package = self.made.folder / "pam/training/__init__.py"
         package.write_text(package.read_text(encoding="utf-8") + WITNESS, encoding="utf-8")
 
     def command(self, *arguments: str) -> list[str]:
+        """Return the command line of a Snakemake that sends its jobs to the cluster."""
         return [sys.executable, "-m", "snakemake", *PROFILE, *CHANGED, *arguments]
 
     def run(self, *arguments: str) -> Outcome:
-        """Runs Snakemake on the cluster to its end."""
+        """Run Snakemake on the cluster to its end."""
         return self.made.command(self.command(*arguments), **self.cluster.environment)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Starts Snakemake in the background; its output goes to a file of its number."""
+        """Start Snakemake in the background; its output goes to a file of its number.
+
+        It is forked by the server of `tests.warm`, as `run` is, and so are its jobs.
+        """
+        python = str(warm.bin_folder() / "python")
+        environment = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
+        path = [self.cluster.environment["PATH"], os.path.dirname(sys.executable)]
+        environment["PATH"] = os.pathsep.join(path)
+
         with (self.made.folder / f"run{len(self._runs)}.log").open("w") as log:
             running = subprocess.Popen(
-                self.command(*arguments),
+                [python, *self.command(*arguments)[1:]],
                 cwd=self.made.folder,
-                env=os.environ | self.cluster.environment,
+                env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
+
         self._runs.append(running)
         return running
 
+    def kill(self, running: subprocess.Popen[str]) -> None:
+        """Kill a Snakemake that holds the lock of its run, and wait until it is gone."""
+        lock = self.made.folder / ".snakemake/runs/tiny.lock"
+        holder = HOLDER.search(lock.read_text(encoding="utf-8"))
+        assert holder is not None
+        # Its client ends as it does, and not before.
+        os.kill(int(holder[1]), signal.SIGKILL)
+
+        assert running.wait(60) == -signal.SIGKILL
+
     def end(self) -> None:
-        """Ends what still runs in the background."""
+        """End all that still runs in the background."""
         for running in self._runs:
             running.kill()
             running.wait()
 
     def seen(self, event: str = "start") -> list[dict[str, Any]]:
-        """What trainings noted when they started or ended, one after the other."""
+        """Read the notes that trainings wrote when they started or ended, in their order."""
         file = self.made.folder / "witness.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        notes = [json.loads(line) for line in lines]
-        return [one for one in notes if one["event"] == event]
+        if not file.is_file():
+            return []
+
+        notes = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [note for note in notes if note["event"] == event]
 
     def queue(self, state: str) -> list[str]:
-        """Numbers of the jobs that Slurm has in this state."""
+        """List the numbers of the jobs that Slurm has in this state."""
         return self.cluster.command("squeue", "-h", f"--states={state}", "--format=%i").split()
 
     def wait_for(self, what: Callable[[], Any], seconds: float = 300.0) -> None:
+        """Wait until a condition holds; an AssertionError shows the state of all jobs."""
         end = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < end, self.state()
             time.sleep(0.2)
 
     def state(self) -> str:
-        """What is to be read when a test fails."""
+        """Return the queue and all logs, to be read when a test fails."""
         logs = [*self.made.folder.glob("run*.log"), *self.results.parent.glob("logs/**/*.log")]
         texts = [f"--- {path}\n{path.read_text(encoding='utf-8')[-3000:]}" for path in logs]
+
         return "\n".join([self.cluster.command("squeue", "--states=all", "--long"), *texts])
 
     def record(self, model: str) -> dict[str, Any]:
-        """How a training went."""
+        """Read the record of a training."""
         file = self.results / model / "seed1/training.json"
         return dict(json.loads(file.read_text(encoding="utf-8")))
 
     def outcome(self, model: str, run: Path | None = None) -> dict[str, Any]:
-        """All that a training decides: the files of its model, and its history without times."""
+        """Return all that a training decides: its model's files, and its history without times."""
         folder = run or self.results / model / "seed1"
         files = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+
         with (folder / "history.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return files | {
-            "history": [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
-        }
+        history = [
+            {name: value for name, value in row.items() if name not in TIMES} for row in rows
+        ]
+
+        return files | {"history": history}
 
     def undisturbed(self, model: str) -> dict[str, Any]:
-        """The same of the same training, run here from its first step to its last."""
-        own, out = self.results / model / "seed1", self.made.folder / "undisturbed" / model
+        """Train the same model here, from its first step to its last; return the same of it."""
+        out = self.made.folder / "undisturbed" / model
         out.mkdir(parents=True)
-        shutil.copy2(own / "model/config.yaml", out / "run.yaml")
-        data = str(self.results / "data")
-        command = [
-            str(warm.bin_folder() / "python"),
-            "-m",
-            "pam",
-            "train",
-            "--run",
-            str(out),
-            "--device",
-            "cpu",
-            "--data",
-            data,
-        ]
+        shutil.copy2(self.results / model / "seed1/model/config.yaml", out / "run.yaml")
+
+        python = str(warm.bin_folder() / "python")
+        paths = ["--run", str(out), "--data", str(self.results / "data")]
+        command = [python, "-m", "pam", "train", *paths, "--device", "cpu"]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
         return self.outcome(model, out)

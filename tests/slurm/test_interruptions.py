@@ -18,10 +18,12 @@ def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
 ) -> None:
     login.experiment(LONG)
     login.slow_down(0.5)
+
     running = login.start(RUN, "--retries", "0")
     login.wait_for((login.results / "soft/seed1/state/previous.safetensors").is_file)
     (first,) = login.seen()
     login.cluster.crash(first["SLURMD_NODENAME"])
+
     assert running.wait(600) == 0, login.state()
     first, second = login.seen()
     assert first["SLURM_JOB_ID"] == second["SLURM_JOB_ID"]
@@ -34,10 +36,12 @@ def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login
     login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
     # 66 s of steps, and a job of a minute trains for no more than half of it.
     login.slow_down(1.2)
+
     outcome = login.run(RUN, "--retries", "0")
+
     assert outcome.code == 0, outcome.said + login.state()
     jobs = login.seen()
     assert len(jobs) >= 3
-    assert len({one["SLURM_JOB_ID"] for one in jobs}) == 1
+    assert len({note["SLURM_JOB_ID"] for note in jobs}) == 1
     assert login.record("soft")["resumed"] == len(jobs) - 1
     assert login.outcome("soft") == login.undisturbed("soft")

@@ -9,11 +9,14 @@ import json
 import multiprocessing
 import os
 import resource
+import runpy
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +27,7 @@ import psutil
 from pam.cli import main
 from pam.config import RunConfig
 from pam.models.checkpoint import digest, load_tensors
+from tests import warm
 from tests.training.small import write_run
 
 
@@ -80,14 +84,15 @@ class Command:
 
     def says(self, text: str) -> None:
         """Wait until it, or what it has started, has written a text."""
-        self._waits(lambda: text in self.said())
+        self.waits(lambda: text in self.said())
 
     def halts(self) -> None:
         """Wait until it is halted, as after SIGSTOP: a SIGCONT before that would be lost."""
         process = psutil.Process(self.process.pid)
-        self._waits(lambda: process.status() == psutil.STATUS_STOPPED)
+        self.waits(lambda: process.status() == psutil.STATUS_STOPPED)
 
-    def _waits(self, until: Callable[[], bool]) -> None:
+    def waits(self, until: Callable[[], bool]) -> None:
+        """Wait until a condition holds."""
         end = time.monotonic() + 60
         while not until():
             assert time.monotonic() < end, self.said()
@@ -116,6 +121,38 @@ def start(
     process = CONTEXT.Process(target=_work, args=(words, str(log), fault, call))
     process.start()
     return Command(process, log)
+
+
+def as_script(words: list[str]) -> int:
+    """Run a Python file with its arguments as `python` does; a `call` of `start`."""
+    script = words[0]
+    sys.argv = words
+    sys.path.insert(0, os.path.dirname(script))
+    runpy.run_path(script, run_name="__main__")
+
+    return 0
+
+
+def result_of(function: Callable[..., Any], *values: Any) -> Any:
+    """Call a function in a process that has imported torch and computed nothing; return its result.
+
+    The function stands at the top of a module, and its result can be pickled.
+    """
+    receiving, sending = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_send_result, args=(sending, function, values))
+    process.start()
+    sending.close()
+    # An EOFError: the process has failed, and its traceback is on stderr.
+    result = receiving.recv()
+    process.join()
+
+    return result
+
+
+def _send_result(
+    sending: Connection, function: Callable[..., Any], values: tuple[object, ...]
+) -> None:
+    sending.send(function(*values))
 
 
 def _work(
@@ -171,10 +208,24 @@ def train(
     code: str = "this code",
     processes: int = 1,
     log: str = "log",
+    is_real: bool = False,
 ) -> Command:
-    """Start a training; its results are in `out`, and its output in the file `log` there."""
-    words = arguments(run, data, out, code)
-    return start([*words, "--processes", processes], out / log, fault)
+    """Start a training; its results are in `out`, and its output in the file `log` there.
+
+    Several processes are forked by the server of `tests.warm`, or `is_real`: started by Python.
+    """
+    words = [*arguments(run, data, out, code), "--processes", processes]
+    call = main
+    if processes > 1 and not is_real:
+        call = partial(_call_by, str(warm.bin_folder() / "python"))
+
+    return start(words, out / log, fault, call)
+
+
+def _call_by(python: str, words: list[str]) -> int:
+    """Call the command line; it starts its own processes by this program."""
+    sys.executable = python
+    return main(words)
 
 
 def arguments(run: RunConfig, data: Path, out: Path, code: str = "this code") -> list[str]:

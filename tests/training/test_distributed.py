@@ -44,15 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 
-# What is tried with `hard-mono`, with `none`, and within the other options too.
-REPEATED = ("plain", "a batch smaller than the group")
-
-
-def marks_of(repeated: bool) -> tuple[pytest.MarkDecorator, ...]:
-    """Leave what is repeated to `make faults`."""
-    if repeated:
-        return (pytest.mark.faults,)
-    return ()
+FAULTS = pytest.mark.faults
 
 
 def close(
@@ -63,31 +55,37 @@ def close(
         torch.testing.assert_close(value, expected[name], **tolerance)
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        *(
-            pytest.param("mono-postr-joint", name, marks=marks_of(name in REPEATED))
-            for name in OPTIONS
-        ),
-        pytest.param("variational", "plain", marks=pytest.mark.faults),
-        ("none", "plain"),  # with weights that it does not use
-        ("hard-mono", "a batch smaller than the group"),
-    ],
-)
+def cases() -> list[Any]:
+    """List models, options and numbers of processes; `make test` tries each of them once."""
+    tried = [
+        ("mono-postr-joint", "parts, means and an early end", 2),
+        ("mono-postr-joint", "gradients by sentences, and a rate that halves", 3),
+        ("none", "plain", 2),  # with weights that it does not use
+        ("hard-mono", "a batch smaller than the group", 3),
+    ]
+    pairs = [("mono-postr-joint", options) for options in OPTIONS]
+    pairs += [("none", "plain"), ("variational", "plain")]
+    pairs += [("hard-mono", "a batch smaller than the group")]
+    others = [(*pair, processes) for pair in pairs for processes in (2, 3)]
+
+    return [*tried, *(pytest.param(*case, marks=FAULTS) for case in others if case not in tried)]
+
+
+@pytest.mark.parametrize(("model", "options", "processes"), cases())
 def test_two_and_three_processes_train_as_one_does(
-    model: str, options: str, data: Path, tmp_path: Path
+    model: str, options: str, processes: int, data: Path, tmp_path: Path
 ) -> None:
     run = without_dropout(small.run(model, **OPTIONS[options]))
+
     alone = groups.train(run, data, tmp_path / "1", 1)
-    for processes in (2, 3):
-        group = groups.train(run, data, tmp_path / str(processes), processes)
-        close(group.weights, alone.weights, rtol=1e-9, atol=1e-11)
-        pd.testing.assert_frame_equal(
-            pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9
-        )
-        for weights in group.last[1:]:
-            close(weights, group.last[0], rtol=0, atol=0)
+    group = groups.train(run, data, tmp_path / str(processes), processes)
+
+    close(group.weights, alone.weights, rtol=1e-9, atol=1e-11)
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(group.history), pd.DataFrame(alone.history), rtol=1e-9
+    )
+    for weights in group.last[1:]:
+        close(weights, group.last[0], rtol=0, atol=0)
 
 
 def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
@@ -109,7 +107,9 @@ def test_what_is_drawn_differs_from_step_to_step_and_process_to_process() -> Non
 
 
 RUN = without_dropout(small.run("postr-joint"))
-LONG = without_dropout(small.run("postr-joint", epochs=20, learning_rate=0.002, state_every_s=60.0))
+LONG = without_dropout(
+    small.run("postr-joint", epochs=20, learning_rate=0.002, state_every_s=60.0, select="loss")
+)
 
 
 def children(command: Command) -> list[int]:
@@ -117,9 +117,11 @@ def children(command: Command) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def trained_for_a_while(run: RunConfig, data: Path, out: Path) -> tuple[Command, list[int]]:
+def trained_for_a_while(
+    run: RunConfig, data: Path, out: Path, is_real: bool = False
+) -> tuple[Command, list[int]]:
     """Start a training by two processes; return it once it has saved a state, and its processes."""
-    command = runs.train(run, data, out, processes=2)
+    command = runs.train(run, data, out, processes=2, is_real=is_real)
     command.says("epoch 2 of 20")
     return command, children(command)
 
@@ -178,7 +180,7 @@ def test_a_group_that_is_stopped_saves_its_state_and_one_process_goes_on(
 def test_a_process_that_is_killed_ends_the_group_with_one_message(
     data: Path, tmp_path: Path
 ) -> None:
-    command, workers = trained_for_a_while(LONG, data, tmp_path)
+    command, workers = trained_for_a_while(LONG, data, tmp_path, is_real=True)
     os.kill(workers[1], signal.SIGKILL)
     assert command.end() == 2, command.said()
     assert all(gone(worker) for worker in workers)
@@ -193,7 +195,7 @@ def test_a_process_that_is_killed_ends_the_group_with_one_message(
 def test_a_group_whose_launcher_is_killed_saves_its_state_and_ends(
     data: Path, tmp_path: Path
 ) -> None:
-    command, workers = trained_for_a_while(LONG, data, tmp_path)
+    command, workers = trained_for_a_while(LONG, data, tmp_path, is_real=True)
     command.signal(signal.SIGKILL)
     command.says("the state is saved")
     again = runs.train(LONG, data, tmp_path, log="again")

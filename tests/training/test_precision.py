@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -18,7 +16,7 @@ import pytest
 import torch
 
 from pam.models.kernels import Products, SharedLinear, padded_size
-from pam.runtime import devices, processor
+from pam.runtime import devices, processor, torch_internals
 from pam.runtime.processor import Trial
 from pam.training.preemption import Stop, Stopped
 from tests.training import runs, small
@@ -60,20 +58,6 @@ def test_onednn_is_taken_where_it_is_exact_and_pays_or_did_so_before(
     assert Products.by_onednn == (library == "onednn")
 
 
-PROBE = """
-import torch
-from pam.runtime.processor import onednn_is_exact, try_bfloat16
-from pam.runtime.torch_internals import onednn_float32
-
-pays = try_bfloat16().pays
-a, b = torch.randn(300, 700), torch.randn(700, 200)
-with onednn_float32():
-    product = a @ b
-exact = a.double() @ b.double()
-print(pays, onednn_is_exact(), float((product - exact).abs().mean() / exact.abs().mean()))
-"""
-
-
 class Probed(NamedTuple):
     """What a processor was found to do: whether bfloat16 pays, and float32 by oneDNN is exact."""
 
@@ -85,12 +69,21 @@ class Probed(NamedTuple):
 @cache
 def probed(isa: str) -> Probed:
     """Probe a processor in a process of its own, as oneDNN chooses its instructions once."""
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": isa}
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
-    )
-    pays, exact, error = done.stdout.split()
-    return Probed(pays == "True", exact == "True", float(error))
+    return Probed(*runs.result_of(_probe, isa))
+
+
+def _probe(isa: str) -> tuple[bool, bool, float]:
+    os.environ["ONEDNN_MAX_CPU_ISA"] = isa
+    pays = processor.try_bfloat16().pays
+
+    a = torch.randn(300, 700)
+    b = torch.randn(700, 200)
+    with torch_internals.onednn_float32():
+        product = a @ b
+    exact = a.double() @ b.double()
+    error = (product - exact).abs().mean() / exact.abs().mean()
+
+    return pays, processor.onednn_is_exact(), float(error)
 
 
 @pytest.mark.skipif(
@@ -204,10 +197,12 @@ def test_a_processor_that_does_not_name_itself_is_known_by_its_architecture(
     not hasattr(os, "sched_setaffinity"), reason="this system has no affinity of processes to cores"
 )
 def test_cores_are_those_that_the_process_may_use() -> None:
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    code += "from pam.runtime.processor import usable_cores; print(usable_cores())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
+    assert runs.result_of(_cores_of_a_bound_process) == 1
+
+
+def _cores_of_a_bound_process() -> int:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    return processor.usable_cores()
 
 
 # bfloat16 where the processor has it.
@@ -218,12 +213,10 @@ SLOW = Trial(
 FAST = Trial(
     pays=True, reason="work in bfloat16 takes 0.4 times as long as in float32 on this processor"
 )
-TRY = "from pam.runtime.processor import try_bfloat16; print(try_bfloat16().pays)"
 
 
-def tried_in_a_process() -> str:
-    done = subprocess.run([sys.executable, "-c", TRY], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def _bfloat16_pays() -> bool:
+    return processor.try_bfloat16().pays
 
 
 @pytest.mark.skipif(
@@ -235,7 +228,8 @@ def test_bfloat16_does_not_pay_on_processors_without_instructions_for_it(isa: st
 
 
 def test_a_processor_gives_the_same_answer_at_each_start() -> None:
-    assert {tried_in_a_process() for _ in range(3)} == {str(processor.try_bfloat16().pays)}
+    answers = {runs.result_of(_bfloat16_pays) for _ in range(3)}
+    assert answers == {processor.try_bfloat16().pays}
 
 
 @pytest.mark.skipif(not processor.try_bfloat16().pays, reason=processor.try_bfloat16().reason)

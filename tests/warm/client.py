@@ -21,15 +21,19 @@ def main(path: str, real: str) -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     # Code that Python itself runs at its start is for the real one.
     starts_otherwise = any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
-    is_module = len(arguments) > 1 and arguments[0] == "-m" and arguments[1] in MODULES
-    if not (is_module or arguments[:1] == [SCRIPT]) or starts_otherwise:
+    # torchrun starts its processes with this option.
+    is_unbuffered = arguments[:1] == ["-u"]
+    command = arguments[int(is_unbuffered) :]
+    is_module = len(command) > 1 and command[0] == "-m" and command[1] in MODULES
+    if not (is_module or command[:1] == [SCRIPT]) or starts_otherwise:
         os.execv(real, [real, *arguments])  # noqa: S606 -- a list of arguments, no shell
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")
-    words = arguments[1:] if is_module else arguments
+    words = command[1:] if is_module else command
     request = {
         "python": python,
         "words": words,
+        "unbuffered": is_unbuffered,
         "folder": os.getcwd(),
         "environment": dict(os.environ),
     }

@@ -203,7 +203,8 @@ def run(request: Request) -> None:
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- for as long as the process lives
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    buffering = 1 if request["unbuffered"] else -1  # by lines, which is near enough
+    sys.stdout = open(1, "w", buffering, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code = 1
     try:
