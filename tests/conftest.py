@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.long_forms import ask_for
+
 # Networks here are so small that threads within one step only wait for each other. Set before
 # torch is imported, and inherited by every process that a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -53,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    ask_for(config.getoption("markexpr"))
+
     file = config.getoption("--records")
     # Of several test processes, the one that hears of all tests.
     if file is not None and not hasattr(config, "workerinput"):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.long_forms import long_form
 
 
 def numbered(cases: int, sample: int) -> list[Any]:
     """Parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
-    return [
-        pytest.param(number, marks=pytest.mark.faults if number >= sample else ())
-        for number in range(cases)
-    ]
+    return [*range(sample), *long_form(range(sample, cases))]

@@ -235,8 +235,9 @@ def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
 def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
     for figure in re.findall(r'<figure class="block".*?</figure>', page, re.DOTALL):
         assert "<figcaption>" in figure and "<td" in figure and "data:image/svg+xml" in figure
-        shown, folded = figure.split("<details>")
-        assert "<td" not in shown and "snakemake" not in shown and "snakemake" in folded
+        open_part, folded_part = figure.split("<details>")
+        assert "<td" not in open_part and "snakemake" not in open_part
+        assert "snakemake" in folded_part
 
     number = re.search(rf'<li id="caution-(\d+)">de-N: {re.escape(SHARED)}</li>', page)
     accuracy = page.partition('<figure class="block" id="accuracy"')[2].partition("</figure>")[0]
@@ -863,9 +864,9 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
     assert sorted(by_width) == [390, 1280, 1920]
 
     for report in by_width.values():
-        said = report.pop("said")
-        assert len(said) == 3
-        assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in said)
+        pointed_at = report.pop("said")
+        assert len(pointed_at) == 3
+        assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in pointed_at)
         assert report.pop("explained").startswith("Soft reads one mean of the source")
         assert report.pop("stops") <= 55
         assert report == {
