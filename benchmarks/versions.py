@@ -1,10 +1,17 @@
-"""Train models by two versions of the package at the same time, and count their steps a second.
+"""Train or search by two versions of the package, and count their batches a second.
 
     python benchmarks/versions.py OLD NEW --data DIR --models soft postr-joint:0.99 --device cuda
+    python benchmarks/versions.py OLD NEW --data DIR --models soft --beam 4
 
 OLD and NEW are folders that hold `pam` and `config`, such as checkouts; DIR is a folder of prepared
-data. Each model of each version has a process of its own. All of them count steps in the same
+data. Each model of each version has a process of its own.
+
+On a CPU both versions of a model take turns on one core, and batches are counted by the CPU second.
+`new_over_old` is the median of the turns' ratios. On a GPU all processes count batches in the same
 seconds, which begin once all are ready, so that what slows one slows all.
+
+With `--beam` a model is trained for `--trained` steps first, so that it has learned where outputs
+end, and then searches.
 """
 
 from __future__ import annotations
@@ -13,48 +20,77 @@ import argparse
 import importlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NoReturn
 
 READY = "ready\n"
+WARM_UP = 6  # batches before those that count
 NOTICE_S = 0.2  # between the word to begin and the beginning
+VERSIONS = ("old", "new")
 Job = tuple[str, str]  # a model, and `old` or `new`
 
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a row for each model: steps per second by both versions, and their ratio."""
-    processes = {}
-    for model in args.models:
-        for version in ("old", "new"):
-            processes[model, version] = start(args, model, version)
-
-    try:
-        answers = together(processes)
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait()
+    """Return a row for each model: batches per second by both versions, and their ratio."""
+    # On a GPU all models run at the same time; on a CPU one model after another.
+    groups = [args.models] if args.on_gpu else [[model] for model in args.models]
 
     rows = []
-    for model in args.models:
-        old = answers[model, "old"]
-        new = answers[model, "new"]
-        if not (old["steps"] and new["steps"]):
-            sys.exit(f"error: no step of {model} was done in {args.seconds} s: raise --seconds")
-        ratio = new["per_second"] / old["per_second"]
-        rows.append({"model": model, "old": old, "new": new, "new_over_old": round(ratio, 3)})
+    for models in groups:
+        jobs: list[Job] = [(model, version) for model in models for version in VERSIONS]
+        processes: dict[Job, subprocess.Popen[str]] = {}
+        try:
+            for job in jobs:
+                processes[job] = start(args, *job)
+            wait_until_ready(processes)
+            if args.on_gpu:
+                turns = [work_together(processes, args.seconds)]
+            else:
+                turns = work_in_turns(processes, args.turns, args.seconds)
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.wait()
+        rows += [row_of(model, turns) for model in models]
+
     return rows
 
 
+def row_of(model: str, turns: Sequence[Mapping[Job, Any]]) -> dict[str, Any]:
+    """Return the row of one model: the medians of its turns."""
+    row: dict[str, Any] = {"model": model}
+    for version in VERSIONS:
+        answers = [turn[model, version] for turn in turns]
+        if not all(answer["batches"] for answer in answers):
+            sys.exit(f"error: no batch of {model} was done in a turn: raise --seconds")
+        row[version] = {
+            "batches": sum(answer["batches"] for answer in answers),
+            "per_second": round(median(answer["per_second"] for answer in answers), 2),
+            "peak_mb": answers[-1]["peak_mb"],
+            "gpu_mb": answers[-1]["gpu_mb"],
+        }
+
+    ratios = [turn[model, "new"]["per_second"] / turn[model, "old"]["per_second"] for turn in turns]
+    return row | {
+        "new_over_old": round(median(ratios), 3),
+        "lowest": round(min(ratios), 3),
+        "highest": round(max(ratios), 3),
+    }
+
+
 def start(args: argparse.Namespace, model: str, version: str) -> subprocess.Popen[str]:
-    """Start a process that trains a model by one version once it hears from when on."""
+    """Start a process that works with a model of one version whenever it is told to."""
     folder = str(getattr(args, version).resolve())
     settings = vars(args) | {"model": model}
     content = json.dumps(settings, default=lambda path: str(path.resolve()))
-    command = [sys.executable, str(Path(__file__).resolve()), "--steps", content]
+    command = [sys.executable, str(Path(__file__).resolve()), "--work", content]
 
     return subprocess.Popen(
         command,
@@ -66,30 +102,57 @@ def start(args: argparse.Namespace, model: str, version: str) -> subprocess.Pope
     )
 
 
-def together(processes: dict[Job, subprocess.Popen[str]]) -> dict[Job, Any]:
-    """Let all processes begin at the same moment, once each is ready, and return their answers."""
+def wait_until_ready(processes: Mapping[Job, subprocess.Popen[str]]) -> None:
+    """Wait until all processes have loaded and warmed up."""
     for job, process in processes.items():
-        assert process.stdout is not None
-        if process.stdout.readline() != READY:
+        if read_line(job, process) != READY:
             end_with_error(job)
 
+
+def work_together(processes: Mapping[Job, subprocess.Popen[str]], seconds: float) -> dict[Job, Any]:
+    """Let all processes work in the same seconds; return their answers."""
     begin = time.time() + NOTICE_S
     for job, process in processes.items():
-        assert process.stdin is not None
-        try:
-            process.stdin.write(f"{begin!r}\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            end_with_error(job)
+        send(job, process, begin, seconds)
+    return {job: json.loads(read_line(job, process)) for job, process in processes.items()}
 
-    answers = {}
-    for job, process in processes.items():
-        output, _ = process.communicate()
-        if process.returncode:
-            end_with_error(job)
-        answers[job] = json.loads(output)
 
+def work_in_turns(
+    processes: Mapping[Job, subprocess.Popen[str]], turns: int, seconds: float
+) -> list[dict[Job, Any]]:
+    """Let one process work after another on one core, in turns; return the answers of each turn."""
+    if hasattr(os, "sched_setaffinity"):
+        core = min(os.sched_getaffinity(0))
+        for process in processes.values():
+            os.sched_setaffinity(process.pid, {core})
+
+    answers = []
+    for turn in range(turns):
+        # The one that was last is first in the next turn.
+        jobs = list(processes)
+        if turn % 2:
+            jobs.reverse()
+        answers.append({job: work_together({job: processes[job]}, seconds)[job] for job in jobs})
     return answers
+
+
+def send(job: Job, process: subprocess.Popen[str], begin: float, seconds: float) -> None:
+    """Tell a process when to begin, and for how many seconds to work."""
+    assert process.stdin is not None
+    try:
+        process.stdin.write(f"{begin!r} {seconds!r}\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        end_with_error(job)
+
+
+def read_line(job: Job, process: subprocess.Popen[str]) -> str:
+    """Return the next line that a process writes."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        end_with_error(job)
+    return line
 
 
 def end_with_error(job: Job) -> NoReturn:
@@ -98,16 +161,15 @@ def end_with_error(job: Job) -> NoReturn:
     sys.exit(f"error: {model} by the {version} version failed, as it says above")
 
 
-def steps(args: argparse.Namespace) -> dict[str, Any]:
-    """Count the steps of one training from a moment on.
+def work_when_told(args: argparse.Namespace) -> None:
+    """Train or search whenever a line says so, and answer each with the batches of that time.
 
-    Once it is ready it says so, and reads that moment. It uses only what a version before this file
-    has.
+    It uses only what a version before this file has.
     """
     import torch
 
     from pam import benchmark
-    from pam.config import Network
+    from pam.config import Decoding, Network, parse
     from pam.data.dataset import Prepared
 
     # Else another version that is installed would be measured.
@@ -134,25 +196,41 @@ def steps(args: argparse.Namespace) -> dict[str, Any]:
     work = benchmark.training(model, plan)
 
     # Some steps before, which are not counted.
-    for batch in batches[:6]:
-        work(batch)
+    for number in range(args.trained if args.beam else WARM_UP):
+        work(batches[number % len(batches)])
+
+    if args.beam:
+        settings = parse(Decoding, {"beam": args.beam, "precision": args.precision})
+        work = partial(benchmark.decode, model, components.targets == "actions", settings)
+        for batch in batches[:WARM_UP]:
+            work(batch)
+
     benchmark.clock(device)
 
     sys.stdout.write(READY)
     sys.stdout.flush()
-    begin = float(sys.stdin.readline())
 
-    time.sleep(max(0.0, begin - time.time()))
-    began = time.time()
     count = 0
-    while time.time() < begin + args.seconds:
-        work(batches[count % len(batches)])
-        benchmark.clock(device)  # waits for the device
-        count += 1
+    for line in sys.stdin:
+        begin, seconds = map(float, line.split())
+        time.sleep(max(0.0, begin - time.time()))
 
-    rate = count / (time.time() - began) if count else 0.0
-    memory = devices.peak_gpu_memory_mb(device)
-    return {"steps": count, "per_second": round(rate, 2), "gpu_mb": memory and round(memory)}
+        first = count
+        began = benchmark.clock(device)
+        while time.time() < begin + seconds:
+            work(batches[count % len(batches)])
+            benchmark.clock(device)  # waits for the device
+            count += 1
+        spent = benchmark.clock(device) - began
+
+        answer = {
+            "batches": count - first,
+            "per_second": (count - first) / spent,
+            "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "gpu_mb": devices.peak_gpu_memory_mb(device),
+        }
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def devices_of_this_version() -> Any:
@@ -163,26 +241,24 @@ def devices_of_this_version() -> Any:
         return importlib.import_module("pam.training.devices")
 
 
-def usable_precision(args: argparse.Namespace) -> str:
-    """Return the precision of both versions.
+def precision_and_device(args: argparse.Namespace) -> tuple[str, bool]:
+    """Return the precision of both versions, and whether they work on a GPU.
 
-    It is the one asked for, or float32 where a CPU has no use for bfloat16.
+    The precision is the one asked for, or float32 where a CPU has no use for bfloat16.
     """
-    if args.precision != "bf16":
-        return str(args.precision)
-
     from pam.runtime import devices, processor
 
-    device = devices.choose_device(args.device)
-    if device.type == "cuda" or processor.try_bfloat16().pays:
-        return "bf16"
+    on_gpu = devices.choose_device(args.device).type == "cuda"
+    if args.precision != "bf16" or on_gpu or processor.try_bfloat16().pays:
+        return args.precision, on_gpu
+
     sys.stderr.write(f"in float32: {processor.try_bfloat16().reason}\n")
-    return "float32"
+    return "float32", on_gpu
 
 
 def main(words: list[str]) -> None:
-    if words[:1] == ["--steps"]:
-        sys.stdout.write(json.dumps(steps(argparse.Namespace(**json.loads(words[1])))))
+    if words[:1] == ["--work"]:
+        work_when_told(argparse.Namespace(**json.loads(words[1])))
         return
 
     parser = argparse.ArgumentParser(
@@ -198,9 +274,12 @@ def main(words: list[str]) -> None:
         "--units", type=int, default=256, help="of embeddings, of both directions, of the decoder"
     )
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which steps count")
+    parser.add_argument("--seconds", type=float, default=2.0, help="wall seconds of a turn")
+    parser.add_argument("--turns", type=int, default=10, help="turns of each version, on a CPU")
+    parser.add_argument("--beam", type=int, default=0, help="search with this beam, after training")
+    parser.add_argument("--trained", type=int, default=100, help="steps before a search")
     args = parser.parse_args(words)
-    args.precision = usable_precision(args)
+    args.precision, args.on_gpu = precision_and_device(args)
 
     for row in compare(args):
         sys.stdout.write(json.dumps(row) + "\n")

@@ -1,6 +1,6 @@
 """All that is checked before work begins, in order.
 
-Every check stops at the first error, a UserError with file, line and hint; `unsuited` only warns.
+Every check stops at the first error, a UserError with file, line and hint; those marked * warn.
 The workflow checks an experiment whenever it is read, with `check_folder` and `check_experiment`,
 and the rest where its first job is about to run. `python -m pam check` is `check`: it does the same
 before anything runs, and reads the data that are at hand.
@@ -26,7 +26,9 @@ before anything runs, and reads the data that are at hand.
       check_starts         pam.check                models to start from are there and fit
       check_unchanged      pam.restored             restored runs are of this configuration
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
-      unsuited             pam.estimate             settings that little data cannot fill (`check`)
+      options_without_effect  pam.experiment        * defaults that reach no model (`check`)
+      unsuited             pam.estimate             * settings that are too large for little data
+                                                    (`check`)
     when the first job is about to run, in the Snakefile
       hold                 pam.runtime.locks        no other run of the experiment is at work here
       check_writable       pam.io                   results may be written to
@@ -47,7 +49,7 @@ from typing import Any
 
 from pam.config import RunConfig
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import SIZES, Plan, check_known, load_plan
+from pam.experiment import SIZES, Plan, check_known, load_plan, options_without_effect
 from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.reporting.catalogue import check_rows, load_papers
@@ -85,7 +87,8 @@ def check(
     workflow_files.check_restored()
     for text in ReportFiles(plan, workflow_files).left_out_texts():
         say(f"restored runs have no weights: {text}")
-    return estimate(plan, datasets, workflow_files, say, expected)
+    warnings = list(options_without_effect(plan))
+    return warnings + estimate(plan, datasets, workflow_files, say, expected)
 
 
 def check_experiment(

@@ -7,7 +7,7 @@ the list of all checks, also of those that need the registries of data sets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -41,7 +41,7 @@ from pam.io import (
     unknown,
 )
 from pam.models.fitting import FitError, check_parts, check_sizes
-from pam.models.options import COMPONENTS
+from pam.models.options import COMPONENTS, Options
 from pam.sweep import SWEEP, Point, Sweep
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
@@ -287,6 +287,47 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
             changed[component] = read_options(component, chosen.kind, options)
 
     return components.model_copy(update=changed)
+
+
+def options_without_effect(plan: Plan) -> Iterator[str]:
+    """Yield a warning for every entry of `options` that changes no model of its tasks."""
+    experiment = plan.experiment
+    layers = [("options", experiment.options, list(experiment.tasks))]
+    for task, config in experiment.tasks.items():
+        layers.append((f"tasks.{task}.options", config.options, [task]))
+
+    for path, layer, tasks in layers:
+        models = _models_with_members(plan, tasks)
+        for component, kinds in layer.items():
+            chosen = [
+                getattr(model, component)
+                for model in models
+                if component == "architecture" or model.architecture.has_components
+            ]
+            for kind, values in kinds.items():
+                of_kind = [options for options in chosen if options.kind == kind]
+                for option in values:
+                    reason = _why_without_effect(component, kind, option, of_kind)
+                    if reason:
+                        yield f"`{path}.{component}.{kind}.{option}` has no effect: {reason}"
+
+
+def _models_with_members(plan: Plan, tasks: Sequence[str]) -> list[ModelConfig]:
+    """Return the models of some tasks, and the members of ensembles among them."""
+    names = dict.fromkeys(name for task in tasks for name in plan.experiment.models_of(task))
+    members = [member for name in names for member in plan.members(name)]
+    return [plan.model(name) for name in dict.fromkeys([*names, *members])]
+
+
+def _why_without_effect(
+    component: str, kind: str, option: str, of_kind: Sequence[Options]
+) -> str | None:
+    """Say why a default of an option reaches no model of its kind; None: it reaches one."""
+    if not of_kind:
+        return f"no model here has `{component}: {kind}`"
+    if all(option in options.model_fields_set for options in of_kind):
+        return "every model with that kind sets it itself"
+    return None
 
 
 # Reading an experiment.

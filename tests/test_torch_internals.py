@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,6 +67,15 @@ def test_onednn_is_allowed_other_precisions_within_the_context_alone() -> None:
     assert matmul.fp32_precision == before != "bf16"
 
 
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """Forget whether torch has the setting, before a test and after it."""
+    torch_internals.can_choose_onednn.cache_clear()
+    yield
+    torch_internals.can_choose_onednn.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_anew")
 def test_without_the_setting_of_onednn_products_are_those_of_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -97,7 +97,7 @@ class Table:
     def of(cls, path: Path, choices: Choices) -> Table:
         """Read the first lines with the delimiter that gives most of them as many columns.
 
-        A UserError says that they have one column with each delimiter.
+        A UserError says that they have one column with each delimiter, or a heading alone.
         """
         lines = list(islice(lines_of(path), LOOKED_AT))
         if lines[0].text.lstrip().startswith("{"):
@@ -117,6 +117,9 @@ class Table:
                 heading = []
                 if _names_columns(rows, choices):
                     heading = [cell.strip() for cell in rows.pop(0)]
+                if not rows:
+                    hint = "add rows; or say --no-header if this line is one"
+                    raise UserError("the heading has no row below it", file=path, hint=hint)
                 return cls(delimiter, quotes, heading, [row for row in rows if len(row) == width])
 
         hint = (

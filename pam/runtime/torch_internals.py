@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ aten: Any = torch.ops.aten  # torch's operators by their names in `native_functi
 # Float32 products by oneDNN.
 
 
+@cache  # asked before every product
 def can_choose_onednn() -> bool:
     """Check whether torch lets a program choose the precision of oneDNN's products.
 

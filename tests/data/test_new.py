@@ -238,6 +238,7 @@ def test_quotes_of_a_tsv_are_told_by_its_content() -> None:
     [
         ({"a.tsv": "x\ty\n"}, [], "name both: --languages de en"),
         ({"a.txt": "one two\nthree\n"}, [], "no columns were found"),
+        ({"a.tsv": "lemma\tform\n"}, ["--header"], "the heading has no row below it"),
         (
             {"a.tsv": "a\tb\tc\td\n" * 3},
             ["--languages", "de", "en", "--kind", "inflection"],

@@ -11,7 +11,7 @@ import yaml
 
 from pam.check import check_datasets
 from pam.config import load_run
-from pam.experiment import Plan, load_plan
+from pam.experiment import Plan, load_plan, options_without_effect
 from pam.io import UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
@@ -414,3 +414,46 @@ def test_values_beyond_all_bounds_are_refused(old: str, new: str, message: str) 
     caught = fault(RIGHT.replace(old, new))
     assert message in caught.message
     assert caught.file == "mine.yaml" and caught.line and caught.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [
+        ("score: {general: {scale: false}}", []),
+        (
+            "score: {dot: {scale: false}}",
+            ["`options.score.dot.scale` has no effect: no model here has `score: dot`"],
+        ),
+        (
+            "score: {coverage: {active: 1, weight: 0.5}}",
+            [
+                "`options.score.coverage.active` has no effect: every model with that kind sets it"
+                " itself"
+            ],
+        ),
+    ],
+)
+def test_defaults_of_options_that_reach_no_model_are_warned_of(
+    options: str, warnings: list[str]
+) -> None:
+    text = RIGHT.replace("- postr-joint", "- soft-pointer-coverage")
+    plan = load(f"{text}options:\n  {options}\n")
+
+    assert list(options_without_effect(plan)) == warnings
+
+
+def test_defaults_of_a_task_are_warned_of_by_its_own_models() -> None:
+    of_task = "models: [soft]\n    options: {score: {general: {scale: false}, dot: {scale: false}}}"
+    plan = load(RIGHT.replace("epochs: 3", f"epochs: 3\n    {of_task}"))
+
+    (warning,) = options_without_effect(plan)
+    assert warning.startswith("`tasks.nouns.options.score.dot.scale` has no effect")
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in (ROOT / "config").rglob("*.yaml") if "experiment:" in path.read_text()),
+    ids=lambda path: path.stem,
+)
+def test_every_default_of_our_experiments_reaches_a_model(path: Path) -> None:
+    assert list(options_without_effect(load_plan(files=[path]))) == []
