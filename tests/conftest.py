@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -56,11 +57,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     ask_for(config.getoption("markexpr"))
+    # Nothing of what is imported and collected is garbage.
+    gc.disable()
 
     file = config.getoption("--records")
     # Of several test processes, the one that hears of all tests.
     if file is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Records(file, goes_on=bool(config.getoption("lf"))))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported and collected out of all searches for garbage while tests run."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
