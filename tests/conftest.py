@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.long_forms import ask_for
 
 # Networks here are so small that threads within one step only wait for each other. Set before
 # torch is imported, and inherited by every process that a test starts.
@@ -53,10 +56,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    ask_for(config.getoption("markexpr"))
+    # Nothing of what is imported and collected is garbage.
+    gc.disable()
+
     file = config.getoption("--records")
     # Of several test processes, the one that hears of all tests.
     if file is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Records(file, goes_on=bool(config.getoption("lf"))))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported and collected out of all searches for garbage while tests run."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

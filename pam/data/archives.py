@@ -15,7 +15,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -80,14 +80,20 @@ class Member:
     open: Callable[[], IO[bytes]]
 
 
-def extract_all(archive: Path, folder: Path, largest: int = LARGEST) -> None:
+def extract_all(
+    archive: Path, folder: Path, largest: int = LARGEST, names: Collection[str] = ()
+) -> None:
     """Write all files of an archive into a folder, once every one of them has been checked.
+
+    With `names`, only files that are called so are written.
 
     A UserError says if it is damaged, cut short or too large, or has a member that is not a plain
     file or lies outside the folder; nothing is written then, unless damage shows while reading.
     """
     with _opened(archive, largest) as members:
         for member in members:
+            if names and member.name.name not in names:
+                continue
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(member, target)

@@ -21,10 +21,13 @@ alone, as few as half do.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pam.evaluation.metrics import Floats
 
@@ -38,6 +41,7 @@ Draws cost in proportion to the units, and 1,000 still give an interval's ends.
 SEED = 2019
 LEVEL = 0.95
 _WEIGHTS_AT_ONCE = 4_000_000  # 32 MB, whatever the size of the test set
+_MOST_KEPT = 10_000_000  # frequencies, 20 MB; of so many units none is drawn 2^16 times
 
 
 @dataclass(frozen=True)
@@ -70,19 +74,35 @@ def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEE
     """
     systems, units, columns = counts.shape
     resamples = resamples or resamples_for(units)
-    generator = np.random.default_rng(seed)
+    chunks: Iterable[NDArray[np.integer[Any]]]
+    if units * resamples <= _MOST_KEPT:
+        chunks = _kept_frequencies(units, resamples, seed)
+    else:
+        chunks = _frequencies(units, resamples, seed)
 
-    # How often each of n units is drawn among n draws is multinomial, so one matrix product of
-    # these frequencies with the counts gives the sums of all systems at once.
+    # One matrix product of the frequencies with the counts gives the sums of all systems at once.
     by_unit = counts.transpose(1, 0, 2).reshape(units, systems * columns)
-    sums = np.empty((resamples, systems * columns))
+    sums = np.concatenate([frequencies.astype(np.float64) @ by_unit for frequencies in chunks])
+
+    return sums.reshape(resamples, systems, columns).transpose(1, 0, 2)
+
+
+def _frequencies(units: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """Draw how often each unit is in each sample, in chunks (samples, units).
+
+    How often each of n units is drawn among n draws is multinomial.
+    """
+    generator = np.random.default_rng(seed)
     chunk = max(1, _WEIGHTS_AT_ONCE // units)
     for start in range(0, resamples, chunk):
         size = min(chunk, resamples - start)
-        frequencies = generator.multinomial(units, np.full(units, 1.0 / units), size=size)
-        sums[start : start + size] = frequencies.astype(np.float64) @ by_unit
+        yield generator.multinomial(units, np.full(units, 1.0 / units), size=size)
 
-    return sums.reshape(resamples, systems, columns).transpose(1, 0, 2)
+
+@lru_cache(maxsize=2)
+def _kept_frequencies(units: int, resamples: int, seed: int) -> list[NDArray[np.uint16]]:
+    """Draw frequencies, and keep them for the next models and metrics of test sets of this size."""
+    return [chunk.astype(np.uint16) for chunk in _frequencies(units, resamples, seed)]
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,11 @@ class Stored:
         """Task and name of file -> counts that were resampled before."""
         return {}
 
+    @cached_property
+    def _read_analyses(self) -> dict[tuple[str, str], list[Analysis]]:
+        """Task and model -> analyses that were read before."""
+        return {}
+
     def measured(self, task: str, model: str, measure: str) -> Measured:
         """Return a model's values by a metric, one a seed, and the draws of their mean."""
         key = (task, model, measure)
@@ -302,8 +307,11 @@ class Stored:
         return load_runs(self.runs(task, [model], name), self.experiment)[0].models[model]
 
     def _analyses(self, task: str, model: str) -> list[Analysis]:
-        """Read the analyses of a model's runs."""
-        return [load(Analysis, path) for path in self.runs(task, [model], "analysis.json")]
+        """Return the analyses of a model's runs, which are read once."""
+        if (task, model) not in self._read_analyses:
+            paths = self.runs(task, [model], "analysis.json")
+            self._read_analyses[task, model] = [load(Analysis, path) for path in paths]
+        return self._read_analyses[task, model]
 
     def _seconds(self, task: str, model: str, measure: str) -> list[float]:
         """Return the seconds of each seed that ran on the first one's kind of processor."""

@@ -21,7 +21,7 @@ import shutil
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -186,15 +186,15 @@ def _without_links(content: bytes) -> bytes:
 
 
 @contextmanager
-def unpacked(stored: Path) -> Iterator[Path]:
-    """Unpack the stored runs into a temporary folder.
+def unpacked(stored: Path, names: Collection[str] = ()) -> Iterator[Path]:
+    """Unpack the stored runs into a temporary folder, or of each run the files called `names`.
 
     Raises:
         UserError: the archive is damaged, too large or leads out of the folder.
     """
     with scratch_folder() as folder:
         try:
-            extract_all(stored / ARCHIVE, folder, UNPACKED)
+            extract_all(stored / ARCHIVE, folder, UNPACKED, names)
         except UserError as error:
             hint = "check it out again, or store the experiment again"
             raise UserError(error.message, file=error.file, hint=hint) from error

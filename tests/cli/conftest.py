@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from filelock import FileLock
 
 from pam.cli import main
 from tests.training import small
@@ -58,14 +60,25 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of a training of a few epochs; not to be changed."""
-    out = tmp_path_factory.mktemp("trained")
-    small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+    """Results of a short training, made once for all test processes; not to be changed."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
 
-    arguments = ["train", "--run", str(out), "--data", str(data)]
-    assert main([*arguments, "--device", "cpu"]) == 0
+    out = folder / "trained nouns"
+    with FileLock(f"{out}.lock"):
+        if not out.exists():
+            train(data, out.with_suffix(".new"))
+            out.with_suffix(".new").rename(out)
 
     return out
+
+
+def train(data: Path, out: Path) -> None:
+    """Train Postr-Joint on a few nouns."""
+    small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+    arguments = ["train", "--run", str(out), "--data", str(data)]
+    assert main([*arguments, "--device", "cpu"]) == 0
 
 
 @pytest.fixture

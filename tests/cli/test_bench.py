@@ -21,6 +21,13 @@ LITTLE = ["--rounds", "2", "--batches", "2", "--warm-up", "1", "--encoder", "8",
 ROWS = 16  # need no rows of zeros
 
 
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time products for a moment: no test asks how exact their rates are."""
+    monkeypatch.setattr(benchmark, "TURN_S", 0.002)
+    monkeypatch.setattr(benchmark, "TURNS", 2)
+
+
 def leaf(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, requires_grad=True)
 

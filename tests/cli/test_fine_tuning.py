@@ -165,11 +165,13 @@ def test_check_refuses_a_start_that_does_not_fit_with_its_line(
     own: Checkout, called: Call, old: str, new: str, message: str, hint: str
 ) -> None:
     with_models(own, TUNED.replace(old, new))
+
+    actual_message, actual_hint = called(*CHECK).message()
+
     line = 9 if "network: {" in new else 8
-    said, said_hint = called(*CHECK).message()
-    assert said.startswith(f"own/experiment.yaml:{line}: "), said
-    assert message in said
-    assert hint in said_hint
+    assert actual_message.startswith(f"own/experiment.yaml:{line}: "), actual_message
+    assert message in actual_message
+    assert hint in actual_hint
 
 
 def test_models_of_one_task_start_from_models_with_the_same_symbols(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.training import small
+from tests.warm import bin_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,30 +18,11 @@ def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(
     data = small.prepare(tmp_path / "nouns")
     out = tmp_path / "out"
     (tmp_path / "old/pam").mkdir(parents=True)
-    words = [
-        "--data",
-        str(data),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        "--old",
-        str(tmp_path / "old"),
-    ]
-    words += [
-        "--models",
-        "soft",
-        "--units",
-        "8",
-        "--batch-size",
-        "5",
-        "--batches",
-        "2",
-        "--rounds",
-        "1",
-    ]
-    command = [sys.executable, str(ROOT / "benchmarks/gpu.py"), *words, "--seconds", "0.05"]
 
+    command = [str(bin_folder() / "python"), str(ROOT / "benchmarks/gpu.py")]
+    command += ["--data", str(data), "--out", str(out), "--old", str(tmp_path / "old")]
+    command += ["--device", "cpu", "--models", "soft", "--units", "8", "--batch-size", "5"]
+    command += ["--batches", "2", "--rounds", "1", "--seconds", "0.05"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

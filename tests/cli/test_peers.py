@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pam.runtime import processor
 from pam.runtime.processor import Trial
 from tests.training import small
+from tests.warm import bin_folder
 
 PEERS = Path(__file__).resolve().parents[2] / "benchmarks/peers"
 SIZES = {"embedding": 4, "encoder": 4, "decoder": 4, "layers": 1, "dropout": 0.0, "steps": 3}
@@ -27,9 +29,14 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
 
 @pytest.mark.slow
 def test_all_that_can_run_have_their_turns(
-    modules: tuple[Any, Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    modules: tuple[Any, Any, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run, tables, _ = modules
+    run, tables, products = modules
+    monkeypatch.setattr(sys, "executable", str(bin_folder() / "python"))
+    monkeypatch.setattr(products, "SECONDS", 0.01)
     small.prepare(tmp_path / "data/nouns")
     entries = [
         tables.Entry("pam", "soft", ("float32", "bf16"), ("float32",)),

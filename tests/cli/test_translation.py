@@ -417,7 +417,7 @@ def test_analyses_and_scores_of_a_run(
 
 def test_subwords_are_put_together_in_outputs_and_links(called: Call, tmp_path: Path) -> None:
     data = phrases.prepare(tmp_path / "phrases", subwords=25)
-    run = train(data, tmp_path / "trained", epochs=20)
+    run = train(data, tmp_path / "trained", epochs=2)
 
     out = tmp_path / "p.tsv"
     assert called("predict", "--run", run, "--data", data, "--out", out).code == 0

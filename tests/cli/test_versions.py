@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import subprocess
-import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pam.models.kernels import Products
 from tests.training import small
+from tests.warm import bin_folder
 
 ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = {"device": "cpu", "precision": "float32", "units": 8, "batch_size": 5}
 
 
 def called(old: Path, new: Path, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [
-        str(old),
-        str(new),
-        "--data",
-        str(data),
-        "--device",
-        "cpu",
-        "--units",
-        "8",
-        "--batch-size",
-        "5",
-    ]
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks/versions.py"),
-        *words,
-        "--precision",
-        "float32",
-        *more,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    """Compare two versions of the smallest model."""
+    command = [str(bin_folder() / "python"), str(ROOT / "benchmarks/versions.py")]
+    command += [str(old), str(new), "--data", str(data), "--models", "soft"]
+    for name, value in SETTINGS.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+
+    return subprocess.run([*command, *more], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -44,8 +36,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_version_beside_itself_takes_turns_at_search_after_training(data: Path) -> None:
-    search = ("--beam", "2", "--trained", "3")
-    done = called(ROOT, ROOT, data, "--models", "soft", "--seconds", "0.2", "--turns", "2", *search)
+    search = ["--beam", "2", "--trained", "3"]
+    done = called(ROOT, ROOT, data, "--seconds", "0.1", "--turns", "2", *search)
     assert done.returncode == 0, done.stderr
 
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
@@ -55,10 +47,39 @@ def test_a_version_beside_itself_takes_turns_at_search_after_training(data: Path
     assert 0 < row["lowest"] <= row["new_over_old"] <= row["highest"]
 
 
-def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty/pam").mkdir(parents=True)
-    (tmp_path / "empty/pam/__init__.py").touch()
+def test_without_a_beam_the_steps_of_a_training_count(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    versions = importlib.import_module("versions")
+    monkeypatch.setattr(Products, "by_onednn", Products.by_onednn)
+    monkeypatch.chdir(ROOT)
+    # Each line is read when the process is ready.
+    monkeypatch.setattr("sys.stdin", (f"{time.time()!r} 0.03" for _ in range(2)))
+    settings: dict[str, Any] = {"model": "soft", "data": str(data), "beam": 0, "trained": 100}
 
-    done = called(tmp_path / "empty", ROOT, data, "--models", "soft")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "error: soft by the old version failed, as it says above"
+    versions.work_when_told(argparse.Namespace(**SETTINGS, **settings))
+
+    ready, *answers = capsys.readouterr().out.splitlines(keepends=True)
+    assert ready == versions.READY
+    assert len(answers) == 2
+    for answer in map(json.loads, answers):
+        assert answer["batches"] > 0 and answer["per_second"] > 0
+        assert answer["peak_mb"] > 100 and answer["gpu_mb"] is None
+
+
+def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:
+    # A version that says that it is ready, and then does nothing.
+    ready = tmp_path / "ready/pam/__init__.py"
+    ready.parent.mkdir(parents=True)
+    ready.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n", encoding="utf-8")
+    empty = tmp_path / "empty/pam/__init__.py"
+    empty.parent.mkdir(parents=True)
+    empty.touch()
+
+    for old, new, name in ((empty, ready, "old"), (ready, empty, "new")):
+        done = called(old.parents[1], new.parents[1], data)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == (
+            f"error: soft by the {name} version failed, as it says above"
+        )

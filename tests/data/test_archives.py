@@ -51,6 +51,13 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+def test_only_files_of_the_names_that_are_asked_for_come_out(tmp_path: Path) -> None:
+    archive = tar(tmp_path / "archive", member("deep/c.txt"))
+
+    extract_all(archive, tmp_path / "out", names=["b.txt", "c.txt"])
+    assert names(tmp_path / "out") == {"talks/deep/b.txt", "c.txt", "deep/c.txt"}
+
+
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz", "zip"])
 def test_all_files_come_out(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "archive"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,11 +32,26 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprints, "PACKAGE", copy)
+        patch.setattr(fingerprints, "Source", parsed_once())
         patch.setattr("sys.dont_write_bytecode", True)  # which keeps fingerprints as well
         forget()
         yield copy
 
     forget()
+
+
+def parsed_once() -> Callable[[str, Path], fingerprints.Source]:
+    """Return what parses a module only where its text has changed since the last time."""
+    sources: dict[tuple[str, str], fingerprints.Source] = {}
+    parse = fingerprints.Source
+
+    def source(module: str, file: Path) -> fingerprints.Source:
+        key = (module, file.read_text(encoding="utf-8"))
+        if key not in sources:
+            sources[key] = parse(module, file)
+        return sources[key]
+
+    return source
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,12 @@ from pam.io import UserError, parse
 from tests.decoding import varied
 from tests.decoding.best import assert_same, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES
+from tests.long_forms import in_turn
 from tests.models import tiny
 
 CANDIDATES = (0.0, 0.3, 0.6, 1.0, 2.5)
+SEARCHES = [(1, "power", 0.0), (2, "wu", 1.5), (5, "wu", 0.0), (5, "power", 1.5)]
+"""Beam, form of the penalty and weight of the prior."""
 PRIOR = LengthPrior.fit([1, 2, 2, 3, 4, 4, 5], [2, 2, 1, 2, 2, 1, 3])
 
 
@@ -43,15 +46,12 @@ def test_no_continuation_exceeds_its_bound_and_the_longest_reaches_it(form: Any)
     assert bound == pytest.approx(scores[-1]) == pytest.approx(max(scores))
 
 
-@pytest.mark.parametrize(
-    ("beam", "form", "weight"),
-    [(1, "power", 0.0), (2, "wu", 1.5), (5, "wu", 0.0), (5, "power", 1.5)],
-)
-@pytest.mark.parametrize("name", tiny.NAMED)
+@pytest.mark.parametrize(("name", "settings"), in_turn(tiny.NAMED, SEARCHES))
 def test_one_search_finds_for_each_penalty_what_a_search_of_its_own_finds(
-    name: str, beam: int, form: Any, weight: float
+    name: str, settings: tuple[int, str, float]
 ) -> None:
     model = varied.model(name)
+    beam, form, weight = settings
     prior = PRIOR if weight else None
     shared: dict[str, Any] = {"beam": beam, "length_penalty_form": form, "length_prior": weight}
     shared |= {"max_ratio": 2.0, "max_extra": 4, "batch_size": 5}

@@ -16,6 +16,7 @@ from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES
+from tests.long_forms import in_turn
 from tests.models import tiny
 
 TOP_2: dict[str, Any] = {"marginalization": {"kind": "output", "top_k": 2}}
@@ -82,8 +83,7 @@ def test_a_beam_larger_than_the_search_space_finds_the_argmax(
     assert [output.symbols for output in outputs] != [output.symbols for output in narrow]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", tiny.NAMED)
+@pytest.mark.parametrize(("name", "beam"), in_turn(tiny.NAMED, [3, 1]))
 def test_the_log_prob_of_an_output_is_its_likelihood_under_teacher_forcing(
     name: str, beam: int
 ) -> None:
@@ -95,8 +95,7 @@ def test_the_log_prob_of_an_output_is_its_likelihood_under_teacher_forcing(
         assert output.log_prob == pytest.approx(likelihood, rel=1e-9)
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("name", tiny.NAMED)
+@pytest.mark.parametrize(("name", "beam"), in_turn(tiny.NAMED, [1, 4]))
 def test_neither_padding_nor_the_rest_of_a_batch_changes_an_output(name: str, beam: int) -> None:
     model = varied.model(name)
     decoding = Decoding(beam=beam, max_ratio=2.0, max_extra=3)
@@ -188,8 +187,7 @@ def test_a_model_that_only_steps_is_cut_short_and_does_not_crash() -> None:
     assert output.symbols == [STEP] * 10 and not output.complete
 
 
-@pytest.mark.parametrize("power", [0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("weight", [0.0, 1.5])
+@pytest.mark.parametrize(("power", "weight"), in_turn([0.0, 0.6, 1.0, 2.0], [0.0, 1.5]))
 def test_a_wide_beam_finds_the_best_score_with_length_penalty_and_prior(
     power: float, weight: float
 ) -> None:

@@ -126,7 +126,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 def trained(data: dict[bool, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a model of sources without end symbols."""
     out = tmp_path_factory.mktemp("trained")
-    small.write_run(out, small.run("soft", epochs=30, select="loss", state_every_s=60.0))
+    small.write_run(out, small.run("soft", epochs=10, select="loss", state_every_s=60.0))
     assert main(["train", "--run", str(out), "--data", str(data[False]), "--device", "cpu"]) == 0
     return out
 

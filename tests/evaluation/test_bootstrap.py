@@ -30,7 +30,18 @@ def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.Mo
     whole = bootstrap.resampled_sums(counts, resamples=100)
 
     monkeypatch.setattr(bootstrap, "_WEIGHTS_AT_ONCE", 30 * 7)
+    monkeypatch.setattr(bootstrap, "_MOST_KEPT", 0)
     np.testing.assert_array_equal(bootstrap.resampled_sums(counts, resamples=100), whole)
+
+
+def test_draws_of_a_test_set_are_made_once_for_all_models_and_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = np.stack([lemmas(0.8, units=30, seed=seed) for seed in (1, 2)])
+    whole = bootstrap.resampled_sums(counts, resamples=100)
+
+    monkeypatch.delattr(bootstrap, "_frequencies")
+    np.testing.assert_array_equal(bootstrap.resampled_sums(counts[:1], resamples=100), whole[:1])
 
 
 def test_a_system_keeps_its_draws_when_others_join() -> None:

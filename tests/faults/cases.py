@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.long_forms import long_form
 
 
 def numbered(cases: int, sample: int) -> list[Any]:
     """Return parameters 0 .. `cases` - 1; all but the first `sample` carry the mark `faults`."""
-    in_both = list(range(sample))
-    in_faults = [pytest.param(number, marks=pytest.mark.faults) for number in range(sample, cases)]
-
-    return [*in_both, *in_faults]
+    return [*range(sample), *long_form(range(sample, cases))]

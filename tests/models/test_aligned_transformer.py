@@ -66,10 +66,12 @@ def made(name: str, dropout: float = 0.0) -> AlignedTransformer:
 def gradients(model: AlignedTransformer, values: Tensor) -> list[Tensor]:
     weights = torch.linspace(-1.0, 2.0, values.numel(), dtype=values.dtype)
     parameters = list(model.parameters())
-    found = torch.autograd.grad((values.flatten() * weights).sum(), parameters, allow_unused=True)
+    weighted_sum = (values.flatten() * weights).sum()
+    computed = torch.autograd.grad(weighted_sum, parameters, allow_unused=True)
+
     return [
         torch.zeros_like(parameter) if gradient is None else gradient
-        for parameter, gradient in zip(parameters, found, strict=True)
+        for parameter, gradient in zip(parameters, computed, strict=True)
     ]
 
 
@@ -87,8 +89,10 @@ def test_all_steps_at_once_are_the_steps_of_a_search_with_the_same_gradients(nam
     torch.testing.assert_close(at_once.log_prob(), step_by_step, rtol=0, atol=1e-12)
     for handed_on, other in zip(at_once.alignments, unrolled.alignments, strict=True):
         torch.testing.assert_close(handed_on, other, rtol=0, atol=1e-12)
-    wanted = gradients(model, step_by_step)
-    for gradient, other in zip(gradients(model, at_once.log_prob()), wanted, strict=True):
+
+    actual = gradients(model, at_once.log_prob())
+    expected = gradients(model, step_by_step)
+    for gradient, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-10)
 
 
@@ -111,7 +115,8 @@ def enumerated(model: AlignedTransformer, source: Tensor, target: Tensor) -> Ten
     memory = model.encoded(source, lengths)
     queries = model._queries(memory, packed)[0]
     previous: Tensor | None = None
-    found = []
+    log_probs = []
+
     for query, symbol in zip(queries, target[0].tolist(), strict=True):
         scores = plain.scores(model, memory, query[None])  # type: ignore[arg-type]
         if previous is None:
@@ -123,11 +128,13 @@ def enumerated(model: AlignedTransformer, source: Tensor, target: Tensor) -> Ten
                     for place, share in enumerate(previous)
                 ]
             ).sum(0)
+
         of_position = plain.position_log_probs(model, memory, query[None])  # type: ignore[arg-type]
         joint = prior * of_position[:, symbol].exp()
-        found.append(joint.sum().log())
+        log_probs.append(joint.sum().log())
         previous = joint / joint.sum()
-    return torch.stack(found)
+
+    return torch.stack(log_probs)
 
 
 @pytest.mark.parametrize(
@@ -139,10 +146,12 @@ def test_the_posterior_s_coupling_is_that_of_the_formulas(name: str, coupling: s
         patch.setitem(MODELS, name, POSTR | {"coupling": coupling})
         model = made(name)
     source, lengths, target = plain.one_sentence()
-    wanted = enumerated(model, source, target)
-    found = model.log_likelihood(source, lengths, target)[0]
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-    for gradient, other in zip(gradients(model, found), gradients(model, wanted), strict=True):
+
+    expected = enumerated(model, source, target)
+    actual = model.log_likelihood(source, lengths, target)[0]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+    for gradient, other in zip(gradients(model, actual), gradients(model, expected), strict=True):
         torch.testing.assert_close(gradient, other, rtol=1e-9, atol=1e-9)
 
 
@@ -200,8 +209,9 @@ def test_padding_changes_nothing() -> None:
     source, lengths, target = tiny.batch()
     together = model.teacher_force(nn.functional.pad(source, (0, 3)), lengths, target)
     for row, length in enumerate(lengths.tolist()):
-        one = slice(row, row + 1)
-        alone = model.teacher_force(source[one, :length], lengths[one], target[one])
+        alone = model.teacher_force(
+            source[row, None, :length], lengths[row, None], target[row, None]
+        )
         torch.testing.assert_close(together.log_probs[row], alone.log_probs[0])
         torch.testing.assert_close(together.posterior[row, :, :length], alone.posterior[0])
 
@@ -209,7 +219,8 @@ def test_padding_changes_nothing() -> None:
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("name", ["soft", "prox-postr-joint", "pointer", "postr-joint, fed"])
 def test_the_log_prob_of_an_output_is_its_likelihood(name: str, beam: int) -> None:
-    model, sources = made(name), [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
+    model = made(name)
+    sources = [[5], [6, 7], [8, 5, 6], [7, 7, 8, 5]]
     decoding = Decoding(beam=beam, max_ratio=1.0, max_extra=4)
     outputs = decode(model, sources, decoding)
     alone = [decode(model, [source], decoding)[0] for source in sources]

@@ -22,6 +22,7 @@ from pam.config import Network
 from pam.data.vocabulary import EOS, PAD, STEP
 from pam.experiment import with_options
 from pam.models.build import build
+from tests.long_forms import long_form
 from tests.variants import MODELS, model_named, variant_names
 
 LOSSES = json.loads(Path(__file__).with_name("first_losses.json").read_text(encoding="utf-8"))
@@ -44,7 +45,7 @@ EVERY_PART = (
 SYMBOLS = 24
 ROWS = 8
 STEPS = 20
-FIRST_STEPS = 6  # by `make test`, of models whose parts others have too
+FIRST_STEPS = 3  # by `make test`, of models whose parts others have too
 Batch = tuple[Tensor, Tensor, Tensor]
 
 
@@ -121,10 +122,8 @@ def test_the_very_first_losses_are_those_of_the_stored_results(name: str) -> Non
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=pytest.mark.processor if name in EVERY_PART else pytest.mark.faults
-        )
-        for name in LOSSES
+        *(pytest.param(name, marks=pytest.mark.processor) for name in EVERY_PART),
+        *long_form(name for name in LOSSES if name not in EVERY_PART),
     ],
 )
 def test_the_first_losses_are_those_of_the_stored_results(name: str) -> None:

@@ -12,13 +12,13 @@ from pam.check import check_datasets
 from pam.config import ModelConfig, Network
 from pam.data.registry import load_registries
 from pam.experiment import load_plan
-from pam.io import UserError, read_yaml
+from pam.io import UserError
 from pam.models import options
 from pam.models.fitting import FitError, check_fit
+from tests.variants import experiment_files
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
-EXPERIMENTS = [file for file in sorted(CONFIG.rglob("*.yaml")) if "experiment" in read_yaml(file)]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def mine(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", experiment_files(), ids=lambda file: file.stem)
 def test_every_model_of_our_experiments_fits_its_tasks(file: Path) -> None:
     plan = load_plan(files=[file])
     check_datasets(plan, load_registries(plan.experiment.registries))

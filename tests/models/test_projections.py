@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import importlib
 import sys
-from pathlib import Path
 
 import entmax
 import pytest
@@ -18,7 +17,6 @@ from pam.models.logspace import ZERO
 from tests.models import tiny
 from tests.models.plain import nearest
 
-ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = (0.0, 0.05, 0.3, 1.0)
 
 
@@ -222,16 +220,19 @@ def test_gradients_of_entmax_equal_differences(alpha: float, learned: bool) -> N
     assert len(list(distribution.parameters())) == learned
 
 
-def test_entmax_is_imported_by_the_models_that_use_it_alone() -> None:
-    program = """if True:
-        import sys
-        import torch
-        from pam.models.distributions import Entmax, Softmax
-        from pam.models.options import Entmax as Options
-        given = torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.bool)
-        Softmax()(*given)
-        assert "entmax" not in sys.modules
-        Entmax(Options(), None)(*given)
-        assert "entmax" in sys.modules
-    """
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+def test_entmax_is_imported_by_the_models_that_use_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "pam.models.distributions"
+    monkeypatch.setattr("pam.models.distributions", sys.modules[name])
+    for module in ("entmax", name):
+        monkeypatch.delitem(sys.modules, module)
+    scores = torch.zeros(1, 3)
+    mask = torch.ones(1, 3, dtype=torch.bool)
+
+    distributions = importlib.import_module(name)
+    distributions.Softmax()(scores, mask)
+    assert "entmax" not in sys.modules
+
+    distributions.Entmax(options.Entmax(), tiny.SIZES)(scores, mask)
+    assert "entmax" in sys.modules

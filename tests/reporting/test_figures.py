@@ -6,7 +6,7 @@ import argparse
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from drawings import without_png
 from made_runs import MadeExperiment, attention_record, make_experiment
 from made_translations import make_translations
 from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ def arguments(kind: str, made: MadeExperiment) -> list[object]:
     if kind == "attention":
         soft = made.run("de-noun", "soft") / "attention.json"
         joint = made.run("de-noun", "postr-joint") / "attention.json"
-        return ["--base", soft, "--other", joint]
+        return ["--base", soft, "--other", joint, "--rows", 1]
 
     if kind == "curves":
         return ["--experiment", made.config, "--histories", *made.histories]
@@ -381,8 +382,12 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     experiment = translated if kind in TRANSLATED else made
     if kind == "sweep":
         experiment = swept
-    for name in ("first", "second"):
-        draw(kind, *arguments(kind, experiment), "--out", tmp_path / name / "figure.svg")
+    options = arguments(kind, experiment)
+
+    draw(kind, *options, "--out", tmp_path / "first" / "figure.svg")
+    # A PNG has nothing of its own that could differ.
+    with nullcontext() if kind == "quality" else without_png():
+        draw(kind, *options, "--out", tmp_path / "second" / "figure.svg")
 
     svg = (tmp_path / "first" / "figure.svg").read_bytes()
 
@@ -392,19 +397,22 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
 
     png = (tmp_path / "first" / "figure.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert png == (tmp_path / "second" / "figure.png").read_bytes()
+    if kind == "quality":
+        assert png == (tmp_path / "second" / "figure.png").read_bytes()
 
     data = pd.read_csv(tmp_path / "first" / "figure.csv")
     assert len(data) and "model" in data.columns
 
 
 @pytest.mark.parametrize("kind", ["quality", "gains", "cost", "curves"])
+@without_png()
 def test_a_single_task_and_seed_can_be_drawn(tmp_path: Path, kind: str) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5, paper=False)
     draw(kind, *arguments(kind, made), "--out", tmp_path / "figure.png")
     assert (tmp_path / "figure.svg").is_file()
 
 
+@without_png()
 def test_drawing_leaves_the_callers_settings_alone(made: MadeExperiment, tmp_path: Path) -> None:
     mpl.rcParams["font.size"] = 33
     draw("quality", *arguments("quality", made), "--out", tmp_path / "figure.svg")

@@ -82,11 +82,10 @@ def test_the_recipes_show_what_is_printed(
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
     section = page.partition("## Two runs")[2].partition("\n## ")[0]
-    (shown,) = re.findall(r"```text\n(.*?)```", section, flags=re.DOTALL)
-    assert (
-        main(["compare", *(str(made.run("de-noun", name)) for name in ("soft", "postr-joint"))])
-        == 0
-    )
+    (example,) = re.findall(r"```text\n(.*?)```", section, flags=re.DOTALL)
+    folders = [str(made.run("de-noun", name)) for name in ("soft", "postr-joint")]
+
+    assert main(["compare", *folders]) == 0
     printed = capsys.readouterr().out
 
     def form(text: str) -> list[str]:
@@ -94,8 +93,8 @@ def test_the_recipes_show_what_is_printed(
         lines = [re.sub(r"[+-]?\d+\.\d+", "N", line) for line in text.splitlines()[3:8]]
         return [" ".join(line.split()) for line in lines]
 
-    metrics = form(shown)
+    metrics = form(example)
     assert metrics[0] == "metric A B B is better by 95 % interval p"
     assert metrics[1] == "accuracy (%) N N N [N, N] N"
     assert metrics == form(printed)
-    assert "paired by" in shown
+    assert "paired by" in example

@@ -33,8 +33,8 @@ def test_of_too_many_lines_the_baseline_and_posterior_attention_are_highlighted(
 
     models += ["acvi", "ved", "structured"]
     looks = style.looks_of_lines(models, "soft")
-    shown = [model for model in models if looks[model] == style.look(model)]
-    assert shown == ["soft", "postr-joint"]
+    highlighted = [model for model in models if looks[model] == style.look(model)]
+    assert highlighted == ["soft", "postr-joint"]
     assert style.depth(looks["acvi"]) < style.depth(looks["soft"])
 
     with style.styled():

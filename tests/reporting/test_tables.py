@@ -293,9 +293,9 @@ def test_examples_show_every_model_beside_source_and_reference(
     assert numbers == sorted(numbers)
 
     # People are shown six of them.
-    shown = {int(number) for number in render.read(tmp_path, "examples").shown["Row"]}
-    assert len(shown) == 6
-    assert shown < set(numbers)
+    rows_shown = {int(number) for number in render.read(tmp_path, "examples").shown["Row"]}
+    assert len(rows_shown) == 6
+    assert rows_shown < set(numbers)
 
     lines = translated.predictions[0].read_text(encoding="utf-8").split("\n")
     for number, source, reference in zip(numbers, rows[::5], rows[1::5], strict=True):

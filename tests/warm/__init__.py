@@ -1,7 +1,7 @@
 """Processes that start quickly: forked from a server that has imported the large packages once.
 
 `bin_folder()` has a `python` that is put first on PATH. Its `python -m pam ...`, `python -m
-pam.jobs ...` and `python -m snakemake ...` are forked by the server.
+pam.jobs ...`, `python -m snakemake ...` and calls of some scripts are forked by the server.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`python` and `snakemake` for tests: `python -m pam ...` is forked by the server, all else is the
-real Python.
+"""`python` and `snakemake` for tests: the server forks our commands and some scripts.
+
+All else is run by the real Python.
 
 `tests.warm` writes this file once more with a last line that calls `main`.
 """
@@ -11,7 +12,13 @@ import socket
 import sys
 
 MODULES = ("pam", "pam.jobs", "snakemake")
-SCRIPT = "workflow/scripts/run.py"
+SCRIPTS = (
+    "workflow/scripts/run.py",
+    "benchmarks/gpu.py",
+    "benchmarks/versions.py",
+    "benchmarks/peers/server_pam.py",
+    "tests/models/peak_memory.py",
+)
 
 
 def main(path: str, real: str) -> None:
@@ -25,7 +32,8 @@ def main(path: str, real: str) -> None:
     is_unbuffered = arguments[:1] == ["-u"]
     command = arguments[int(is_unbuffered) :]
     is_module = len(command) > 1 and command[0] == "-m" and command[1] in MODULES
-    if not (is_module or command[:1] == [SCRIPT]) or starts_otherwise:
+    is_script = bool(command) and command[0].endswith(SCRIPTS)
+    if not (is_module or is_script) or starts_otherwise:
         os.execv(real, [real, *arguments])  # noqa: S606 -- a list of arguments, no shell
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")

@@ -14,14 +14,11 @@ import yaml
 
 from pam.config import Experiment, load_model, model_files
 from pam.experiment import Plan, load_plan
-from pam.io import UserError, dump_yaml, parse, read_yaml
+from pam.io import UserError, dump_yaml, parse
 from pam.models import options
-from tests.variants import MODELS, variant_names
+from tests.variants import MODELS, experiment_files, variant_names
 from tests.workflow.checkouts import ROOT
 
-EXPERIMENTS = [
-    file for file in sorted((ROOT / "config").rglob("*.yaml")) if "experiment" in read_yaml(file)
-]
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 ACVI = "  - acvi-kl0:\n      from: acvi\n      latent:\n        weight: 0\n"
 
@@ -237,7 +234,7 @@ def test_variants_of_one_name_are_the_same_in_all_of_our_experiments(
 ) -> None:
     monkeypatch.chdir(ROOT)
     first: dict[str, object] = {}
-    for file in EXPERIMENTS:
+    for file in experiment_files():
         plan = load_plan(files=[file])
         for name in plan.experiment.variants():
             assert first.setdefault(name, plan.components[name]) == plan.components[name], (

@@ -41,6 +41,7 @@ CLAIMS = ROOT / "docs/claims.yaml"
 PAPERS = ROOT / "config/paper_results.yaml"
 BEGIN = "<!-- claims -->\n"
 END = "<!-- end of claims -->\n"
+JUDGED = ("scores.json", "gold_scores.json", "analysis.json")  # files that claims are judged by
 WIDTH = 120  # characters of a line
 ALL = "| | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
 MAIN = (
@@ -158,7 +159,7 @@ def judge_all(sources: list[Source]) -> Judged:
 
         def runs_of(experiment: str) -> Stored:
             if experiment not in stored:
-                folder = ending.enter_context(unpacked(STORED / experiment))
+                folder = ending.enter_context(unpacked(STORED / experiment, JUDGED))
                 config = load_experiment(STORED / experiment / EXPERIMENT)
                 claims = [
                     claim
