@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pam.config import Experiment
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.data.translation import REFERENCES
@@ -376,10 +377,29 @@ def _notes(
         notes.append(OTHER_DATA_NOTE)
     paper = inputs.paper(spec)
     if rows_of_paper and paper:
-        notes.append(f"Paper: {paper.source}. {paper.note}".strip())
+        names = _paper_rows(rows_of_paper, inputs.experiment)
+        notes.append(" ".join(filter(None, [f"Paper: {paper.source}.", paper.note, names])))
 
     notes.append(RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA)
     return notes
+
+
+def _paper_rows(rows: Sequence[Row], experiment: Experiment) -> str:
+    """Name the row of the paper's table beside each task that has another name here."""
+    named = []
+    for task, label in {row.task: row.task_label for row in rows}.items():
+        config = experiment.tasks[task]
+        paper_row = config.paper or config.paper_reference or ""
+        if paper_row.lower() not in label.lower():
+            named.append((label, paper_row))
+    if not named:
+        return ""
+
+    (first_label, first_row), *others = named
+    text = f"Its row beside {first_label} is {first_row}"
+    for label, paper_row in others:
+        text += f", beside {label} {paper_row}"
+    return f"{text}."
 
 
 def _unit_of(metric: Metric) -> str:

@@ -178,6 +178,19 @@ def test_an_unknown_table_names_the_closest(made: MadeExperiment, tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
+def test_the_papers_name_of_a_task_is_said_where_the_paper_is_named(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=5)
+    text = made.config.read_text(encoding="utf-8")
+    text = text.replace("label: de-N", "label: German nouns")
+    made.config.write_text(text.replace("label: de-V", "label: German verbs"), encoding="utf-8")
+
+    make(made, "table2", tmp_path / "out")
+
+    page = " ".join((tmp_path / "out/table2.md").read_text(encoding="utf-8").split())
+    assert "Its row beside German nouns is de-N, beside German verbs de-V." in page
+    assert page.count("de-N") == 1
+
+
 def test_a_row_that_the_paper_lacks_is_named(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     text = made.config.read_text(encoding="utf-8").replace("paper: de-N", "paper: de-X")
