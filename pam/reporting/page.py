@@ -45,7 +45,7 @@ from pam.reporting.comparison import (
 )
 from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions, finding
-from pam.reporting.heat_maps import maps
+from pam.reporting.heat_maps import maps, weights_of
 from pam.reporting.introduction import (
     MAIN_MODELS,
     descriptions,
@@ -97,6 +97,7 @@ class Block:
     marks: tuple[int, ...] = ()  # numbers of the cautions that bear on it
     command: str = ""
     parts: list[Any] = field(default_factory=list)  # examples, or attention maps
+    weights: str = ""  # of all models' attention maps, as JSON
     anchor: str = ""  # a name on the page that no other block has
 
 
@@ -578,7 +579,8 @@ class Page:
 
         parts = maps(self.data("figures", name))
         if all(len(part["source"]) * len(part["target"]) <= MOST_CELLS for part in parts):
-            return replace(block, form="attention", parts=parts)
+            weights = Markup(weights_of(parts))  # noqa: S704
+            return replace(block, form="attention", parts=parts, weights=weights)
         # A map of more cells would be too large for the page.
         image = uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml")
         return replace(block, form="picture", image=image)
