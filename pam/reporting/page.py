@@ -60,6 +60,7 @@ from pam.reporting.runs import label_of
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
+OTHER_DATA = "* on the paper's own data, which are not ours"
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class Ranking(NamedTuple):
     metric: str  # with its unit and direction
     has_paper: bool  # whether a paper has a gain of one of the models
     judged: str  # heading of the last column: of verdicts, or of comparisons where no paper is
+    note: str  # on a mark of the paper's gains; empty if there is none
     rows: list[Standing]
 
 
@@ -364,7 +366,7 @@ class Page:
         metrics = list(table.data["metric"][table.data["task"] == task])
         metric_name = self._metric_of_finding(main, metrics)
         if metric_name is None:
-            return Ranking(self.labels[task], "", False, "", [])
+            return Ranking(self.labels[task], "", False, "", "", [])
 
         metric = metric_of(metric_name)
         is_shown = (table.data["task"] == task) & (table.data["metric"] == metric_name)
@@ -400,7 +402,9 @@ class Page:
         words += ", lower is better" if metric.lower_is_better else ", higher is better"
         has_paper = any(row.paper for row in rows)
         judged = "Verdict" if self.refers else compared
-        return Ranking(self.labels[task], words, has_paper, judged, rows)
+        # The table for people marks figures of other data, and explains the mark in its notes.
+        note = OTHER_DATA if any(row.paper.endswith("*") for row in rows) else ""
+        return Ranking(self.labels[task], words, has_paper, judged, note, rows)
 
     def _verdict(self, row: Any, outcome: str) -> str:
         """Return a verdict: on the paper's claim where there is one, else on the gain."""
