@@ -82,8 +82,11 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "significance": ("pam.evaluation.translation:compare_runs",),
     "tables": ("pam.reporting.tables", "pam.reporting.render"),
     "figures": ("pam.reporting.style",),
-    "report": ("pam.reporting.data_and_cost:datasets",),
-    "page": ("pam.reporting.page",),
+    "report": (
+        "pam.reporting.data_and_cost:datasets",
+        "pam.reporting.data_and_cost:summaries_of",
+    ),
+    "page": ("pam.reporting.page", "pam.reporting.data_and_cost:summaries_of"),
 }
 SCORED = {
     "inflection": "pam.evaluation.inflection",

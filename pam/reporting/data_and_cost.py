@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pam.config import Experiment
+from pam.io import read_json
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
@@ -69,7 +71,7 @@ def costs(spec: TableSpec, inputs: Inputs) -> Table:
         seconds = frame[key].dropna()
         totals.append(f"{sum(seconds):,.0f}" if len(seconds) else "")
 
-    table.shown.loc[len(frame)] = ["All", "", "", str(len(frame)), *totals, *[""] * 5]
+    table.shown.loc[len(frame)] = ["", "All", "", str(len(frame)), *totals, *[""] * 5]
     return table
 
 
@@ -222,6 +224,15 @@ def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
 
 SPLITS = ("train", "dev", "test")
 Summary = dict[str, Any]  # the content of a `summary.json`
+
+
+def summaries_of(paths: Sequence[str]) -> dict[str, Summary]:
+    """Read the summaries of prepared data by task.
+
+    Args:
+        paths: their files, such as `results/quick/de-noun/data/summary.json`.
+    """
+    return {Path(path).parents[1].name: read_json(path) for path in paths}
 
 
 def datasets(

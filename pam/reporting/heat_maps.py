@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
+SHOWN = 2  # models that are shown at first, with their difference
+DIGITS = 3  # of a weight
+
 
 def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
     """Return for each row its symbols and each model's label and weights (source x target).
 
-    The difference of two models, second minus first, is added as a third one.
+    `shown` has the first two models, then their difference, second minus first; `models` has all.
     """
     parts: list[dict[str, Any]] = []
     for number, row in data.groupby("row", sort=False):
@@ -24,20 +28,36 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
                 symbols[side] = list(cells[side][~is_repeated])
             # The cells of a row are in the order of target symbols, then of source symbols.
             shape = (len(symbols["target"]), len(symbols["source"]))
-            weights = cells["weight"].astype(float).to_numpy().reshape(shape).T
+            weights = cells["weight"].astype(float).round(DIGITS).to_numpy().reshape(shape).T
             models.append((label, weights.tolist()))
 
-        if len(models) == 2:
-            (first_label, first), (second_label, second) = models
+        shown = models[:SHOWN]
+        if len(shown) == SHOWN:
+            (first_label, first), (second_label, second) = shown
             difference = [
                 [b - a for a, b in zip(*lines, strict=True)]
                 for lines in zip(first, second, strict=True)
             ]
-            models.append((f"{second_label} − {first_label}", difference))
-        part = {"number": number, "models": models, **symbols}
+            shown.append((f"{second_label} − {first_label}", difference))
+        part = {"number": number, "models": models, "shown": shown, **symbols}
         parts.append(part | {"heading": heading(symbols["source"], symbols["target"])})
 
     return parts
+
+
+def weights_of(parts: Sequence[dict[str, Any]]) -> str:
+    """Return the weights of all models as JSON, from which the page draws those that are chosen.
+
+    It can stand in a script element: it has no character that could end one.
+
+    Returns:
+        `labels` of the models, and for each row of each model its weights (source x target).
+    """
+    labels = [label for label, _ in parts[0]["models"]]
+    by_model = [[part["models"][index][1] for part in parts] for index in range(len(labels))]
+    content = {"labels": labels, "weights": by_model}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
 
 
 END = "</s>"  # the symbol that ends a source or an output

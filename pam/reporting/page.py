@@ -45,7 +45,7 @@ from pam.reporting.comparison import (
 )
 from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions, finding
-from pam.reporting.heat_maps import maps
+from pam.reporting.heat_maps import maps, weights_of
 from pam.reporting.introduction import (
     MAIN_MODELS,
     descriptions,
@@ -60,6 +60,7 @@ from pam.reporting.runs import label_of
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
+OTHER_DATA = "* on the paper's own data, which are not ours"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Block:
     marks: tuple[int, ...] = ()  # numbers of the cautions that bear on it
     command: str = ""
     parts: list[Any] = field(default_factory=list)  # examples, or attention maps
+    weights: str = ""  # of all models' attention maps, as JSON
     anchor: str = ""  # a name on the page that no other block has
 
 
@@ -141,6 +143,7 @@ class Ranking(NamedTuple):
     metric: str  # with its unit and direction
     has_paper: bool  # whether a paper has a gain of one of the models
     judged: str  # heading of the last column: of verdicts, or of comparisons where no paper is
+    note: str  # on a mark of the paper's gains; empty if there is none
     rows: list[Standing]
 
 
@@ -363,7 +366,7 @@ class Page:
         metrics = list(table.data["metric"][table.data["task"] == task])
         metric_name = self._metric_of_finding(main, metrics)
         if metric_name is None:
-            return Ranking(self.labels[task], "", False, "", [])
+            return Ranking(self.labels[task], "", False, "", "", [])
 
         metric = metric_of(metric_name)
         is_shown = (table.data["task"] == task) & (table.data["metric"] == metric_name)
@@ -399,7 +402,9 @@ class Page:
         words += ", lower is better" if metric.lower_is_better else ", higher is better"
         has_paper = any(row.paper for row in rows)
         judged = "Verdict" if self.refers else compared
-        return Ranking(self.labels[task], words, has_paper, judged, rows)
+        # The table for people marks figures of other data, and explains the mark in its notes.
+        note = OTHER_DATA if any(row.paper.endswith("*") for row in rows) else ""
+        return Ranking(self.labels[task], words, has_paper, judged, note, rows)
 
     def _verdict(self, row: Any, outcome: str) -> str:
         """Return a verdict: on the paper's claim where there is one, else on the gain."""
@@ -578,7 +583,8 @@ class Page:
 
         parts = maps(self.data("figures", name))
         if all(len(part["source"]) * len(part["target"]) <= MOST_CELLS for part in parts):
-            return replace(block, form="attention", parts=parts)
+            weights = Markup(weights_of(parts))  # noqa: S704
+            return replace(block, form="attention", parts=parts, weights=weights)
         # A map of more cells would be too large for the page.
         image = uri((folder / f"{name}.svg").read_bytes(), "image/svg+xml")
         return replace(block, form="picture", image=image)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pam.config import Experiment
 from pam.data.dataset import Prepared
 from pam.data.readers import read_lines
 from pam.data.translation import REFERENCES
@@ -127,9 +128,10 @@ GAINS = (
     "setting",
     "reason",
 )
+# So many that texts made of the CSV, such as the page's finding, round as the tables for people do.
 DIGITS = {
-    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 4),
-    **dict.fromkeys(("gain", "gain_low", "gain_high"), 4),
+    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 6),
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), 6),
     **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
@@ -376,10 +378,29 @@ def _notes(
         notes.append(OTHER_DATA_NOTE)
     paper = inputs.paper(spec)
     if rows_of_paper and paper:
-        notes.append(f"Paper: {paper.source}. {paper.note}".strip())
+        names = _paper_rows(rows_of_paper, inputs.experiment)
+        notes.append(" ".join(filter(None, [f"Paper: {paper.source}.", paper.note, names])))
 
     notes.append(RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA)
     return notes
+
+
+def _paper_rows(rows: Sequence[Row], experiment: Experiment) -> str:
+    """Name the row of the paper's table beside each task that has another name here."""
+    named = []
+    for task, label in {row.task: row.task_label for row in rows}.items():
+        config = experiment.tasks[task]
+        paper_row = config.paper or config.paper_reference or ""
+        if paper_row.lower() not in label.lower():
+            named.append((label, paper_row))
+    if not named:
+        return ""
+
+    (first_label, first_row), *others = named
+    text = f"Its row beside {first_label} is {first_row}"
+    for label, paper_row in others:
+        text += f", beside {label} {paper_row}"
+    return f"{text}."
 
 
 def _unit_of(metric: Metric) -> str:
@@ -430,10 +451,7 @@ SWEEPS = (
     "p_holm",
     "dev_loss",
 )
-SWEEPS_DIGITS = {
-    **DIGITS,
-    **dict.fromkeys(("gain_low", "gain_high", "dev_loss"), 4),
-}
+SWEEPS_DIGITS = {**DIGITS, "dev_loss": 4}
 SWEEPS_NOTE = (
     "{units} Mean and standard deviation over seeds on the test split. Dev loss: the mean loss of"
     " the development split in the epoch that was chosen; values are to be chosen by it, not by the"

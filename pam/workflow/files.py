@@ -170,6 +170,21 @@ class WorkflowFiles:
         ]
         return models[:1]
 
+    def more_attention(self, task: str, seed: int) -> list[str]:
+        """Return the models whose attention can be looked at beside baseline and posterior.
+
+        Those that write pointer actions have none, and of restored ones it may not be stored.
+        """
+        shown = self.posterior(task, seed)
+        return [
+            model
+            for model in self.compared(task, seed)
+            if model not in shown
+            and seed in self.experiment.seeds_of(task, model)
+            and self.plan.components[model].targets == "symbols"
+            and not self.lacks((task, model, seed), self.run_of(task, model, seed).attention)
+        ]
+
 
 def _any_of(names: Collection[str]) -> str:
     """Return a regular expression for these names; without names it matches nothing."""

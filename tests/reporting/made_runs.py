@@ -275,7 +275,7 @@ def make_experiment(
             for seed in seeds:
                 make_run(folder / task / model / f"seed{seed}", task, model, seed, count)
 
-    for model, sharpness in (("soft", 1.2), ("postr-joint", 2.5)):
+    for model, sharpness in (("soft", 1.2), ("postr-joint", 2.5), ("mono-postr-joint", 4.0)):
         if model in models:
             content = attention_record(model, LABELS[model], sharpness)
             write_json(folder / tasks[0] / model / "seed1" / "attention.json", content)

@@ -371,6 +371,24 @@ def test_attention_is_red_where_the_other_model_has_more(made: MadeExperiment) -
         assert least[2] > least[0]
 
 
+def test_attention_of_more_models_is_in_the_data_and_not_in_the_picture(
+    made: MadeExperiment,
+) -> None:
+    paths = [
+        made.run("de-noun", model) / "attention.json"
+        for model in ("soft", "postr-joint", "mono-postr-joint")
+    ]
+    with style.styled():
+        base, other, more = paths
+        drawing = attention(base, other, rows=2, more=[more])
+
+    labels = [axes.texts[0].get_text() for axes in drawing.figure.axes[:3]]
+    assert labels == ["Soft", "Postr-Joint", "Postr-Joint − Soft"]
+    assert list(drawing.data["label"].unique()) == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    assert set(drawing.data["row"]) == {1, 2}
+    plt.close(drawing.figure)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     made: MadeExperiment,
@@ -508,6 +526,19 @@ class TestAttention:
         other["rows"][1]["target"][-2] = "e"
         with pytest.raises(UserError, match="row 2 is not the same"):
             self.draw(tmp_path, base, other)
+
+    def test_more_files_about_other_rows_are_refused(self, tmp_path: Path) -> None:
+        paths = []
+        for name in ("base", "other", "more"):
+            content = attention_record(name, name, 1.0)
+            if name == "more":
+                content["rows"][2]["source"][-2] = "e"
+            paths.append(tmp_path / f"{name}.json")
+            write_json(paths[-1], content)
+
+        with pytest.raises(UserError, match="row 3 is not the same") as raised:
+            attention(paths[0], paths[1], rows=4, more=paths[2:])
+        assert raised.value.file == str(paths[2])
 
     def test_files_with_fewer_rows_are_refused(self, tmp_path: Path) -> None:
         base, other = (attention_record("soft", "Soft", 1.0) for _ in range(2))

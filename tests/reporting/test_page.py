@@ -29,10 +29,11 @@ from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
-from pam.reporting.heat_maps import heading, maps
+from pam.reporting.heat_maps import heading, maps, weights_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
 from pam.reporting.page import Files, Page, write
 from pam.reporting.runs import load_experiment
+from pam.reporting.style import WIDTH
 from pam.reporting.tables import build
 
 ROOT = Path(__file__).parents[2]
@@ -105,8 +106,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
         if item.shows(experiment, kinds):
             write_figure(made, name, item.draws, options_of(name, made, item.kind))
 
-    base, other = (made.run("de-noun", name) / "attention.json" for name in ("soft", "postr-joint"))
-    options = ["--base", str(base), "--other", str(other), "--rows", str(MAPS)]
+    base, other, more = (
+        str(made.run("de-noun", name) / "attention.json")
+        for name in ("soft", "postr-joint", "mono-postr-joint")
+    )
+    options = ["--base", base, "--other", other, "--more", more, "--rows", str(MAPS)]
     write_figure(made, "attention_de-noun_seed1", "attention", options)
 
     return made
@@ -281,21 +285,15 @@ def test_the_first_table_has_five_columns_with_the_best_in_bold(page: str) -> No
     assert "<td>+1.37</td>" in best
 
 
-def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
-    made = make_experiment(
-        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8
-    )
-    config = yaml.safe_load(made.config.read_text(encoding="utf-8"))
-    del config["tasks"]["de-noun"]["paper"]
-    made.config.write_text(yaml.safe_dump(config), encoding="utf-8")
+def small_page(made: MadeExperiment, tables: list[str]) -> Files:
+    """Make these tables of nouns and the learning curves, and return the files of their page."""
     experiment = load_experiment(made.config)
-    tables = ["table2", "table2_gains", "form_examples", "costs"]
     for name in tables:
         inputs = Inputs(experiment, load_papers(made.paper), **files_of(name, made))
         render.write(build(name, inputs), made.folder / "tables", name)
     write_figure(made, "curves", "curves", options_of("curves", made, "inflection"))
 
-    files = Files(
+    return Files(
         experiment=experiment,
         folder=made.folder,
         tables=tables,
@@ -304,6 +302,31 @@ def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -
         gold={},
         texts=ROOT / "workflow/report",
     )
+
+
+def test_a_mark_of_the_papers_gain_is_explained_below_the_first_table(tmp_path: Path) -> None:
+    made = make_experiment(
+        tmp_path,
+        tasks=["de-noun"],
+        models=["soft", "postr-joint"],
+        seeds=[1],
+        count=8,
+        paper=False,
+    )
+    content = Page(small_page(made, ["table2", "costs"])).content()
+    (rank,) = content["rankings"]
+    assert [row.paper for row in rank.rows] == ["", "+0.38*"]
+    assert rank.note == "* on the paper's own data, which are not ours"
+
+
+def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8
+    )
+    config = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    del config["tasks"]["de-noun"]["paper"]
+    made.config.write_text(yaml.safe_dump(config), encoding="utf-8")
+    files = small_page(made, ["table2", "table2_gains", "form_examples", "costs"])
     write(files, made.folder / "index.html")
     page = (made.folder / "index.html").read_text(encoding="utf-8")
 
@@ -320,7 +343,8 @@ def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -
 def test_every_row_of_every_table_has_a_heading_and_numbers_have_minus_signs(page: str) -> None:
     for body in re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL):
         for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
-            assert row.count('<th scope="row"') == 1
+            (heading_text,) = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', row)
+            assert text_of(heading_text), row
     for head in re.findall(r"<thead>(.*?)</thead>", page, re.DOTALL):
         assert head.count("<th") == head.count('scope="col"')
 
@@ -342,6 +366,46 @@ def test_it_can_be_read_by_keyboard_in_the_dark_and_on_paper(page: str) -> None:
     assert len(visible) < len(stops) and len(visible) <= 12
 
 
+def rules_of(medium: str) -> str:
+    """Return the rules of the page's style within a media query."""
+    style = (ROOT / "workflow/report/page/page.css").read_text(encoding="utf-8")
+    return style.partition(f"@media {medium} {{")[2].partition("\n}")[0]
+
+
+def test_a_picture_is_scrolled_where_its_words_would_be_too_small(page: str) -> None:
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    frame = re.search(r"^\.frame \{[^}]*\}", style, re.MULTILINE)
+    image = re.search(r"^\.frame img \{[^}]*min-width: (\d+)rem", style, re.MULTILINE)
+    assert frame is not None and "overflow-x: auto" in frame[0]
+    # Its smallest words have 8.5 points where the picture has its own width.
+    assert image is not None
+    assert 8.5 * int(image[1]) * 16 / (WIDTH * 72) >= 10
+
+    frames = re.findall(r'<div class="frame"([^>]*)>', page)
+    assert frames and all('role="group" aria-label="' in attributes for attributes in frames)
+
+
+def test_on_paper_nothing_scrolls_and_what_explains_a_number_is_open(page: str) -> None:
+    rules = rules_of("print")
+    for selector, declaration in (
+        (".scroll, .data, .frame", "overflow: visible"),
+        ("th, td.text, .many td", "white-space: normal"),
+        ("tr, .frame, .example, .map", "break-inside: avoid"),
+    ):
+        block = rules.partition(f"{selector}")[2].partition("}")[0]
+        assert declaration in block, selector
+
+    folded = re.findall(r"<details([^>]*)>\s*<summary>([^<]+)</summary>", page)
+    printed = {words for attributes, words in folded if "printed" in attributes}
+    assert printed == {
+        "All columns: p, seeds, seconds, and other metrics",
+        "How a verdict is reached",
+        "Notes, download and command",
+    }
+    # Of a figure the picture is printed, and not the numbers that it is drawn of.
+    assert "Data and command" in {words for _, words in folded}
+
+
 def test_captions_say_what_a_figure_shows_and_which_direction_is_better(page: str) -> None:
     for name, words in (
         ("accuracy", r"On de-N, Mono-Postr-Joint is ahead with .+ % \(Soft: .+ %\)\. Higher is"),
@@ -359,6 +423,23 @@ def test_captions_say_what_a_figure_shows_and_which_direction_is_better(page: st
         block = page.partition(f'<figure class="block" id="{name}"')[2].partition("</figure>")[0]
         caption = block.partition("<figcaption>")[2].partition("</p>")[0]
         assert re.search(words, text_of(caption)), caption
+
+
+def test_the_shipped_experiments_name_tasks_in_words_and_say_the_same_of_generated_phrases() -> (
+    None
+):
+    notes = set()
+    for path in sorted(ROOT.glob("config/*.yaml")) + sorted(ROOT.glob("config/studies/*.yaml")):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "experiment" not in content:
+            continue
+        for name, task in content.get("tasks", {}).items():
+            assert not re.match("de-[NV]", task.get("label", "")), (path.name, name)
+            if task["dataset"] == "cldr-de-en":
+                notes.add(task["note"])
+
+    (note,) = notes
+    assert note.count(".") == 1 and "benchmark" not in note
 
 
 def test_no_words_are_left_that_nobody_knows(page: str) -> None:
@@ -391,6 +472,27 @@ def test_weights_of_attention_can_be_pointed_at(page: str, results: MadeExperime
 
     assert title in block
     assert block.count("<table>") == 3 * MAPS < 3 * len(rows)
+
+
+def test_attention_of_more_than_two_models_can_be_chosen(page: str) -> None:
+    block = page.partition('id="attention_de-noun_seed1"')[2].partition("</section>")[0]
+    boxes = re.findall(r'<label><input type="checkbox"([^>]*)>\s*([^<]+)</label>', block)
+    assert [label for _, label in boxes] == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    assert ["checked" in attributes for attributes, _ in boxes] == [True, True, False]
+
+    text = block.partition('<script type="application/json" class="weights">')[2]
+    content = json.loads(text.partition("</script>")[0])
+    assert content["labels"] == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
+    shown = re.findall(r'<div class="map[^"]*" data-models="([^"]*)">', block)
+    assert shown == ["0", "1", "0 1"] * len(content["weights"][0])
+
+
+def test_a_label_cannot_end_the_script_that_holds_the_weights() -> None:
+    label = "</script><script>alert(1)"
+    part = {"models": [(label, [[1.0]])]}
+    text = weights_of([part])
+    assert "<" not in text
+    assert json.loads(text) == {"labels": [label], "weights": [[[[1.0]]]]}
 
 
 def test_forms_are_compared_by_letter_and_sentences_by_word() -> None:
@@ -596,10 +698,10 @@ def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
 
     assert (row["source"], row["target"]) == (["s0", "s1", "s2"], ["t0", "t1"])
 
-    labels = [label for label, _ in row["models"]]
-    assert labels == ["A", "B", "B − A"]
+    assert [label for label, _ in row["models"]] == ["A", "B"]
+    assert [label for label, _ in row["shown"]] == ["A", "B", "B − A"]
     assert row["models"][0][1] == [[0.1, 0.2], [0.5, 0.5], [0.2, 0.2]]
-    assert row["models"][2][1][0] == [pytest.approx(0.2)] * 2
+    assert row["shown"][2][1][0] == [pytest.approx(0.2)] * 2
 
 
 # The finding, and cautions on figures.
@@ -790,6 +892,14 @@ addEventListener("load", () => {
   cell.focus();
   press(cell, "ArrowRight");
   const moved = document.activeElement === cell.nextElementSibling;
+  const boxes = [...document.querySelectorAll(".pick input")];
+  boxes[2].click();
+  const shown = [...cell.closest(".maps").children].filter((map) => !map.hidden);
+  const chosen = shown.map((map) => map.querySelector("h5").textContent);
+  const weights = shown.map((map) => map.querySelector("td[title]").title);
+  boxes[0].click();
+  const pair = [...cell.closest(".maps").children].filter((map) => !map.hidden);
+  const difference = pair.map((map) => map.querySelector("h5").textContent);
   const model = document.querySelector(".model");
   model.dispatchEvent(new Event("pointerover", {bubbles: true}));
   const explained = document.getElementById("hint").textContent;
@@ -812,11 +922,15 @@ addEventListener("load", () => {
     width: innerWidth,
     errors,
     beyond: [...document.querySelectorAll("body *")].filter(beyond).length,
-    hidden: [...document.querySelectorAll("th, td")].filter((one) => one.offsetWidth === 0).length,
+    hidden: [...document.querySelectorAll("th, td")]
+      .filter((one) => one.offsetWidth === 0 && !one.closest("[hidden]")).length,
     fetched: resources.filter((one) => !one.name.startsWith("data:")).length,
     saved: saves.every((one) => one.href.startsWith("data:image/svg")),
     said,
     moved,
+    chosen,
+    weights: new Set(weights).size,
+    difference,
     explained,
     sorted: sorted.every((value, index) => index === 0 || sorted[index - 1] >= value),
     first,
@@ -869,12 +983,13 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
     by_width = {report.pop("width"): report for report in reports}
     assert sorted(by_width) == [390, 1280, 1920]
 
-    for report in by_width.values():
+    for width, report in by_width.items():
         pointed_at = report.pop("said")
         assert len(pointed_at) == 3
         assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in pointed_at)
         assert report.pop("explained").startswith("Soft reads one mean of the source")
-        assert report.pop("stops") <= 55
+        # On a phone pictures and tables are scrolled, each of which takes a stop.
+        assert report.pop("stops") <= (58 if width > 1000 else 70)
         assert report == {
             "errors": [],
             "beyond": 0,
@@ -882,6 +997,13 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
             "fetched": 0,
             "saved": True,
             "moved": True,
+            "chosen": ["Soft", "Postr-Joint", "Mono-Postr-Joint"],
+            "weights": 3,
+            "difference": [
+                "Postr-Joint",
+                "Mono-Postr-Joint",
+                "Mono-Postr-Joint − Postr-Joint",
+            ],
             "sorted": True,
             "first": 6,
             "found": True,

@@ -221,6 +221,16 @@ def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) 
     ]
 
 
+def test_attention_of_all_models_can_be_looked_at_except_of_those_that_write_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    models = ["soft", "hard-mono", "prior-joint", "postr-joint", "mono-postr-joint"]
+    files = made(tmp_path, EXPERIMENT, REGISTRY, models=models).files
+    assert files.posterior("nouns", 1) == ["postr-joint"]
+    assert files.more_attention("nouns", 1) == ["prior-joint", "mono-postr-joint"]
+
+
 def test_ensembles_are_told_from_trained_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

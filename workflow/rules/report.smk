@@ -82,6 +82,7 @@ rule draw_attention:
     input:
         base=job_inputs.of_models(files.baseline, "attention.json"),
         other=job_inputs.of_models(files.posterior, "attention.json"),
+        more=job_inputs.of_models(files.more_attention, "attention.json"),
     output:
         png=f"{files.results}/figures/attention_{{task}}_seed{{seed}}.png",
         data=f"{files.results}/figures/attention_{{task}}_seed{{seed}}.csv",
@@ -100,7 +101,7 @@ rule draw_attention:
         rows=EXPERIMENT.attention_words,
     shell:
         "logged {log:q} python -m pam figures attention --base {input.base:q} "
-        "--other {input.other:q} --rows {params.rows} --out {output.svg:q}"
+        "--other {input.other:q} --more {input.more:q} --rows {params.rows} --out {output.svg:q}"
 
 
 rule write_summary:

@@ -2,17 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
-from pam.io import read_json
+from pam.reporting.data_and_cost import summaries_of
 from pam.reporting.page import Files, write
 from pam.reporting.runs import load_experiment
-
-
-def by_task(paths: list[str]) -> dict[str, Any]:
-    """Return the content of summaries by task, each in a folder of its task's."""
-    return {Path(path).parents[1].name: read_json(path) for path in paths}
-
 
 if __name__ == "__main__":
     # Not closed: Python writes to it why it ends.
@@ -24,8 +17,8 @@ if __name__ == "__main__":
         folder=out.parent,
         tables=[Path(file).stem for file in files.tables],
         figures=[Path(file).stem for file in files.figures],
-        summaries=by_task(files.data),
-        gold=by_task(files.gold),
+        summaries=summaries_of(files.data),
+        gold=summaries_of(files.gold),
         texts=Path(snakemake.params.texts),
         left_out=list(snakemake.params.left_out),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from pam.config import Experiment
 from pam.io import read_json, write_text
-from pam.reporting.data_and_cost import datasets
+from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
 
@@ -54,11 +54,6 @@ def escaped(text: str) -> str:
     return r"\ " + re.sub(r"([\\*`|_<>:])", r"\\\1", " ".join(text.split()))
 
 
-def by_task(paths: list[str]) -> dict[str, Any]:
-    """Return the content of summaries by task, each in a folder of its task's."""
-    return {Path(path).parents[1].name: read_json(path) for path in paths}
-
-
 def front(tables: list[str]) -> str:
     """Return tables' pages without their heads, to go into another page with its own style."""
     bodies = [table.partition("<body>")[2].partition("</body>")[0] for table in tables]
@@ -78,8 +73,8 @@ if __name__ == "__main__":
     sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
     files = snakemake.input
     experiment = load_experiment(files.experiment)
-    data = by_task(files.data)
-    gold = by_task(files.gold)
+    data = summaries_of(files.data)
+    gold = summaries_of(files.gold)
     texts = [Path(path).read_text(encoding="utf-8") for path in files.tables]
     write_text(snakemake.output.summary, summary(experiment, list(map(read_json, files.scores))))
     write_text(snakemake.output.front, front(texts))

@@ -40,6 +40,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "data": _FILES | {"help": "summary.json of the tasks' data"},
     "base": _FILE | {"help": "attention.json of Soft"},
     "other": _FILE | {"help": "attention.json of Postr-Joint"},
+    "more": {
+        "type": Path,
+        "nargs": "*",
+        "help": "attention.json of more models, whose weights the data have too",
+    },
     "rows": {"type": int, "default": 4, "help": "rows to draw (%(default)s)"},
     "metric": {
         "default": "accuracy",

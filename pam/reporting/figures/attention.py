@@ -53,11 +53,14 @@ class Alignments(Strict, extra="ignore"):
     rows: list[Row] = Field(min_length=1)
 
 
-def attention(base: Path, other: Path, rows: int) -> style.Drawing:
+def attention(
+    base: Path, other: Path, rows: int, more: Sequence[Path] | None = None
+) -> style.Drawing:
     """Draw three panels per row of the test split: base, other, other minus base.
 
     Source symbols run down and target symbols to the right. The panels are side by side
-    where every target is short enough for that, else below each other.
+    where every target is short enough for that, else below each other. The data have the weights
+    of `more` models too, for the page, which shows as many side by side as its reader chooses.
 
     Raises:
         UserError: a file that holds no alignments, or files about different rows.
@@ -65,6 +68,12 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     base_content = _read(base)
     other_content = _read(other)
     pairs = _same_rows(base_content, other_content, other)[:rows]
+
+    contents = [base_content, other_content]
+    for path in more or ():
+        content = _read(path)
+        _same_rows(base_content, content, path)
+        contents.append(content)
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
 
     columns = 3 if across else 1
@@ -98,7 +107,8 @@ def attention(base: Path, other: Path, rows: int) -> style.Drawing:
     separator = "\n" if across else "; "
     difference = f"red: {labels[1]} has more{separator}blue: {labels[0]} has more"
     _draw_scales(figure, columns_of_scales, difference)
-    return style.Drawing(figure, _weights(pairs, (base_content, other_content)))
+    rows_of_models = list(zip(*(content.rows[:rows] for content in contents), strict=True))
+    return style.Drawing(figure, _weights(rows_of_models, contents))
 
 
 def _same_rows(base: Alignments, other: Alignments, path: Path) -> list[tuple[Row, Row]]:

@@ -5,7 +5,7 @@ for (const link of document.querySelectorAll("a.save")) {
 
 // What scrolls can be reached by keyboard, and nothing else that is no link or choice.
 const reachable = () => {
-  for (const box of document.querySelectorAll(".scroll:not(.map .scroll)")) {
+  for (const box of document.querySelectorAll(".scroll:not(.map .scroll), .frame")) {
     box.toggleAttribute("tabindex", false);
     if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
   }
@@ -136,8 +136,9 @@ for (const form of document.querySelectorAll(".choose:not(.pick)")) {
     rows.forEach((row) => { row.hidden = true; });
     fitting.slice(0, all ? fitting.length : FIRST).forEach((row) => { row.hidden = false; });
     list.append(...sorted);
-    said.textContent = `${fitting.length} of ${rows.length} rows`;
     more.hidden = all || fitting.length <= FIRST;
+    const part = more.hidden ? "" : `, of which ${FIRST} are shown`;
+    said.textContent = `${fitting.length} of ${rows.length} rows${part}`;
     more.textContent = `Show all ${fitting.length}`;
   };
   more.addEventListener("click", () => { all = true; choose(); });
@@ -149,24 +150,23 @@ for (const form of document.querySelectorAll(".choose:not(.pick)")) {
 }
 
 // Attention maps of a row are linked: what is pointed at, touched or reached by arrow keys in one is shown in all.
+const weightOf = (cell) => Math.abs(Number(cell.title.split(": ").pop().replace("\u2212", "-")));
 const attended = (map, column) => {
-  const cells = [...map.querySelectorAll("tbody tr")].map((row) => row.cells[column + 1]);
-  const weight = (cell) => Math.abs(Number(cell.title.split(": ").pop().replace("\u2212", "-")));
-  cells.sort((first, second) => weight(second) - weight(first));
+  const cells = [...map.querySelectorAll("tbody tr")].map((line) => line.cells[column + 1]);
+  cells.sort((first, second) => weightOf(second) - weightOf(first));
   return cells.slice(0, 3).map((cell) => cell.title).join("; ");
 };
+const shownMaps = (row) => [...row.children].filter((map) => !map.hidden);
 for (const row of document.querySelectorAll(".maps")) {
-  const maps = [...row.querySelectorAll(".map")];
-  const tables = maps.map((map) => map.querySelector("table"));
   const show = (cell) => {
     row.querySelectorAll(".here").forEach((other) => other.classList.remove("here"));
     const isHead = cell.tagName === "TH";
-    maps.forEach((map, index) => {
-      const same = tables[index].rows[cell.parentElement.rowIndex].cells[cell.cellIndex];
+    for (const map of shownMaps(row)) {
+      const same = map.querySelector("table").rows[cell.parentElement.rowIndex].cells[cell.cellIndex];
       same.classList.add("here");
       const text = isHead ? attended(map, Number(cell.dataset.column)) : same.title;
       map.querySelector("output").textContent = text;
-    });
+    }
   };
   const pointed = (event) => {
     const cell = event.target.closest("td[title], thead th");
@@ -187,9 +187,9 @@ for (const row of document.querySelectorAll(".maps")) {
     if (!cell || !step) return;
     event.preventDefault();
     let line = cell.closest("table").rows[cell.parentElement.rowIndex + step[0]];
-    if (step[0] === 1 && !line && isMaps(after)) line = after.querySelector("tbody").rows[0];
+    if (step[0] === 1 && !line && isMaps(after)) line = shownMaps(after)[0].querySelector("tbody").rows[0];
     if (step[0] === -1 && line.parentElement.tagName === "THEAD" && isMaps(before)) {
-      line = [...before.querySelector("tbody").rows].pop();
+      line = [...shownMaps(before)[0].querySelector("tbody").rows].pop();
     }
     const next = line && line.cells[Math.min(cell.cellIndex + step[1], line.cells.length - 1)];
     if (!next || !next.title) return;
@@ -198,16 +198,73 @@ for (const row of document.querySelectorAll(".maps")) {
     next.focus();
   });
 }
+
+// Any models' maps are shown side by side, of two models their difference too. A map that is not there yet is a copy
+// of its row's first one with other weights.
+const MARKED = 0.25; // a difference from here on is marked by its sign
+const filled = (map, key, label, weights) => {
+  const differs = key.includes(" ");
+  const copy = map.cloneNode(true);
+  copy.dataset.models = key;
+  copy.classList.toggle("differ", differs);
+  copy.querySelector("h5").textContent = label;
+  const box = copy.querySelector(".scroll");
+  box.setAttribute("aria-label", box.getAttribute("aria-label").replace(map.querySelector("h5").textContent, label));
+  copy.querySelector("output").textContent = "\u00a0";
+  [...copy.querySelectorAll("tbody tr")].forEach((line, source) => {
+    weights[source].forEach((weight, target) => {
+      const cell = line.cells[target + 1];
+      const size = Math.abs(weight);
+      const sign = weight < 0 ? "\u2212" : differs ? "+" : "";
+      cell.style.setProperty("--w", size.toFixed(2));
+      cell.title = `${cell.title.slice(0, cell.title.lastIndexOf(": "))}: ${sign}${size.toFixed(3)}`;
+      cell.textContent = differs && size >= MARKED ? sign : "";
+      cell.className = differs && weight < 0 ? "less" : "";
+      cell.removeAttribute("tabindex");
+    });
+  });
+  copy.querySelectorAll(".here").forEach((cell) => cell.classList.remove("here"));
+  return copy;
+};
 for (const form of document.querySelectorAll(".pick")) {
+  const block = form.closest(".block");
+  const { labels, weights } = JSON.parse(block.querySelector("script.weights").textContent);
+  const boxes = [...form.querySelectorAll("input")];
+  const rows = [...block.querySelectorAll(".maps")];
+  const mapOf = (row, index, key) => {
+    const there = [...row.children].find((map) => map.dataset.models === key);
+    if (there) return there;
+    const [first, second] = key.split(" ").map(Number);
+    const less = weights[first][index];
+    if (second === undefined) return filled(row.children[0], key, labels[first], less);
+    const difference = weights[second][index].map((line, source) => (
+      line.map((weight, target) => weight - less[source][target])));
+    return filled(row.children[0], key, `${labels[second]} \u2212 ${labels[first]}`, difference);
+  };
   form.hidden = false;
-  form.addEventListener("input", () => {
-    const picked = form.elements.model.value;
-    for (const row of form.closest(".block").querySelectorAll(".maps")) {
-      row.classList.toggle("single", picked !== "");
-      [...row.children].forEach((map, index) => { map.hidden = picked !== "" && index !== Number(picked); });
-    }
+  form.addEventListener("input", (event) => {
+    // One model at least is shown.
+    if (!boxes.some((box) => box.checked)) event.target.checked = true;
+    const keys = boxes.filter((box) => box.checked).map((box) => box.value);
+    if (keys.length === 2) keys.push(keys.join(" "));
+    rows.forEach((row, index) => {
+      const maps = keys.map((key) => mapOf(row, index, key));
+      [...row.children].forEach((map) => { map.hidden = true; });
+      maps.forEach((map) => { map.hidden = false; });
+      row.append(...maps);
+    });
+    block.querySelectorAll(".map td[tabindex]").forEach((cell) => cell.removeAttribute("tabindex"));
+    shownMaps(rows[0])[0].querySelector("td[title]").tabIndex = 0;
   });
 }
+
+// What explains a number is open in print.
+let folded = [];
+addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll("details.printed:not([open])")];
+  folded.forEach((details) => { details.open = true; });
+});
+addEventListener("afterprint", () => folded.forEach((details) => { details.open = false; }));
 
 // The section that one reads is marked.
 const links = new Map();
