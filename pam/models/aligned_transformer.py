@@ -13,6 +13,10 @@ of m numbers a step, the coupling and Bayes' rule (Shankar & Sarawagi 2019, equa
     p(y_t | y_<t, x) = sum_a prior_t(a) p(y_t | s_t, h_a),
     postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / p(y_t | y_<t, x).
 
+What a position adds joins the residual state before a layer norm, as everywhere in a Transformer:
+
+    p(y | s_t, h_a) = softmax(W_o norm(s_t + W_x h_a) + b_o).
+
 With input feeding, W c_{t-1} is added to the embedding of y_{t-1}. Then queries wait for the
 alignment, and the decoder takes one step after another in training too.
 """

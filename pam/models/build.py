@@ -15,7 +15,7 @@ from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, Align
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
-from pam.models.readout import Readout
+from pam.models.readout import Readout, ResidualReadout
 from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
 
@@ -159,7 +159,7 @@ def aligned_transformer(
     return AlignedTransformer(
         encoder=AlignedEncoder(shape, source),
         decoder=decoder,
-        readout=Readout(sizes, target),
+        readout=ResidualReadout(sizes, target),
         **parts,
     )
 
