@@ -110,7 +110,16 @@ def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
 
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
     """Make a Transformer of `network.embedding` units; arguments as in `build`."""
-    return Transformer(shape_of(components, network), source, target)
+    chosen = components.architecture
+    assert isinstance(chosen, options.TransformerOptions)
+
+    return Transformer(
+        shape=shape_of(components, network),
+        source=source,
+        target=target,
+        feature_kinds=chosen.feature_kinds,
+        label_smoothing=chosen.label_smoothing,
+    )
 
 
 def shape_of(components: ModelConfig, network: Network) -> Shape:
@@ -157,7 +166,7 @@ def aligned_transformer(
         attends=chosen.source_attention,
     )
     return AlignedTransformer(
-        encoder=AlignedEncoder(shape, source),
+        encoder=AlignedEncoder(shape, source, chosen.feature_kinds),
         decoder=decoder,
         readout=ResidualReadout(sizes, target),
         **parts,
