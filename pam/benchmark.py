@@ -32,8 +32,7 @@ from pam.decoding.search import search
 from pam.experiment import load_plan
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
-from pam.models.copying import match
-from pam.models.model import Model
+from pam.models.model import Model, match
 from pam.run_folder import command_line
 from pam.runtime import devices, processor
 from pam.runtime.torch_internals import by_operator, onednn_float32

@@ -52,6 +52,7 @@ from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import SIZES, Plan, check_known, load_plan, options_without_effect
 from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
+from pam.models.options import MultiHeadOptions
 from pam.reporting.catalogue import check_rows, load_papers
 from pam.workflow import ReportFiles, WorkflowFiles
 
@@ -188,6 +189,8 @@ def check_dataset(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> Non
         check_source_vectors(plan, task, entry.task)
     if not kind.has_actions:
         check_no_actions(plan, task, entry.task)
+    if not kind.has_features:
+        check_no_features(plan, task, entry.task)
 
 
 def check_splits(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> None:
@@ -301,6 +304,20 @@ def check_no_actions(plan: Plan, task: str, kind: str) -> None:
                 hint=f"leave it out of this task: `without: [{model}]`",
             )
             raise placed(error, plan.files, ["tasks", task])
+
+
+def check_no_features(plan: Plan, task: str, kind: str) -> None:
+    """Check that no model tells features from characters on a task that has no features."""
+    for model in plan.experiment.models_of(task):
+        for name in [model, *plan.members(model)]:
+            architecture = plan.model(name).architecture
+            if isinstance(architecture, MultiHeadOptions) and architecture.feature_kinds:
+                error = UserError(
+                    f"model `{name}` of task `{task}` has `feature_kinds`, and a task of {kind} has"
+                    " no features",
+                    hint="set `feature_kinds: false`, or leave the model out there",
+                )
+                raise placed(error, plan.files, ["tasks", task])
 
 
 # Trained models of other data that models start from.

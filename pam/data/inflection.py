@@ -346,6 +346,7 @@ class Inflection(Task[InflectionFormat]):
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {"index": Index}
     tests_alone = True
     has_actions = True
+    has_features = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
         if layout.divide is None:

@@ -120,6 +120,8 @@ class Task(ABC, Generic[Layout]):
 
     # whether targets can be a pointer's actions, as for hard monotone attention
     has_actions: ClassVar[bool] = False
+    # whether sources begin with features, symbols of several characters each
+    has_features: ClassVar[bool] = False
 
     @abstractmethod
     def splits(self, layout: Layout) -> tuple[str, ...]:

@@ -8,14 +8,16 @@ from the links themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from pam.evaluation.attention import Analysis, Links
 from pam.evaluation.inputs import Counts, EvalInputs, load
-from pam.evaluation.metrics import Units, digest_of, join, numbered
+from pam.evaluation.metrics import Floats, Units, alignment_agreement, digest_of, join, numbered
 from pam.io import Strict, UserError
 
 READINGS = {
@@ -53,11 +55,14 @@ def count(inputs: EvalInputs) -> Counts:
         hint = "analyze the word alignments' own sentences"
         raise UserError(problem, file=inputs.analysis, hint=hint)
 
+    details: dict[str, Any] = {}
+    readings = {suffix: getattr(analyzed, name) for suffix, name in READINGS.items()}
+    if analyzed.links_heads is not None:
+        readings["_head"], details["heads"] = best_heads(analyzed.links_heads, gold)
+
     parts = []
     metrics = []
-    details = {}
-    for suffix, name in READINGS.items():
-        links = getattr(analyzed, name)
+    for suffix, links in readings.items():
         if links is None:  # a reading that the analysis does not have
             continue
         parts.append(_count_links(links, gold, suffix))
@@ -67,6 +72,45 @@ def count(inputs: EvalInputs) -> Counts:
         )
 
     return Counts(join(parts), tuple(metrics), "sentences", details)
+
+
+def best_heads(
+    links_heads: Sequence[Mapping[str, Links]], gold: WordAlignments
+) -> tuple[list[Links], dict[str, Any]]:
+    """Align each half of the sentences by the head that is best on the other half.
+
+    So no sentence's own links choose its head. Halves are every other sentence.
+
+    Args:
+        links_heads: of each sentence, the links by each head.
+
+    Returns: the links of all sentences, and 1 - AER of each head over all of them, with the heads
+        that were chosen.
+    """
+    counts = {}
+    for name in links_heads[0]:
+        of_head = [links[name] for links in links_heads]
+        counts[name] = _count_links(of_head, gold, "").counts[:, :4]
+
+    chosen_links: list[Links] = [[] for _ in links_heads]
+    chosen = []
+    for half in (0, 1):
+        others = {name: _agreement(table[1 - half :: 2]) for name, table in counts.items()}
+        best = max(others, key=lambda name: others[name])
+        chosen.append(best)
+        for row in range(half, len(links_heads), 2):
+            chosen_links[row] = links_heads[row][best]
+
+    agreement = {name: round(_agreement(table), 4) for name, table in counts.items()}
+    return chosen_links, {"one_minus_aer": agreement, "chosen": chosen}
+
+
+def _agreement(counts: Floats) -> float:
+    """Compute 1 - AER of sentences from their counts (n, 4); 0 where there are no links."""
+    sums = counts.sum(axis=0)
+    if sums[2] + sums[3] == 0:
+        return 0.0
+    return float(alignment_agreement(sums))
 
 
 def _count_links(links: list[Links], gold: WordAlignments, suffix: str) -> Units:

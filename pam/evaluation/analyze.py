@@ -17,6 +17,7 @@ from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.evaluation.metrics import Floats
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
+from pam.run_folder import GOLD
 from pam.runtime.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
@@ -71,13 +72,18 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
             batch = batch.to(device)
-            forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
+            inputs = batch.source, batch.lengths, batch.target
+            forced = model.network.teacher_force(*inputs)
+            heads: dict[str, Tensor] = {}
+            if split == GOLD:
+                heads = model.network.head_alignments(*inputs)
         correct = forced.correct.cpu().numpy()
         log_probs = _array(forced.log_probs)
         exact = _array(forced.exact)
         prior = _array(forced.prior)
         alignment = _array(forced.alignment)
         posterior = _array(forced.posterior)
+        of_heads = {name: _array(alignment) for name, alignment in heads.items()}
 
         for batch_row, row_index in enumerate(batch.rows.tolist()):
             source, target = _symbols(codec, rows[row_index])
@@ -91,6 +97,7 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
                 prior=prior[batch_row, :n, :m],
                 alignment=alignment[batch_row, :n, :m],
                 posterior=posterior[batch_row, :n, :m],
+                heads={name: of_head[batch_row, :n, :m] for name, of_head in of_heads.items()},
                 source_words=codec.words(source, "source"),
                 target_words=codec.words(target[: n - 1], "target"),
             )

@@ -51,6 +51,9 @@ class Sentences(Strict):
     links_posterior: list[Links] | None = Field(
         None, description="the same by the posterior given the word"
     )
+    links_heads: list[dict[str, Links]] | None = Field(
+        None, description="the same by each head of a Transformer; late: of the step after"
+    )
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:
@@ -112,6 +115,8 @@ class Sentence:
     posterior: Floats  # (n, m) likewise, given the symbol
     source_words: list[int]  # for each source symbol but the end symbol, the index of its word
     target_words: list[int]  # (n - 1,) likewise
+    # the alignments (n, m) of the heads of a model that has several, by their names
+    heads: dict[str, Floats] = field(default_factory=dict)
 
 
 @dataclass
@@ -145,6 +150,7 @@ class Gatherer:
             "links_prior": most_attended(prior, sentence.target_words),
             "links_late": most_attended(late, sentence.target_words),
             "links_posterior": most_attended(posterior, sentence.target_words),
+            "links_heads": _links_of_heads(sentence),
         }
 
         self.entropies.append(entropies(sentence.prior))
@@ -159,6 +165,8 @@ class Gatherer:
         """
         rows = [self.rows[row_index] for row_index in sorted(self.rows)]
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
+        if not any(columns["links_heads"]):
+            del columns["links_heads"]
 
         nats = np.concatenate(self.entropies)
         is_correct = np.concatenate(self.correct)
@@ -198,6 +206,16 @@ def most_attended(alignment: Floats, words: list[int]) -> Links:
     # A sum has its largest entry where the average has it.
     of_words = np.add.reduceat(alignment, _starts(words), axis=0)
     return [(int(source), target) for target, source in enumerate(of_words.argmax(axis=1))]
+
+
+def _links_of_heads(sentence: Sentence) -> dict[str, Links]:
+    """Link target words by each head, at the step that writes a word and at the step after."""
+    links = {}
+    for name, weights in sentence.heads.items():
+        of_words = _of_source_words(weights, sentence.source_words)
+        links[name] = most_attended(of_words[:-1], sentence.target_words)
+        links[f"{name}, late"] = most_attended(of_words[1:], sentence.target_words)
+    return links
 
 
 def _of_source_words(weights: Floats, source_words: list[int]) -> Floats:

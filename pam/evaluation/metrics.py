@@ -514,6 +514,8 @@ OF_ALIGNMENT = (
     _of_links("one_minus_aer_late", "1 − AER of the next step's prior", "_late"),
     _of_links("aer_posterior", "AER of the posterior", "_posterior", error=True),
     _of_links("one_minus_aer_posterior", "1 − AER of the posterior", "_posterior"),
+    _of_links("aer_head", "AER of the best head", "_head", error=True),
+    _of_links("one_minus_aer_head", "1 − AER of the best head", "_head"),
 )
 
 OF_SUMMARIZATION = (

@@ -13,6 +13,10 @@ of m numbers a step, the coupling and Bayes' rule (Shankar & Sarawagi 2019, equa
     p(y_t | y_<t, x) = sum_a prior_t(a) p(y_t | s_t, h_a),
     postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / p(y_t | y_<t, x).
 
+What a position adds joins the residual state before a layer norm, as everywhere in a Transformer:
+
+    p(y | s_t, h_a) = softmax(W_o norm(s_t + W_x h_a) + b_o).
+
 With input feeding, W c_{t-1} is added to the embedding of y_{t-1}. Then queries wait for the
 alignment, and the decoder takes one step after another in training too.
 """
@@ -27,11 +31,12 @@ from torch import Tensor, nn
 
 from pam.models.attention_model import AttentionModel, Unrolled, remember
 from pam.models.interfaces import AttentionHistory, Memory
-from pam.models.lstm import Embedding
+from pam.models.lstm import Embedding, replace_unknown
 from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets, rows_of
 from pam.models.transformer import (
     DecoderLayer,
+    FeatureKinds,
     Shape,
     SourceStates,
     causal_mask,
@@ -43,18 +48,25 @@ from pam.models.transformer import (
 class PositionedSymbols(nn.Module):
     """Embeddings of symbols with sinusoidal positions, and dropout."""
 
-    def __init__(self, shape: Shape, vocabulary: int) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, feature_kinds: bool = False) -> None:
         super().__init__()
         self.symbols = Embedding(vocabulary, shape.units)
         nn.init.normal_(self.symbols.weight, std=shape.units**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
+        self.feature_kinds = None
+        if feature_kinds:
+            self.feature_kinds = FeatureKinds(shape.units, vocabulary)
 
     def forward(self, symbols: Tensor, first: int = 0, added: Tensor | None = None) -> Tensor:
         """Embed symbols (B, n) at positions from `first` on, (B, n, d).
 
         `added` (B, n, d), if given, is added to the embeddings.
         """
-        embedded = with_positions(self.symbols(symbols), first)
+        embedded = self.symbols(symbols)
+        if self.feature_kinds is None:
+            embedded = with_positions(embedded, first)
+        else:
+            embedded = self.feature_kinds(replace_unknown(symbols, self.symbols), embedded)
         if added is not None:
             embedded = embedded + added
         states: Tensor = self.dropout(embedded)
@@ -64,9 +76,9 @@ class PositionedSymbols(nn.Module):
 class AlignedEncoder(nn.Module):
     """A Transformer's encoder."""
 
-    def __init__(self, shape: Shape, vocabulary: int) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, feature_kinds: bool = False) -> None:
         super().__init__()
-        self.embed = PositionedSymbols(shape, vocabulary)
+        self.embed = PositionedSymbols(shape, vocabulary, feature_kinds)
         self.layers = encoder_layers(shape)
 
     def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

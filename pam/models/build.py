@@ -15,7 +15,7 @@ from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, Align
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
-from pam.models.readout import Readout
+from pam.models.readout import Readout, ResidualReadout
 from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
 
@@ -110,7 +110,16 @@ def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
 
 def transformer(components: ModelConfig, network: Network, source: int, target: int) -> Model:
     """Make a Transformer of `network.embedding` units; arguments as in `build`."""
-    return Transformer(shape_of(components, network), source, target)
+    chosen = components.architecture
+    assert isinstance(chosen, options.TransformerOptions)
+
+    return Transformer(
+        shape=shape_of(components, network),
+        source=source,
+        target=target,
+        feature_kinds=chosen.feature_kinds,
+        label_smoothing=chosen.label_smoothing,
+    )
 
 
 def shape_of(components: ModelConfig, network: Network) -> Shape:
@@ -157,9 +166,9 @@ def aligned_transformer(
         attends=chosen.source_attention,
     )
     return AlignedTransformer(
-        encoder=AlignedEncoder(shape, source),
+        encoder=AlignedEncoder(shape, source, chosen.feature_kinds),
         decoder=decoder,
-        readout=Readout(sizes, target),
+        readout=ResidualReadout(sizes, target),
         **parts,
     )
 

@@ -21,9 +21,9 @@ from pam.data.vocabulary import Vocabulary, ended
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
 from pam.model_files import CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
-from pam.models.copying import match, pointers_of
+from pam.models.copying import pointers_of
 from pam.models.ensemble import Ensemble
-from pam.models.model import Model
+from pam.models.model import Model, match
 
 FORMAT = "pam-model-2"
 

@@ -357,9 +357,3 @@ class CopyMixture(TokenDistribution):
 def pointers_of(model: nn.Module) -> list[PointerGenerator]:
     """Return the pointers of a model, or of the members of an ensemble."""
     return [part for part in model.modules() if isinstance(part, PointerGenerator)]
-
-
-def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
-    """Tell the pointers of a model, if it has any, which source symbols are which target ones."""
-    for pointer in pointers_of(model):
-        pointer.match(source, target)

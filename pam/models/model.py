@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from pam.data.vocabulary import BOS, EOS
+from pam.data.vocabulary import BOS, EOS, Vocabulary
 from pam.models.interfaces import Component
 from pam.models.outputs import TokenDistribution
 
@@ -108,6 +108,21 @@ class Step(Protocol):
         """Keep the given hypotheses."""
 
 
+@runtime_checkable
+class ReadsVocabularies(Protocol):
+    """A part of a model that depends on what the symbols are, not only on their number."""
+
+    def match(self, source: Vocabulary, target: Vocabulary) -> None:
+        """Look at the symbols of both vocabularies."""
+
+
+def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
+    """Show both vocabularies to all parts of a model that depend on them."""
+    for part in model.modules():
+        if isinstance(part, ReadsVocabularies):
+            part.match(source, target)
+
+
 class Model(nn.Module, ABC):
     """A distribution over outputs given sources, one symbol after another."""
 
@@ -179,6 +194,13 @@ class Model(nn.Module, ABC):
                 columns[name].append(entry)
 
         return TeacherForced(**{name: torch.stack(column, 1) for name, column in columns.items()})
+
+    def head_alignments(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return the alignments (B, T, m) of all heads, by their names, where there are several.
+
+        Targets are given; arguments as in `log_likelihood`.
+        """
+        return {}
 
     def use_bf16(self, bf16: bool) -> None:
         """Set `bf16` of this model and of the models that it is made of.

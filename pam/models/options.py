@@ -606,6 +606,10 @@ class MultiHeadOptions(Options):
     feedforward: Units | None = Field(
         None, description="units of the feed-forward layer; null: four times the embedding's"
     )
+    feature_kinds: bool = Field(
+        False,
+        description="inflection: features have an embedding of their kind, and no position",
+    )
 
 
 @kind_of("architecture")
@@ -615,6 +619,9 @@ class TransformerOptions(MultiHeadOptions):
     implementation = "pam.models.build:transformer"
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="share of the objective that is the mean of log p over all symbols"
+    )
 
 
 @kind_of("architecture")

@@ -23,10 +23,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from pam.data.vocabulary import PAD
+from pam.models.hidden_layers import TANH, Hidden, HiddenLayer
 from pam.models.kernels import Anchor, Tape, factor, large_products, padded_size
-from pam.models.logspace import tanh, tanh_
 from pam.models.packing import optional_rows
-from pam.runtime.torch_internals import tanh_backward
 
 CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
 
@@ -75,13 +74,18 @@ STORED_ON_CUDA = 1 << 32
 
 
 def gold_log_probs_plain(
-    views: Tensor, query: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor
+    views: Tensor,
+    query: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    symbols: Tensor,
+    hidden_layer: HiddenLayer = TANH,
 ) -> Tensor:
     """Return log p(y | s, h_a), (n, m), of one symbol y in each row.
 
     This defines `PositionLikelihood`. Views (n, m, R) are W_x h_a, the query (n, R) is W_s s + b.
     """
-    logits = torch.tanh(views + query[:, None]) @ weight.t() + bias
+    logits = hidden_layer.plain(views + query[:, None]) @ weight.t() + bias
     index = symbols[:, None, None].expand(-1, views.shape[1], 1)
 
     return torch.log_softmax(logits, 2).gather(2, index).squeeze(2)
@@ -118,7 +122,7 @@ def mixture_plain(
 
 
 class OutputLayer:
-    """softmax(W z + b) of z = tanh(x), of which gradients are gathered over many calls.
+    """softmax(W z + b) of the hidden layer z of x; gradients are gathered over many calls.
 
     Distributions are overwritten by the next call, unless a place for them is given: large pieces
     of memory that come and go among small ones that stay would leave holes that are not filled
@@ -129,13 +133,20 @@ class OutputLayer:
         bf16: whether products are taken, and distributions held, in bfloat16. Logits are then off
             by up to 2^-9 of their size; sums and gradients are computed from what the logits say.
         static: whether nothing may wait for a value; see `Pairs`.
+        hidden_layer: makes z of x.
     """
 
     def __init__(
-        self, weight: Tensor, bias: Tensor, bf16: bool = False, static: bool = False
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        bf16: bool = False,
+        static: bool = False,
+        hidden_layer: HiddenLayer = TANH,
     ) -> None:
         self.weight = weight
         self.bias = bias
+        self.hidden_layer = hidden_layer
         if bf16:
             # Column after column, with which oneDNN takes the products of a gradient a quarter
             # faster.
@@ -243,13 +254,15 @@ class OutputLayer:
         return buffer[:count]
 
     @large_products
-    def backward(self, z: Tensor, error: Tensor, scale: Tensor) -> Tensor:
+    def backward(self, hidden: Hidden, error: Tensor, scale: Tensor) -> Tensor:
         """Return the gradient of x, (n, R), and add to those of weight and bias.
 
         Args:
-            z: (n, R); error: (N, V) of z by `errors`.
+            hidden: z (n, R); error: (N, V) of z by `errors`.
             scale: (n,) the gradient of log p(symbol).
         """
+        z = hidden.z
+
         # Rows are weighted on the narrow side of each product.
         weights = -scale[:, None]
         if 2 * len(z) > self.waiting_rows or z.is_cuda:
@@ -258,7 +271,7 @@ class OutputLayer:
             self._wait(error[: len(z)], z * weights, weights)
 
         dz = (error @ self.weight)[: len(z)] * weights
-        return tanh_backward(dz, z)
+        return self.hidden_layer.backward(dz, hidden)
 
     def _wait(self, error: Tensor, weighted: Tensor, weights: Tensor) -> None:
         """Keep rows until there are many.
@@ -343,7 +356,7 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
 
 def backward_rows(
-    layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor
+    layer: OutputLayer, hidden: Hidden, error: Tensor | None, symbols: Tensor, scale: Tensor
 ) -> Tensor:
     """Return the gradient of x, (P, R), by `OutputLayer.backward`, without rows of no weight.
 
@@ -353,27 +366,28 @@ def backward_rows(
     if not layer.static:
         rows = nonzero_rows(scale, layer.width)
     if rows is None:
-        return _backward(layer, z, error, symbols, scale)
+        return _backward(layer, hidden, error, symbols, scale)
 
-    dx = torch.zeros_like(z)
+    dx = torch.zeros_like(hidden.z)
     if error is not None:
         error = layer.pick_errors(error, rows)
-    picked_dx = _backward(layer, z[rows], error, symbols[rows], scale[rows])
+    picked_dx = _backward(layer, hidden.select(rows), error, symbols[rows], scale[rows])
     return dx.index_copy_(0, rows, picked_dx)
 
 
 def _backward(
-    layer: OutputLayer, z: Tensor, error: Tensor | None, symbols: Tensor, scale: Tensor
+    layer: OutputLayer, hidden: Hidden, error: Tensor | None, symbols: Tensor, scale: Tensor
 ) -> Tensor:
     """Return the gradient of x, (P, R), of all rows."""
     if error is not None:
-        return layer.backward(z, error, scale)
+        return layer.backward(hidden, error, scale)
 
-    dx = torch.empty_like(z)
-    for first in range(0, len(z), layer.piece_rows):
+    dx = torch.empty_like(hidden.z)
+    for first in range(0, len(dx), layer.piece_rows):
         piece = slice(first, first + layer.piece_rows)
-        _, piece_error = layer.errors(z[piece], symbols[piece])
-        dx[piece] = layer.backward(z[piece], piece_error, scale[piece])
+        of_piece = hidden.select(piece)
+        _, piece_error = layer.errors(of_piece.z, symbols[piece])
+        dx[piece] = layer.backward(of_piece, piece_error, scale[piece])
     return dx
 
 
@@ -442,22 +456,22 @@ class Pairs:
         spread = values.new_zeros(self.kept.numel(), *values.shape[1:])
         return spread.index_copy_(0, self.index, values).view(shape)
 
-    def hidden(self, views: Tensor | None, query: Tensor) -> Tensor:
-        """Return z = tanh(W_x h_a + W_s s + b) of each pair, (P, R).
+    def sums(self, views: Tensor | None, query: Tensor) -> Tensor:
+        """Return x = W_x h_a + W_s s + b of each pair, (P, R), which may be overwritten.
 
         Args:
             views: (B, m, R) W_x h_a; None: the query has all of the sum already.
             query: (n, R) W_s s + b.
         """
         if views is None:
-            return tanh(query)
+            return query.clone()
 
         if self.whole:
             row_views = views[: len(query)] if self.sentences is None else views[self.sentences]
-            return tanh_((row_views + query[:, None]).flatten(0, 1))
+            return (row_views + query[:, None]).flatten(0, 1)
 
         pair_views = views.flatten(0, 1).index_select(0, self.view_index)
-        return tanh_(pair_views.add_(query.index_select(0, self.rows)))
+        return pair_views.add_(query.index_select(0, self.rows))
 
     @cached_property
     def view_index(self) -> Tensor:
@@ -469,7 +483,7 @@ class Pairs:
     def backward(self, dx: Tensor, dviews: Tensor | None) -> Tensor:
         """Return the gradient of the query, (n, R), and add to that of the views.
 
-        `dx` (P, R) is the gradient of the sums in `hidden`.
+        `dx` (P, R) is the gradient of `sums`.
         """
         if not self.whole:
             # Not by `spread`: to fill and to sum many positions takes longer than to add the few
@@ -502,12 +516,25 @@ class PositionLikelihood:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
         bf16: whether products are taken in bfloat16.
         static: whether nothing may wait for a value.
+        hidden_layer: makes z of x.
     """
 
     def __init__(
-        self, views: Tensor, weight: Tensor, bias: Tensor, bf16: bool = False, static: bool = False
+        self,
+        views: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        bf16: bool = False,
+        static: bool = False,
+        hidden_layer: HiddenLayer = TANH,
     ) -> None:
-        layer = OutputLayer(weight.detach(), bias.detach(), bf16, static)
+        layer = OutputLayer(
+            weight=weight.detach(),
+            bias=bias.detach(),
+            bf16=bf16,
+            static=static,
+            hidden_layer=hidden_layer,
+        )
         if weight.is_cuda:
             room = STORED_ON_CUDA
         elif bf16:
@@ -564,7 +591,8 @@ class _Position(Function):
     ) -> Tensor:
         layer = tape.layer
         pairs = Pairs(kept, layer.width, fixed=fixed)
-        z = pairs.hidden(tape.views, query)
+        hidden = layer.hidden_layer.overwrite(pairs.sums(tape.views, query))
+        z = hidden.z
         gold = pairs.expand_rows(symbols)
 
         # The errors are stored for the backward pass, if they fit.
@@ -588,19 +616,19 @@ class _Position(Function):
         ctx.tape = tape
         ctx.pairs = pairs
         ctx.error = error
-        ctx.save_for_backward(z, gold)
+        ctx.save_for_backward(z, hidden.scale, gold)
         return pairs.spread(log_likelihood)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, gold = ctx.saved_tensors
+        z, scale, gold = ctx.saved_tensors
         tape = ctx.tape
         pairs = ctx.pairs
         error = ctx.error
         ctx.error = None  # it is dropped, and another backward pass computes it once more
 
-        dx = backward_rows(tape.layer, z, error, gold, pairs.pick(grads[0]))
+        dx = backward_rows(tape.layer, Hidden(z, scale), error, gold, pairs.pick(grads[0]))
         if tape.dviews is None:
             tape.dviews = torch.zeros_like(tape.views)
         dquery = pairs.backward(dx, tape.dviews)
@@ -624,6 +652,7 @@ class Mixture:
     # have no meaning. All others must have the same weight in what is differentiated, as in a sum.
     static: bool = False
     top_k: int | None = None  # positions that are kept of a token, at most, if that is known
+    hidden_layer: HiddenLayer = TANH  # makes z of x
 
     @property
     def fixed(self) -> int | None:
@@ -802,7 +831,13 @@ class _Mixture(Function):
         mixture: Mixture,
     ) -> Tensor:
         differentiable = any(ctx.needs_input_grad)
-        layer = OutputLayer(weight, bias, mixture.bf16, mixture.static)
+        layer = OutputLayer(
+            weight=weight,
+            bias=bias,
+            bf16=mixture.bf16,
+            static=mixture.static,
+            hidden_layer=mixture.hidden_layer,
+        )
         counts = mixture.counts
 
         log_likelihood = query.new_empty(len(query))
@@ -817,9 +852,9 @@ class _Mixture(Function):
             dcopied = torch.empty_like(log_copied)
 
         for tokens, pairs in mixture.pieces(layer):
-            z = pairs.hidden(views, query[tokens])
+            hidden = layer.hidden_layer.overwrite(pairs.sums(views, query[tokens]))
             gold = pairs.expand_rows(mixture.symbols[tokens])
-            gold_log_probs, error = layer.errors(z, gold)
+            gold_log_probs, error = layer.errors(hidden.z, gold)
 
             # How much each position counts; those of padding count nothing.
             mixed = _mix(
@@ -839,7 +874,7 @@ class _Mixture(Function):
                 _drop_padding((share, dweights, dcopied), tokens, counts)
 
             if differentiable:
-                dx = backward_rows(layer, z, error, gold, pairs.pick(share[tokens]))
+                dx = backward_rows(layer, hidden, error, gold, pairs.pick(share[tokens]))
                 dquery[tokens] = pairs.backward(dx, dviews)
 
         if differentiable:
@@ -884,7 +919,9 @@ class _Mixture(Function):
             return dviews, dquery, dweights, dweight, dbias, dgate, dcopied, None
 
         # Tokens weigh differently: what was prepared is computed once more.
-        layer = OutputLayer(weight, bias, mixture.bf16)
+        layer = OutputLayer(
+            weight=weight, bias=bias, bf16=mixture.bf16, hidden_layer=mixture.hidden_layer
+        )
         dviews, dquery = _recompute(layer, mixture, views, query, share, scale)
         return dviews, dquery, dweights, *layer.gradients(), dgate, dcopied, None
 
@@ -907,9 +944,9 @@ def _recompute(
         dviews = torch.zeros_like(views)
 
     for tokens, pairs in mixture.pieces(layer):
-        z = pairs.hidden(views, query[tokens])
+        hidden = layer.hidden_layer.overwrite(pairs.sums(views, query[tokens]))
         gold = pairs.expand_rows(mixture.symbols[tokens])
         pair_scale = pairs.pick(share[tokens] * scale[tokens, None])
-        dx = backward_rows(layer, z, None, gold, pair_scale)
+        dx = backward_rows(layer, hidden, None, gold, pair_scale)
         dquery[tokens] = pairs.backward(dx, dviews)
     return dviews, dquery

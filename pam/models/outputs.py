@@ -26,6 +26,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from pam.models.hidden_layers import TANH, HiddenLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import Mixture, PositionLikelihood, mixture_log_likelihood
 from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
@@ -174,7 +175,7 @@ class TokenDistribution(ABC):
 class SourceReadout:
     """The output layer over a batch of sources, with the kernels that compute it for given symbols.
 
-    p(y | x) = softmax(W_o tanh(x) + b_o), where x is a sum of W_s s + b and W_x c.
+    p(y | x) = softmax(W_o z + b_o) of the hidden layer z of x, a sum of W_s s + b and W_x c.
     """
 
     weight: Tensor  # (V, R) W_o
@@ -186,6 +187,7 @@ class SourceReadout:
     bf16: bool = False  # whether large products are taken in bfloat16
     static: bool = False  # whether nothing may wait for a value; see `Mixture`
     search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
+    hidden_layer: HiddenLayer = TANH  # makes z of x
 
     @cached_property
     def likelihood(self) -> PositionLikelihood | None:
@@ -203,12 +205,18 @@ class SourceReadout:
             bias=self.bias,
             bf16=self.bf16,
             static=self.static,
+            hidden_layer=self.hidden_layer,
         )
 
     @cached_property
     def layer(self) -> SearchLayer:
         """The kernel of p(y | s_t, x) for all symbols, without gradients."""
-        return self.search_layer or SearchLayer(self.weight, self.bias, self.beam)
+        if self.search_layer is not None:
+            return self.search_layer
+
+        return SearchLayer(
+            weight=self.weight, bias=self.bias, beam=self.beam, hidden_layer=self.hidden_layer
+        )
 
     def select(self, sentences: Tensor) -> SourceReadout:
         """Keep some sentences."""
@@ -267,6 +275,7 @@ class OutputRows:
             bf16=self.readout.bf16,
             static=self.readout.static,
             top_k=top_k,
+            hidden_layer=self.readout.hidden_layer,
         )
 
         return mixture_log_likelihood(
@@ -373,7 +382,8 @@ class SingleContext(ContextDistribution):
         return hidden + projected_context
 
     def log_probs(self) -> Tensor:
-        return self.rows.readout.layer.log_probs(torch.tanh(self.hidden))
+        readout = self.rows.readout
+        return readout.layer.log_probs(readout.hidden_layer.plain(self.hidden))
 
     def probs(self, log_gate: Tensor) -> Tensor:
         return (self.log_probs() + log_gate).exp()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
+from pam.models.hidden_layers import STANDARDIZED, TANH, HiddenLayer
 from pam.models.interfaces import Sizes
 from pam.models.kernels import SearchLinear, SharedLinear
 from pam.models.outputs import SourceReadout
 from pam.models.search_layer import SearchLayer
+
+Projection = Callable[[Tensor], Tensor]
 
 
 class Readout(nn.Module):
@@ -15,6 +20,8 @@ class Readout(nn.Module):
 
     z = tanh(W_x x + W_s s + b), p = softmax(W_o z + b_o).
     """
+
+    hidden_layer: HiddenLayer = TANH
 
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
         super().__init__()
@@ -39,11 +46,12 @@ class Readout(nn.Module):
         return SourceReadout(
             weight=self.output.weight,
             bias=self.output.bias,
-            project=SharedLinear(self.of_query.weight, self.of_query.bias, bf16),
+            project=self.projection(bf16),
             of_context=of_context,
             views=views,
             bf16=bf16,
             static=static,
+            hidden_layer=self.hidden_layer,
         )
 
     def for_search(self, views: Tensor | None, beam: int, bf16: bool) -> SourceReadout:
@@ -51,13 +59,48 @@ class Readout(nn.Module):
 
         Contexts come multiplied with W_x.
         """
-        search_layer = SearchLayer(self.output.weight, self.output.bias, beam, bf16)
+        search_layer = SearchLayer(
+            weight=self.output.weight,
+            bias=self.output.bias,
+            beam=beam,
+            bf16=bf16,
+            hidden_layer=self.hidden_layer,
+        )
 
         return SourceReadout(
             weight=self.output.weight,
             bias=self.output.bias,
-            project=SearchLinear(self.of_query.weight, self.of_query.bias),
+            project=self.search_projection(),
             views=views,
             beam=beam,
             search_layer=search_layer,
+            hidden_layer=self.hidden_layer,
         )
+
+    def projection(self, bf16: bool) -> Projection:
+        """Return the function from a query s to W_s s + b, for given targets."""
+        return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
+
+    def search_projection(self) -> Projection:
+        """Return the same function for a search, without gradients."""
+        return SearchLinear(self.of_query.weight, self.of_query.bias)
+
+
+class ResidualReadout(Readout):
+    """p(y | s_t, x) of a Transformer: what the source adds joins the residual state.
+
+    z = (x' - mean x') / std x' of x' = W_x x + s, p = softmax(W_o z + b_o). This is a layer norm,
+    whose gain and bias W_o and b_o take over.
+    """
+
+    hidden_layer = STANDARDIZED
+
+    def __init__(self, sizes: Sizes, vocabulary: int) -> None:
+        super().__init__(sizes, vocabulary)
+        self.of_query = nn.Identity()  # type: ignore[assignment]
+
+    def projection(self, bf16: bool) -> Projection:
+        return self.of_query
+
+    def search_projection(self) -> Projection:
+        return self.of_query

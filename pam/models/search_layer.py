@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pam.models.hidden_layers import TANH, HiddenLayer
 from pam.models.kernels import SearchLinear
 from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
 
@@ -41,7 +42,7 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class SearchLayer(OutputLayer):
-    """softmax(W z + b) of z = tanh(x), for search.
+    """softmax(W z + b) of the hidden layer z of x, for search.
 
     With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a
     logit is 5. The part of this error that enters a score is corrected: the logits of the likeliest
@@ -52,12 +53,20 @@ class SearchLayer(OutputLayer):
         weight: (V, R); bias: (V,).
         beam: hypotheses of a sentence; as many symbols are corrected, or `BEST` if that is more.
         bf16: whether large products are taken in bfloat16.
+        hidden_layer: makes z of x.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, beam: int = 1, bf16: bool = False) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        beam: int = 1,
+        bf16: bool = False,
+        hidden_layer: HiddenLayer = TANH,
+    ) -> None:
         weight = weight.detach()
         bias = bias.detach()
-        super().__init__(weight, bias)
+        super().__init__(weight, bias, hidden_layer=hidden_layer)
 
         self.linear = SearchLinear(weight, bias, bf16)
         self.corrects = bf16
@@ -185,7 +194,7 @@ class SearchedMixture:
             self.probs = layer.weight.new_empty(*kept.shape, layer.width)
 
         for rows, pairs in pieces(kept, sentences, layer):
-            z = pairs.hidden(views, query[rows])
+            z = layer.hidden_layer.overwrite(pairs.sums(views, query[rows])).z
             self._sum(rows, pairs, z, weights[rows] * pairs.kept)
 
     def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
@@ -244,6 +253,7 @@ class SearchedMixture:
 
         pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
         lines = Lines(pairs)
-        z = lines.arrange(pairs.hidden(self.views, self.query[rows]))
+        hidden = self.layer.hidden_layer.overwrite(pairs.sums(self.views, self.query[rows]))
+        z = lines.arrange(hidden.z)
         logits = self.layer.exact(z, symbols[:, None]).squeeze(2)
         return lines.spread(logits) - self.norms[rows]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.data.vocabulary import BOS
+from pam.data.vocabulary import BOS, SPECIALS, Vocabulary
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
@@ -110,18 +110,57 @@ class Next:
         )
 
 
-def with_positions(embedded: Tensor, first: int = 0) -> Tensor:
-    """Scale embeddings (B, n, d) and add sinusoidal positions, counted from `first`.
+def position_waves(positions: Tensor, units: int) -> Tensor:
+    """Return sinusoidal embeddings of positions (..., n): (..., n, d).
 
     See Vaswani et al. (2017), section 3.5.
     """
+    exponents = torch.arange(0, units, 2, device=positions.device) / units
+    angles = positions[..., None] * torch.exp(-math.log(10_000.0) * exponents)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+
+def with_positions(embedded: Tensor, first: int = 0) -> Tensor:
+    """Scale embeddings (B, n, d) and add sinusoidal positions, counted from `first`."""
     units = embedded.shape[2]
     positions = torch.arange(first, first + embedded.shape[1], device=embedded.device)
-    exponents = torch.arange(0, units, 2, device=embedded.device) / units
-    angles = positions[:, None] * torch.exp(-math.log(10_000.0) * exponents)
-    waves = torch.stack([angles.sin(), angles.cos()], 2).flatten(1).to(embedded)
-    positioned: Tensor = embedded * units**0.5 + waves
+    positioned: Tensor = embedded * units**0.5 + position_waves(positions, units).to(embedded)
     return positioned
+
+
+class FeatureKinds(nn.Module):
+    """Sources of inflection as a set of features and a string of characters.
+
+    An embedding says whether a symbol is a feature or a character, and characters alone have
+    positions, counted from the first of them (Wu, Cotterell & Hulden 2021, section 3).
+    """
+
+    is_feature: Tensor
+
+    def __init__(self, units: int, vocabulary: int) -> None:
+        super().__init__()
+        self.kinds = nn.Embedding(2, units)
+        nn.init.normal_(self.kinds.weight, std=units**-0.5)
+
+        # The vocabulary belongs to a model's folder, so that its weights need not hold this.
+        no_feature = torch.zeros(vocabulary, dtype=torch.bool)
+        self.register_buffer("is_feature", no_feature, persistent=False)
+
+    def match(self, source: Vocabulary, target: Vocabulary) -> None:
+        """Look up which source symbols are features: those of several characters."""
+        for number, symbol in enumerate(source.symbols, len(SPECIALS)):
+            self.is_feature[number] = len(symbol) > 1
+
+    def forward(self, symbols: Tensor, embedded: Tensor) -> Tensor:
+        """Scale embeddings (B, m, d) of symbols (B, m), and add kinds and positions."""
+        is_feature = self.is_feature[symbols]
+        units = embedded.shape[2]
+        scaled = (embedded + self.kinds(is_feature.long())) * units**0.5
+
+        positions = (~is_feature).cumsum(1) - 1
+        waves = position_waves(positions, units).masked_fill(is_feature[:, :, None], 0.0)
+        positioned: Tensor = scaled + waves.to(embedded)
+        return positioned
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
@@ -189,8 +228,8 @@ class DecoderLayer(nn.Module):
             source: the encoded sources.
             causal: (n, n) true where a symbol must not be seen, or None for a single symbol.
 
-        Returns: the states (B, n, d); `seen` (B, t + n, d) for later symbols; and the alignment
-            (B, n, m), the mean of the heads' weights, or None without attention to the source.
+        Returns: the states (B, n, d); `seen` (B, t + n, d) for later symbols; and the alignments
+            of all heads (B, heads, n, m), or None without attention to the source.
         """
         # Attention to the symbols so far.
         normed = self.norms[0](states)
@@ -199,16 +238,20 @@ class DecoderLayer(nn.Module):
         states = states + self.dropout(from_prefix)
 
         # Attention to the source.
-        alignment = None
+        alignments = None
         if self.cross is not None:
-            from_source, alignment = self.cross(
-                self.norms[1](states), source.values, source.values, key_padding_mask=~source.mask
+            from_source, alignments = self.cross(
+                self.norms[1](states),
+                source.values,
+                source.values,
+                key_padding_mask=~source.mask,
+                average_attn_weights=False,
             )
             states = states + self.dropout(from_source)
 
         # Feed-forward layer.
         states = states + self.dropout(self.between(self.norms[-1](states)))
-        return states, seen, alignment
+        return states, seen, alignments
 
 
 class Transformer(Model):
@@ -218,10 +261,18 @@ class Transformer(Model):
     sinusoidal positions. The alignment is the mean of the heads' weights in the last layer.
     """
 
-    def __init__(self, shape: Shape, source: int, target: int) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        source: int,
+        target: int,
+        feature_kinds: bool = False,
+        label_smoothing: float = 0.0,
+    ) -> None:
         super().__init__()
 
         self.shape = shape
+        self.label_smoothing = label_smoothing
         self.source = nn.Embedding(source, shape.units)
         self.target = nn.Embedding(target, shape.units)
         for embedding in (self.source, self.target):
@@ -232,11 +283,13 @@ class Transformer(Model):
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
+        self.feature_kinds = None
+        if feature_kinds:
+            self.feature_kinds = FeatureKinds(shape.units, source)
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        embedded = self._embed(self.source(source), first=0)
-        states = self.encoder(embedded, src_key_padding_mask=~mask)
+        states = self.encoder(self.embedded_source(source), src_key_padding_mask=~mask)
 
         return Source(
             values=states.repeat_interleave(beam, 0),
@@ -244,6 +297,15 @@ class Transformer(Model):
             layer=SearchLayer(self.output.weight, self.output.bias, beam, bf16),
             beam=beam,
         )
+
+    def embedded_source(self, source: Tensor) -> Tensor:
+        """Embed sources (B, m) with positions, (B, m, d)."""
+        embedded = self.source(source)
+        if self.feature_kinds is None:
+            return self._embed(embedded, first=0)
+
+        states: Tensor = self.dropout(self.feature_kinds(source, embedded))
+        return states
 
     def start(self, memory: Source) -> Prefix:
         empty = memory.values[:, :0]
@@ -254,13 +316,13 @@ class Transformer(Model):
 
         seen: list[Tensor] = []
         for layer, seen_before in zip(self.layers, state.seen, strict=True):
-            states, seen_now, alignment = layer(states, seen_before, memory, causal=None)
+            states, seen_now, alignments = layer(states, seen_before, memory, causal=None)
             seen.append(seen_now)
 
-        # The loop leaves the alignment of the last layer.
+        # The loop leaves the alignments of the last layer.
         return Next(
             layer=memory.layer,
-            log_prior=safe_log(alignment[:, 0]),
+            log_prior=safe_log(alignments[:, :, 0].mean(1)),
             query=self.norm(states)[:, 0],
             seen=tuple(seen),
             history=state.history,
@@ -270,19 +332,57 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        log_probs = self._log_probs(source, lengths, target)
+        return log_probs.gather(2, target[:, :, None]).squeeze(2)
+
+    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Return log p(y_t | y_<t, x), (B, T), smoothed (Szegedy et al. 2016, section 7).
+
+        A share of it is the mean of log p over all symbols.
+        """
+        share = self.label_smoothing
+        if share == 0:
+            return self.log_likelihood(source, lengths, target)
+
+        log_probs = self._log_probs(source, lengths, target)
+        log_likelihood = log_probs.gather(2, target[:, :, None]).squeeze(2)
+        return (1 - share) * log_likelihood + share * log_probs.mean(2)
+
+    @torch.no_grad()
+    def head_alignments(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Tensor]:
+        _, alignments = self._run(source, lengths, target)
+        return {
+            f"layer {layer}, head {head}": of_head
+            for layer, of_layer in enumerate(alignments, 1)
+            for head, of_head in enumerate(of_layer.unbind(1), 1)
+        }
+
+    def _log_probs(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Return log p(y | y_<t, x) of all symbols, (B, T, V)."""
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+            states, _ = self._run(source, lengths, target)
+            logits = self.output(states).to(self.output.weight.dtype)
+
+        return torch.log_softmax(logits, 2)
+
+    def _run(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Run all steps of given targets at once.
+
+        Returns: the decoder's states (B, T, d), and for each layer the alignments of its heads,
+            (B, heads, T, m).
+        """
         # Each symbol is predicted from those before it.
         previous = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
         causal = causal_mask(target.shape[1], target.device)
 
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
-            memory = self.encode(source, lengths)
-            states = self._embed(self.target(previous), first=0)
-            for layer in self.layers:
-                states, _, _ = layer(states, None, memory, causal)
-            logits = self.output(self.norm(states)).to(self.output.weight.dtype)
+        memory = self.encode(source, lengths)
+        states = self._embed(self.target(previous), first=0)
+        alignments = []
+        for layer in self.layers:
+            states, _, of_layer = layer(states, None, memory, causal)
+            alignments.append(of_layer)
 
-        log_probs = torch.log_softmax(logits, 2)
-        return log_probs.gather(2, target[:, :, None]).squeeze(2)
+        return self.norm(states), alignments
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
         """Add sinusoidal positions, counted from `first`, to scaled embeddings (B, n, d)."""

@@ -204,6 +204,7 @@ _TABLE3 = _translation(
         "one_minus_aer_posterior",
         "one_minus_aer_prior",
         "one_minus_aer_late",
+        "one_minus_aer_head",
     ),
     paper="table3",
     files=GOLD_SCORES,

@@ -33,8 +33,7 @@ from pam.io import (
 from pam.model_files import CONFIG, belongings
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import SavedModel, load_model, save_model
-from pam.models.copying import match
-from pam.models.model import Model
+from pam.models.model import Model, match
 from pam.run_folder import RunFolder, command_line
 from pam.runtime import devices
 from pam.training import distributed

@@ -93,6 +93,30 @@ def test_an_analysis_that_lacks_a_reading_is_scored_by_the_others(tmp_path: Path
     assert metrics[-1] == "one_minus_aer_late"
 
 
+def test_each_half_is_aligned_by_the_head_that_is_best_on_the_other_half(tmp_path: Path) -> None:
+    right = [(0, 0), (1, 1)]
+    wrong = [(0, 1), (1, 0)]
+    # All heads are right in two of four sentences.
+    heads = [
+        {"first": wrong, "second": right, "third": wrong},
+        {"first": right, "second": wrong, "third": wrong},
+        {"first": wrong, "second": right, "third": right},
+        {"first": right, "second": wrong, "third": right},
+    ]
+    stored = analyze(tmp_path / "a.json", 4, [right] * 4)
+    content = json.loads(stored.read_text())
+    content["sentences"]["links_heads"] = heads
+    stored.write_text(json.dumps(content))
+    data = gold_folder(tmp_path / "gold", [right] * 4, [right] * 4)
+    counted = alignment.count(EvalInputs(analysis=stored, data=data))
+
+    assert counted.details["heads"]["chosen"] == ["first", "second"]
+    assert counted.details["heads"]["one_minus_aer"] == {"first": 0.5, "second": 0.5, "third": 0.5}
+    metric = metric_of("one_minus_aer_head")
+    assert float(metric.value(counted.units.total(metric.columns))) == 0.0
+    assert counted.metrics[-2:] == ("aer_head", "one_minus_aer_head")
+
+
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:
     model_links, sure, possible = drawn(7)
     analysis = analyze(tmp_path / "a.json", len(model_links), model_links)

@@ -69,6 +69,17 @@ def test_each_target_word_is_linked_to_the_word_it_attends_most() -> None:
     assert sentences.links_late == [[(1, 0), (2, 1), (0, 2)]]
 
 
+def test_heads_link_words_at_their_step_and_at_the_step_after() -> None:
+    sentences = gathered(sentence(ONE_HOT, heads={"layer 1, head 2": np.eye(4)})).sentences
+    assert sentences.links_heads == [
+        {
+            "layer 1, head 2": [(0, 0), (1, 1), (2, 2)],
+            "layer 1, head 2, late": [(1, 0), (2, 1), (0, 2)],
+        }
+    ]
+    assert gathered(sentence(ONE_HOT)).sentences.links_heads is None
+
+
 def test_attention_to_the_end_is_left_out_of_links() -> None:
     alignment = np.array([[0.1, 0.3, 0.6], [0.2, 0.1, 0.7]])
     assert gathered(sentence(alignment)).sentences.links == [[(1, 0)]]

@@ -25,7 +25,7 @@ from pam.evaluation.inputs import EvalInputs
 from pam.io import sha256_of, write_json
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
-from pam.models.copying import match
+from pam.models.model import match
 from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
 from tests.data import pairs, test_captioning, test_summarization, test_wit3

@@ -138,7 +138,9 @@ class Table(TokenDistribution):
         hidden = projected(model, memory, attention.query)
         if context is not None:
             hidden = hidden + model.readout.of_values(context)
-        log_probs = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 1)
+        log_probs = torch.log_softmax(
+            model.readout.output(model.readout.hidden_layer.plain(hidden)), 1
+        )
         if context is not None and model.copying.copies:
             gate = p_gen(model, context, attention.query, before)
             copied = torch.einsum("nm,nmv->nv", attention.prior, _one_hot(memory))
@@ -156,7 +158,9 @@ class Table(TokenDistribution):
             model.readout.of_values(memory.values)
             + projected(model, memory, attention.query)[:, None]
         )
-        positions = torch.log_softmax(model.readout.output(torch.tanh(hidden)), 2)
+        positions = torch.log_softmax(
+            model.readout.output(model.readout.hidden_layer.plain(hidden)), 2
+        )
 
         # The positions that are summed over, and whether `top_k` leaves some out of the nucleus.
         top_k = model.marginalization.top_k
@@ -214,6 +218,12 @@ class Table(TokenDistribution):
 def _of_symbols(table: Tensor, symbols: Tensor) -> Tensor:
     """Look up the entries (n, k) of a table (n, k, V)."""
     return table.gather(2, symbols[:, None, None].expand(-1, table.shape[1], 1)).squeeze(2)
+
+
+def symbol_log_probs(model: Seq2Seq, hidden: Tensor) -> Tensor:
+    """Compute log p(y), (..., V), of sums (..., R) in the output layer."""
+    readout = model.readout
+    return torch.log_softmax(readout.output(readout.hidden_layer.plain(hidden)), -1)
 
 
 def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
@@ -470,10 +480,8 @@ def one_sentence(length: int = 4, target: int = 3) -> tuple[Tensor, Tensor, Tens
 def readout(model: Seq2Seq, values: Tensor, query: Tensor) -> Tensor:
     """Compute log p(y | s, values) of values (..., D) and a query (1, H): (..., V)."""
     made = model.readout
-    z = torch.tanh(
-        values @ made.of_values.weight.t() + query @ made.of_query.weight.t() + made.of_query.bias
-    )
-    return torch.log_softmax(z @ made.output.weight.t() + made.output.bias, dim=-1)
+    hidden = values @ made.of_values.weight.t() + made.of_query(query)
+    return symbol_log_probs(model, hidden)
 
 
 def position_log_probs(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:

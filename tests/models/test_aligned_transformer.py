@@ -156,6 +156,29 @@ def test_the_posterior_s_coupling_is_that_of_the_formulas(name: str, coupling: s
 
 
 @torch.no_grad()
+def test_what_a_position_adds_joins_the_residual_state_before_a_norm() -> None:
+    model = made("prior-joint")
+    source, lengths, target = plain.one_sentence()
+    memory = model.encoded(source, lengths)
+    query = model._queries(memory, PackedTargets.of(target))[0, :1]
+    readout = model.readout
+
+    total = query + memory.values[0] @ readout.of_values.weight.t()
+    centred = total - total.mean(1, keepdim=True)
+    z = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+    expected = torch.log_softmax(z @ readout.output.weight.t() + readout.output.bias, 1)
+    actual = plain.position_log_probs(model, memory, query)  # type: ignore[arg-type]
+    torch.testing.assert_close(actual, expected)
+
+    # The state passes as it is: no matrix of its own is between it and the norm.
+    assert [name for name, _ in readout.named_parameters()] == [
+        "of_values.weight",
+        "output.weight",
+        "output.bias",
+    ]
+
+
+@torch.no_grad()
 def test_queries_depend_on_earlier_symbols_alone_and_not_on_the_head() -> None:
     model = made("prox-postr-joint")
     source, lengths, target = tiny.batch()

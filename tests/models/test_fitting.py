@@ -82,6 +82,21 @@ def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     check_datasets(load_plan(files=[mine]), datasets)
 
 
+def test_features_are_told_from_characters_on_tasks_of_inflection_alone(mine: Path) -> None:
+    mine.write_text(
+        "experiment: mine\nmodels:\n"
+        "  - kinds: {from: transformer, label: Mine, architecture: {feature_kinds: true}}\n"
+        "baseline: kinds\ntasks:\n  nouns: {dataset: de-noun}\n"
+        "  phrases: {dataset: cldr-de-en}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(UserError) as caught:
+        check_datasets(load_plan(files=[mine]), load_registries(["config/datasets.yaml"]))
+    assert (Path(str(caught.value.file)), caught.value.line) == (mine, 7)
+    assert "model `kinds` of task `phrases` has `feature_kinds`" in caught.value.message
+    assert caught.value.hint
+
+
 def test_reading_an_experiment_imports_no_torch() -> None:
     code = (
         "import sys; from pam.experiment import load_plan; load_plan(files=['config/paper.yaml']);"

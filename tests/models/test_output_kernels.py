@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pam.models import output_kernels
+from pam.models.hidden_layers import STANDARDIZED, TANH, HiddenLayer
 from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
@@ -146,6 +147,27 @@ def test_position_likelihoods_in_bfloat16(
     assert_near(kernel, [drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3)])
 
 
+@pytest.mark.parametrize("chunk", [ALL, NOTHING], ids=["stored", "recomputed"])
+def test_position_likelihoods_of_standardized_sums(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+
+    def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
+        likelihood = PositionLikelihood(views, weight, bias, hidden_layer=STANDARDIZED)
+        return positions(likelihood, queries, SOME, fed_back=True)
+
+    def twin(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
+        def likelihood(query: Tensor, symbols: Tensor, kept: Tensor) -> Tensor:
+            of_rows = views[: len(query)]
+            return gold_log_probs_plain(of_rows, query, weight, bias, symbols, STANDARDIZED)
+
+        return positions(likelihood, queries, SOME, fed_back=True)
+
+    assert_same(kernel, twin, drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3))
+
+
 # All tokens at once.
 
 
@@ -192,7 +214,7 @@ def mixture(
     weight: Tensor,
     bias: Tensor,
     kept: Tensor,
-    **how: bool,
+    **how: Any,
 ) -> Tensor:
     tokens = Mixture(SYMBOLS, kept, SENTENCES, **how)
     return mixture_log_likelihood(views, query, weights, weight, bias, tokens)
@@ -206,8 +228,16 @@ def plain_mixture(
     bias: Tensor,
     kept: Tensor,
     summed: bool = True,
+    hidden_layer: HiddenLayer = TANH,
 ) -> Tensor:
-    log_likelihoods = gold_log_probs_plain(views[SENTENCES], query, weight, bias, SYMBOLS)
+    log_likelihoods = gold_log_probs_plain(
+        views=views[SENTENCES],
+        query=query,
+        weight=weight,
+        bias=bias,
+        symbols=SYMBOLS,
+        hidden_layer=hidden_layer,
+    )
     no_weight = -torch.inf if summed else 0.0
     return mixture_plain(weights.masked_fill(~kept, no_weight), log_likelihoods, summed)
 
@@ -239,6 +269,22 @@ def test_mixtures_of_all_tokens(
         return 1.5 * log_likelihood.sum() if equal else log_likelihood
 
     assert_same(kernel, twin, *mixture_inputs(summed))
+
+
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
+def test_mixtures_of_standardized_sums(equal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    monkeypatch.setattr(output_kernels, "CHUNK", LITTLE)
+
+    def kernel(*inputs: Tensor) -> Tensor:
+        log_likelihood = mixture(*inputs, kept=FEW, hidden_layer=STANDARDIZED)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
+
+    def twin(*inputs: Tensor) -> Tensor:
+        log_likelihood = plain_mixture(*inputs, kept=FEW, hidden_layer=STANDARDIZED)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
+
+    assert_same(kernel, twin, *mixture_inputs(True))
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
@@ -339,17 +385,18 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("picking", [0, 10**6])
+@pytest.mark.parametrize("hidden_layer", [TANH, STANDARDIZED], ids=["tanh", "standardized"])
 def test_search_knows_every_symbol_at_every_position(
-    picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+    hidden_layer: HiddenLayer, picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
     views, query, log_weights, weight, bias = mixture_inputs(True)
-    layer = SearchLayer(weight, bias)
+    layer = SearchLayer(weight, bias, hidden_layer=hidden_layer)
     searched = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)
 
     # Every symbol at every position, written out.
-    logits = torch.tanh(views[SENTENCES] + query[:, None]) @ weight.t() + bias
+    logits = hidden_layer.plain(views[SENTENCES] + query[:, None]) @ weight.t() + bias
     of_each = torch.log_softmax(logits, 2)
     masked = log_weights.masked_fill(~FEW, -torch.inf)
 

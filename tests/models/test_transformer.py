@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from pam.config import Decoding, Network
-from pam.data.vocabulary import BOS, EOS
+from pam.config import Decoding, ModelConfig, Network
+from pam.data.vocabulary import BOS, EOS, Vocabulary
 from pam.decoding.hypotheses import Hypotheses
 from pam.models.build import build
+from pam.models.model import match
 from pam.models.transformer import DecoderLayer, Shape, Transformer
 from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.models import tiny
@@ -17,9 +20,10 @@ from tests.models import tiny
 NETWORK = Network(embedding=8, encoder_layers=2, decoder_layers=2, dropout=0.0)
 
 
-def made(seed: int = 1, network: Network = NETWORK) -> Transformer:
+def made(seed: int = 1, network: Network = NETWORK, **changed: Any) -> Transformer:
     torch.manual_seed(seed)
-    chosen = tiny.components("transformer", architecture={"kind": "transformer", "heads": 2})
+    architecture = {"kind": "transformer", "heads": 2, **changed}
+    chosen = tiny.components("transformer", architecture=architecture)
     model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
 
     assert isinstance(model, Transformer)
@@ -47,13 +51,13 @@ def test_a_layer_is_that_of_torch() -> None:
     memory = model.encode(source, lengths)
     states = torch.randn(4, 5, 8, dtype=torch.float64)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    actual, _, weights_of = mine(states, None, memory, causal)
+    actual, _, alignments = mine(states, None, memory, causal)
     expected = theirs.eval()(
         states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
     )
 
     torch.testing.assert_close(actual, expected)
-    torch.testing.assert_close(weights_of.sum(2), torch.ones(4, 5, dtype=torch.float64))
+    torch.testing.assert_close(alignments.sum(3), torch.ones(4, 2, 5, dtype=torch.float64))
 
 
 @pytest.mark.processor
@@ -99,6 +103,71 @@ def test_steps_equal_the_likelihood_of_all_symbols_at_once() -> None:
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64))
         hypotheses.update(torch.zeros_like(gold), gold)
         symbol = gold
+
+
+@torch.no_grad()
+def test_the_alignment_is_the_mean_of_the_last_layers_heads() -> None:
+    model = made()
+    source, lengths, target = tiny.batch()
+    heads = model.head_alignments(source, lengths, target)
+    mean = (heads["layer 2, head 1"] + heads["layer 2, head 2"]) / 2
+
+    assert list(heads)[:2] == ["layer 1, head 1", "layer 1, head 2"] and len(heads) == 4
+    torch.testing.assert_close(mean, model.teacher_force(source, lengths, target).prior)
+    assert not torch.allclose(heads["layer 1, head 1"], heads["layer 1, head 2"])
+
+
+@torch.no_grad()
+def test_label_smoothing_adds_the_mean_over_all_symbols_to_the_objective_alone() -> None:
+    plain = made()
+    smoothed = made(label_smoothing=0.1)
+    source, lengths, target = tiny.batch()
+    likelihood = plain.log_likelihood(source, lengths, target)
+    of_symbols = torch.stack(
+        [
+            plain._log_probs(source, lengths, target)[:, :, symbol]
+            for symbol in range(tiny.VOCABULARY)
+        ]
+    )
+
+    torch.testing.assert_close(
+        smoothed.objective(source, lengths, target), 0.9 * likelihood + 0.1 * of_symbols.mean(0)
+    )
+    torch.testing.assert_close(smoothed.log_likelihood(source, lengths, target), likelihood)
+    torch.testing.assert_close(plain.objective(source, lengths, target), likelihood)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "aligned-transformer"])
+@torch.no_grad()
+def test_features_are_a_set_and_characters_are_counted_after_them(kind: str) -> None:
+    torch.manual_seed(1)
+    feeding = {"input_feeding": "none"} if kind == "aligned-transformer" else {}
+    architecture = {"kind": kind, "heads": 2, "feature_kinds": True}
+    chosen = ModelConfig(label="Mine", architecture=architecture, **feeding)
+    model = build(chosen, NETWORK, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
+    match(model, Vocabulary(["N", "NOM", "PL", "b"]), Vocabulary("abcd"))
+    noun, nominative, plural, letter = range(5, 9)
+    assert not any("is_feature" in name for name in model.state_dict())
+
+    def log_prob(*source: int) -> Tensor:
+        ids = torch.tensor([source])
+        return model.log_likelihood(ids, torch.tensor([len(source)]), torch.tensor([[7, 8, EOS]]))
+
+    expected = log_prob(nominative, plural, noun, letter, EOS)
+    torch.testing.assert_close(log_prob(plural, nominative, noun, letter, EOS), expected)
+    assert not torch.allclose(log_prob(nominative, plural, letter, noun, EOS), expected)
+
+    # The first character is at position 0, whatever stands before it.
+    embedded = embedding_of(model)(torch.tensor([[nominative, plural, noun, letter, EOS]]))
+    fewer = embedding_of(model)(torch.tensor([[plural, noun, letter, EOS]]))
+    torch.testing.assert_close(embedded[:, 1:], fewer)
+
+
+def embedding_of(model: nn.Module) -> Any:
+    """Return the function that embeds sources."""
+    if isinstance(model, Transformer):
+        return model.embedded_source
+    return model.encoder.embed
 
 
 def test_padding_changes_nothing() -> None:

@@ -24,5 +24,5 @@ def test_checks_of_experiments_and_of_what_they_name_are_on_the_list() -> None:
         public = {name for name in vars(import_module(module)) if name.startswith("check_")}
         inner = {"check_experiment", "check_dataset", "check_splits", "check_penalties"}
         inner |= {"check_alignments", "check_source_vectors", "check_no_actions", "check_known"}
-        inner |= {"check_local", "check_parts", "check_sizes", "check_vectors"}
+        inner |= {"check_no_features", "check_local", "check_parts", "check_sizes", "check_vectors"}
         assert public - inner <= names

@@ -1,0 +1,87 @@
+"""The hidden layer z of the output layer, of a sum x, with a gradient by hand.
+
+Each kind is defined by `HiddenLayer.plain`, which autograd differentiates. The kernels in
+`output_kernels` compute z in place, and its gradient from what `Hidden` keeps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pam.models.logspace import tanh_
+from pam.runtime.torch_internals import tanh_backward
+
+EPSILON = 1e-5  # added to variances, as `nn.LayerNorm` does
+
+
+class Hidden(NamedTuple):
+    """Hidden layers of P sums, and what their gradient needs."""
+
+    z: Tensor  # (P, R)
+    scale: Tensor | None = None  # (P, 1) the factor by which sums were scaled, or None
+
+    def select(self, rows: Tensor | slice) -> Hidden:
+        """Keep some rows."""
+        scale = None
+        if self.scale is not None:
+            scale = self.scale[rows]
+        return Hidden(self.z[rows], scale)
+
+
+class HiddenLayer(ABC):
+    """A function from sums x to hidden layers z, row by row."""
+
+    @abstractmethod
+    def plain(self, x: Tensor) -> Tensor:
+        """Compute z of x (..., R), the definition."""
+
+    @abstractmethod
+    def overwrite(self, x: Tensor) -> Hidden:
+        """Compute z of x (P, R) and write it over x."""
+
+    @abstractmethod
+    def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
+        """Return the gradient of x, (P, R), given that of z, which may be overwritten."""
+
+
+class Tanh(HiddenLayer):
+    """z = tanh(x)."""
+
+    def plain(self, x: Tensor) -> Tensor:
+        return torch.tanh(x)
+
+    def overwrite(self, x: Tensor) -> Hidden:
+        return Hidden(tanh_(x))
+
+    def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
+        return tanh_backward(dz, hidden.z)
+
+
+class Standardized(HiddenLayer):
+    """z = (x - mean x) / std x: layer norm without gain and bias, which W_o and b_o take over."""
+
+    def plain(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], eps=EPSILON)
+
+    def overwrite(self, x: Tensor) -> Hidden:
+        x.sub_(x.mean(1, keepdim=True))
+        scale = torch.rsqrt(x.square().mean(1, keepdim=True) + EPSILON)
+        return Hidden(x.mul_(scale), scale)
+
+    def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
+        z = hidden.z
+        assert hidden.scale is not None
+
+        # What moves the mean or the length of x changes no z.
+        along = (dz * z).mean(1, keepdim=True)
+        dz = dz - dz.mean(1, keepdim=True) - z * along
+        return dz * hidden.scale
+
+
+TANH = Tanh()
+STANDARDIZED = Standardized()
