@@ -16,6 +16,7 @@ from pam.io import UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
 from pam.reporting.catalogue import check_rows, load_papers
+from tests.variants import experiment_files
 from tests.workflow.checkouts import ROOT
 
 RIGHT = """\
@@ -452,8 +453,44 @@ def test_defaults_of_a_task_are_warned_of_by_its_own_models() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    sorted(path for path in (ROOT / "config").rglob("*.yaml") if "experiment:" in path.read_text()),
+    experiment_files(),
     ids=lambda path: path.stem,
 )
 def test_every_default_of_our_experiments_reaches_a_model(path: Path) -> None:
     assert list(options_without_effect(load_plan(files=[path]))) == []
+
+
+PLACES = {
+    "experiment": {
+        "training": {"clip": 1},
+        "options": {"score": {"general": {"scale": False}}},
+    },
+    "task": {"training": {"clip": 2}, "options": {"score": {"general": {"scale": True}}}},
+    "model": {"training": {"clip": 3}, "score": {"kind": "general", "scale": False}},
+}
+
+
+@pytest.mark.parametrize(
+    ("places", "clip", "scale"),
+    [
+        ((), 5, True),
+        (("experiment",), 1, False),
+        (("experiment", "task"), 2, True),
+        (("experiment", "task", "model"), 3, False),
+    ],
+)
+def test_of_the_places_of_a_value_the_last_one_wins(
+    places: tuple[str, ...], clip: float, scale: bool
+) -> None:
+    values = {place: PLACES[place] if place in places else {} for place in PLACES}
+    experiment = {
+        "experiment": "mine",
+        "models": [{"mine": {"from": "soft", "label": "Mine", **values["model"]}}],
+        "tasks": {"nouns": {"dataset": "de-noun", **values["task"]}},
+        **values["experiment"],
+    }
+    run = load(yaml.safe_dump(experiment)).run("nouns", "mine", 1)
+
+    assert run.training.clip == clip
+    score = run.components.score
+    assert isinstance(score, options.General) and score.scale is scale
