@@ -16,6 +16,9 @@ SCRIPT = "workflow/scripts/run.py"
 
 def main(path: str, real: str) -> None:
     arguments = sys.argv[1:]
+    flags = []
+    if arguments[:1] == ["-u"]:
+        flags = [arguments.pop(0)]
     if os.path.basename(sys.argv[0]) == "snakemake":
         arguments = ["-m", "snakemake", *arguments]
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -23,7 +26,7 @@ def main(path: str, real: str) -> None:
     starts_otherwise = any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
     is_module = len(arguments) > 1 and arguments[0] == "-m" and arguments[1] in MODULES
     if not (is_module or arguments[:1] == [SCRIPT]) or starts_otherwise:
-        os.execv(real, [real, *arguments])  # noqa: S606 -- a list of arguments, no shell
+        os.execv(real, [real, *flags, *arguments])  # noqa: S606 -- a list of arguments, no shell
     # What the forked process takes for Python, and so what its own commands are started by.
     python = os.path.join(os.path.dirname(path), "python")
     words = arguments[1:] if is_module else arguments
@@ -32,6 +35,7 @@ def main(path: str, real: str) -> None:
         "words": words,
         "folder": os.getcwd(),
         "environment": dict(os.environ),
+        "is_unbuffered": bool(flags),
     }
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)

@@ -73,7 +73,7 @@ PACKAGES = (
     ),
 )
 LONGEST_REQUEST = 1 << 20  # bytes
-CPU_FILE = os.environ.get("PAM_TESTS_CPU")
+CPU_FILE = "PAM_TESTS_CPU"  # a command's environment may name a file for its CPU seconds
 LOOK_EVERY_S = 1.0  # whether the owner is alive
 
 Request = dict[str, Any]
@@ -89,7 +89,7 @@ class Server:
     owner: int
     # by the number of the process that works for it
     clients: dict[int, socket.socket] = field(default_factory=dict)
-    notes: dict[int, str] = field(default_factory=dict)  # its test and its words, the same
+    requests: dict[int, Request] = field(default_factory=dict)  # the same
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def serve(self) -> Request | None:
@@ -123,7 +123,7 @@ class Server:
         process = os.fork()
         if process:
             self.clients[process] = client
-            self.notes[process] = note_of(json.loads(content))
+            self.requests[process] = json.loads(content)
             self.selector.register(client, selectors.EVENT_READ)
             for stream in streams:
                 os.close(stream)
@@ -151,13 +151,14 @@ class Server:
             client.close()
 
     def note(self, process: int, seconds: float) -> None:
-        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds, the
-        test that asked, and the command.
+        """Add a line to the file that `PAM_TESTS_CPU` names in the environment of a command, if it
+        names one: CPU seconds, the test that asked, and the command.
         """
-        note = self.notes.pop(process)
-        if CPU_FILE:
-            with open(CPU_FILE, "a", encoding="utf-8") as file:
-                file.write(f"{seconds:.3f}\t{note}\n")
+        request = self.requests.pop(process)
+        name = request["environment"].get(CPU_FILE)
+        if name:
+            with open(name, "a", encoding="utf-8") as file:
+                file.write(f"{seconds:.3f}\t{note_of(request)}\n")
 
     def pass_on(self, client: Any) -> None:
         """Pass signals on from a client to its process; a client that is gone takes its process
@@ -203,7 +204,8 @@ def run(request: Request) -> None:
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- for as long as the process lives
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    buffering = 1 if request["is_unbuffered"] else -1
+    sys.stdout = open(1, "w", buffering=buffering, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code = 1
     try:

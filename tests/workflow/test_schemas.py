@@ -67,5 +67,6 @@ def test_the_schema_refuses_what_the_classes_refuse(wrong: dict[str, Any]) -> No
     right = {"experiment": "x", "models": ["soft"], "tasks": {"nouns": {"dataset": "x"}}}
     schema = load("workflow/schemas/config.schema.json")
     jsonschema.validate(right, schema)
+
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(right | wrong, schema)
