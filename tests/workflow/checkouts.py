@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tests.warm import bin_folder
+from tests.warm import bin_folder, preload
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_KEYS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
@@ -47,6 +47,7 @@ registries: [config/datasets.yaml, own/datasets.yaml]
 device: cpu
 network: {embedding: 8, encoder: 8, decoder: 16}
 training: {epochs: 1, batch_size: 16}
+attention_words: 2
 """
 
 
@@ -104,6 +105,27 @@ training: {epochs: 1, batch_size: 16, select: loss}
 decoding: {beam: 2, beams: [1]}
 options: {marginalization: {output: {top_k: 2}}}
 """
+
+
+FAR_REGISTRY = """\
+far:
+  task: translation
+  title: The first words in another order
+  files:
+    far.xx: {path: far.xx}
+    far.yy: {path: far.yy}
+  splits: {test: {xx: far.xx, yy: far.yy}}
+  format: {source: xx, target: yy, tokenize: none}
+"""
+
+FAR_TASK = """\
+  far:
+    dataset: far
+    trained_on: pairs
+    decoding: {length_penalties: [0.5, 1.0]}
+"""
+
+CANDIDATES = [0.0, 0.8, 3.0]
 
 
 @dataclass(frozen=True)
@@ -225,6 +247,7 @@ def template() -> Path:
             subprocess.run([sys.executable, "-m", "compileall", "-q", "pam"], cwd=new, check=True)
             fill_fingerprints(new)
             new.rename(folder)
+            preload(folder)
     return folder
 
 
@@ -292,27 +315,6 @@ def with_own_pairs(made: Checkout) -> Checkout:
             made.write("own/test.links", links)
 
     return made
-
-
-FAR_REGISTRY = """\
-far:
-  task: translation
-  title: The first words in another order
-  files:
-    far.xx: {path: far.xx}
-    far.yy: {path: far.yy}
-  splits: {test: {xx: far.xx, yy: far.yy}}
-  format: {source: xx, target: yy, tokenize: none}
-"""
-
-FAR_TASK = """\
-  far:
-    dataset: far
-    trained_on: pairs
-    decoding: {length_penalties: [0.5, 1.0]}
-"""
-
-CANDIDATES = [0.0, 0.8, 3.0]
 
 
 def with_far_task(made: Checkout) -> Checkout:

@@ -4,6 +4,7 @@ the workflow's.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,40 +46,52 @@ def elsewhere(fresh: Checkout, tmp_path: Path) -> Checkout:
 
 
 def section(fresh: Checkout) -> str:
-    """The experiment of `fresh` as a section of a configuration, with its registry beside the
-    workflow's own.
-    """
+    """Return the experiment of `fresh` as a section of a configuration."""
     text = (fresh.folder / "own/experiment.yaml").read_text(encoding="utf-8")
-    text = text.replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
 
     return "theirs: 1\npam:\n" + "".join(f"  {line}\n" for line in text.splitlines())
 
 
 @pytest.mark.slow
-def test_a_module_makes_the_whole_report_in_its_users_folder_with_the_same_weights(
+def test_a_module_trains_and_scores_in_its_users_folder_with_the_same_weights(
     fresh: Checkout, elsewhere: Checkout, ran: tuple[Checkout, Outcome]
 ) -> None:
     elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
     fresh.edit("own/experiment.yaml", "[soft, mono-postr-joint]", "[mono-postr-joint]")
-    elsewhere.write("mine.yaml", section(fresh))
+    text = section(fresh).replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
+    elsewhere.write("mine.yaml", text)
     before = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
+
+    outcome = elsewhere.run("results/tiny/tables/table2.csv")
+
+    assert outcome.code == 0, outcome.said
+    table = elsewhere.folder / "results/tiny/tables/table2.md"
+    assert "Mono-Postr-Joint" in table.read_text(encoding="utf-8")
+    after = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
+    assert after == before
+    # The other run trained another model at the same time.
+    weights = f"{TRAINED}/model/weights.safetensors"
+    assert (elsewhere.folder / weights).read_bytes() == (ran[0].folder / weights).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_module_writes_the_report_in_its_users_folder(
+    fresh: Checkout, elsewhere: Checkout, ran: tuple[Checkout, Outcome]
+) -> None:
+    # With `config`: jobs have the paths of registries and of the papers' figures.
+    for name in ("results", "data", "own", "config", ".snakemake"):
+        shutil.copytree(ran[0].folder / name, elsewhere.folder / name)
+    (elsewhere.folder / "results/tiny/report.html").unlink()
+    elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
+    elsewhere.write("mine.yaml", section(fresh))
+
     outcome = elsewhere.run()
 
     assert outcome.code == 0, outcome.said
+    assert outcome.jobs == {"pam_write_report": 1, "mine": 1}
     assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
-    assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(
-        encoding="utf-8"
-    )
     assert (elsewhere.folder / "mine.csv").is_file()
-
-    after = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
-    assert after == before
     assert "Nothing to be done" in elsewhere.plan().said
-
-    # The other run trained another model at the same time.
-    weights = f"{TRAINED}/model/weights.safetensors"
-
-    assert (elsewhere.folder / weights).read_bytes() == (ran[0].folder / weights).read_bytes()
 
 
 def test_a_module_without_configuration_is_the_default_experiment(
@@ -86,10 +99,11 @@ def test_a_module_without_configuration_is_the_default_experiment(
 ) -> None:
     module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\nuse rule * from pam\n'
     elsewhere.write("Snakefile", module)
+    fresh.edit("config/config.yaml", "seeds: [1]", "seeds: [1, 2]")
     outcome = elsewhere.plan()
 
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 4
+    assert outcome.jobs["train_run"] == 8
 
     elsewhere.write(
         "config/config.yaml",

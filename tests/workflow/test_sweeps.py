@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pam.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.workflow.checkouts import EXPERIMENT, REGISTRY, ROOT
+from tests.workflow.schemas import validator
 from tests.workflow.test_workflow import made
 
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
@@ -163,12 +163,12 @@ def test_a_fault_in_a_sweep_has_its_place(models: str, line: int, message: str, 
 
 
 def test_sweeps_fit_the_schema_that_editors_and_snakemake_read() -> None:
-    schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(yaml.safe_load(HEAD + MASS + TWO), schema)
+    validator("config").validate(yaml.safe_load(HEAD + MASS + TWO))
 
     for wrong in ("{network.dropuot: [1]}", "{network.dropout: []}", "{}", "[1]"):
+        content = yaml.safe_load(f"{HEAD}  - soft: {{sweep: {wrong}}}\n")
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(yaml.safe_load(f"{HEAD}  - soft: {{sweep: {wrong}}}\n"), schema)
+            validator("config").validate(content)
 
 
 def test_a_sweep_has_its_table_and_its_figure_on_the_page(

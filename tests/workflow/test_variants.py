@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from itertools import pairwise
@@ -18,6 +17,7 @@ from pam.io import UserError, dump_yaml, parse, read_yaml
 from pam.models import options
 from tests.variants import MODELS, variant_names
 from tests.workflow.checkouts import ROOT
+from tests.workflow.schemas import validator
 
 EXPERIMENTS = [
     file for file in sorted((ROOT / "config").rglob("*.yaml")) if "experiment" in read_yaml(file)
@@ -236,12 +236,12 @@ def test_a_fault_in_the_file_of_a_base_is_reported_there() -> None:
 
 
 def test_variants_fit_the_schema_that_editors_and_snakemake_read() -> None:
-    schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(yaml.safe_load(HEAD + ACVI), schema)
+    validator("config").validate(yaml.safe_load(HEAD + ACVI))
 
     for wrong in ("latnet: acvi", "from: 3", "network: {encodre: 3}"):
+        content = yaml.safe_load(f"{HEAD}  - mine: {{{wrong}}}\n")
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(yaml.safe_load(f"{HEAD}  - mine: {{{wrong}}}\n"), schema)
+            validator("config").validate(content)
 
 
 def test_variants_of_one_name_are_the_same_in_all_of_our_experiments(
