@@ -161,18 +161,18 @@ class Checkout:
     folder: Path
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
-        """Runs Snakemake there on two cores."""
+        """Run Snakemake there on two cores."""
         return self.command(
             [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments],
             **environment,
         )
 
     def plan(self, *arguments: str, **environment: str) -> Outcome:
-        """What Snakemake would do."""
+        """Return what Snakemake would do."""
         return self.run("--dry-run", *arguments, **environment)
 
     def command(self, command: list[str], **environment: str) -> Outcome:
-        """Runs any command there, with the package of this copy."""
+        """Run any command there, with the package of this copy."""
         # Copies keep their bytecode, or each process would compile the package anew.
         inherited = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
         if command[0] == sys.executable:
@@ -194,7 +194,7 @@ class Checkout:
         return Outcome(done.returncode, done.stdout)
 
     def edit(self, file: str, old: str, new: str) -> None:
-        """Replaces a text, which must be there, in a file."""
+        """Replace a text, which must be there, in a file."""
         path = self.folder / file
         text = path.read_text(encoding="utf-8")
 
@@ -203,19 +203,19 @@ class Checkout:
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
     def write(self, file: str, text: str) -> None:
-        """Writes a file, its folders included."""
+        """Write a file, its folders included."""
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
     def copy(self, folder: Path) -> Checkout:
-        """A copy with the same times of change."""
+        """Make a copy with the same times of change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return Checkout(folder)
 
 
 def checkout(folder: Path) -> Checkout:
-    """A fresh copy of the repository without results."""
+    """Make a fresh copy of the repository without results."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(template(), folder)
     return Checkout(folder)
@@ -234,8 +234,7 @@ def copy_repository(folder: Path) -> None:
 
 @cache
 def template() -> Path:
-    """A copy that has its bytecode and the fingerprints of its code, made once for all test
-    processes.
+    """Make a copy with its bytecode and the fingerprints of its code, once for all test processes.
 
     Both are kept beside the code and hold as long as it is not changed, in copies of the copy too.
     """
@@ -268,7 +267,7 @@ def fill_fingerprints(package: Path) -> None:
 
 
 def with_own_data(made: Checkout) -> Checkout:
-    """Adds a data set of made-up nouns and an experiment on it, `own/experiment.yaml`."""
+    """Add a data set of made-up nouns and an experiment on it, `own/experiment.yaml`."""
     draw = random.Random(1)
     letters = "abdefgiklmnoprstuz"
     seen = set()
@@ -291,7 +290,7 @@ def with_own_data(made: Checkout) -> Checkout:
 
 
 def with_own_pairs(made: Checkout) -> Checkout:
-    """Adds made-up sentence pairs with links, and an experiment on them, `own/translation.yaml`.
+    """Add made-up sentence pairs with links, and an experiment on them, `own/translation.yaml`.
 
     A word is written backwards in the other language, and words come in the opposite order.
     """

@@ -36,7 +36,7 @@ def outspoken(fresh: Checkout) -> Checkout:
 
 
 def asked_by(outcome: Outcome, rule: str) -> list[dict[str, str]]:
-    """The resources of each job of a rule."""
+    """Return the resources of each job of a rule."""
     assert outcome.code == 0, outcome.said
 
     jobs = re.findall(rf"^rule {rule}:\n((?:    .*\n)+)", outcome.said, flags=re.MULTILINE)

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def pins(*names: str) -> dict[str, str]:
-    """Name to version of the packages of lock files that are for this Python."""
+    """Return the version of each package of lock files that are for this Python."""
     return {name: pin.version for name, pin in AUDIT["read_lock"](names=names).items()}
 
 

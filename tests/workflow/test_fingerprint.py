@@ -185,7 +185,7 @@ def test_a_package_of_ones_own_counts_with_what_it_imports_of_itself(
 
 
 def run(model: str) -> RunConfig:
-    """A run of one of our models."""
+    """Return a run of one of our models."""
     components = load_model(model, ROOT / "config/models")
     loaded = [load_model(name, ROOT / "config/models") for name in components.members]
 
@@ -342,5 +342,5 @@ def test_soft_attention_does_not_depend_on_the_code_of_sparsemax() -> None:
 
 
 def code_of(model: str, module: str) -> str:
-    """The code of a module on which a training of a model depends."""
+    """Return the code of a module on which a training of a model depends."""
     return fingerprints._reach(("pam.training.run:train", *model_modules(run(model))))[module]

@@ -38,7 +38,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def job(
     locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
 ) -> subprocess.Popen[str]:
-    """A job under `pam.jobs`, with its locks in a folder of the test's."""
+    """Start a job under `pam.jobs`, with its locks in a folder of the test's."""
     main = (
         "import pathlib, sys; from pam import jobs; from pam.runtime import gpus; "
         f"gpus.LOCKS = pathlib.Path({str(locks)!r}); "
@@ -59,7 +59,7 @@ def shown(running: subprocess.Popen[str]) -> str:
 
 
 def waits(running: subprocess.Popen[str], said: str) -> None:
-    """It has said so, and nothing more happens."""
+    """Check that a job says this, and then waits."""
     assert running.stderr is not None
     assert running.stderr.readline() == said
 
@@ -68,7 +68,7 @@ def waits(running: subprocess.Popen[str], said: str) -> None:
 
 
 def end(running: subprocess.Popen[str]) -> None:
-    """Lets it end, or makes it."""
+    """Let a job end, or kill it."""
     try:
         running.communicate(timeout=30)
     except subprocess.TimeoutExpired:

@@ -30,7 +30,7 @@ DIRECTIONS = ["iwslt14-de-en", "iwslt14-en-de", "iwslt15-en-vi", "iwslt15-vi-en"
 
 
 def trainings(config: str) -> set[str]:
-    """The trainings of an experiment: of its runs, and of models that these are made from."""
+    """Return the trainings of an experiment: of its runs, and of models these are made from."""
     plan = load_plan(files=[ROOT / config])
     trained: set[tuple[str, str, int]] = set()
     waiting = list(plan.experiment.runs())
@@ -431,7 +431,7 @@ def test_many_jobs_are_planned_within_seconds(fresh: Checkout, tmp_path: Path, s
 
 
 def fake_gpus(folder: Path, count: int) -> str:
-    """A PATH on which `nvidia-smi` lists so many GPUs."""
+    """Return a PATH on which `nvidia-smi` lists so many GPUs."""
     folder.mkdir()
     lines = "".join(f"echo '{index}, GPU-{index}{index}'\n" for index in range(count))
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}", encoding="utf-8")

@@ -40,7 +40,7 @@ def files_of(config: Path, results: Path) -> WorkflowFiles:
 
 
 def files_of_the_page(flow: WorkflowFiles) -> list[str]:
-    """The files of runs that tables and figures of a page are made of."""
+    """List the files of runs that tables and figures of a page are made of."""
     report = ReportFiles(flow.plan, flow)
     inputs = JobInputs(flow.plan, {}, flow)
     files = flow.of_runs("scores.json")

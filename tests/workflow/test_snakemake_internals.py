@@ -79,7 +79,7 @@ def test_no_other_file_uses_them() -> None:
 
 
 def code_of(file: Path) -> str:
-    """The lines of a file that are no comments and name no module `pam.workflow`."""
+    """Return the lines of a file that are no comments and name no module `pam.workflow`."""
     lines = file.read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if not line.lstrip().startswith("#")]
     return "\n".join(lines).replace("pam.workflow", "")
@@ -99,7 +99,7 @@ def test_a_snakemake_without_the_parts_is_named_or_done_without() -> None:
 
 
 def woken(scheduler: JobScheduler, looks: int) -> int:
-    """How often a scheduler is woken that has looked for jobs so many times."""
+    """Return how often a scheduler is woken that has looked for jobs so many times."""
     for _ in range(looks):
         scheduler._schedule_reevalutation(0.05)
 

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(models: str) -> Plan:
-    """The plan of an experiment with `soft` and these models."""
+    """Return the plan of an experiment with `soft` and these models."""
     Path("mine.yaml").write_text(HEAD + models, encoding="utf-8")
     return load_plan(files=["mine.yaml"])
 
