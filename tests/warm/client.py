@@ -87,9 +87,17 @@ def preloaded_package(path: str, folders: list[str]) -> str | None:
     for folder in folders:
         package = os.path.join(folder, "pam")
         if os.path.exists(package):
-            return folder if files_of(package) == files else None
+            return folder if has_files(package, files) else None
 
     return None
+
+
+def has_files(package: str, files: dict[str, list[int]]) -> bool:
+    """Return whether a package has these files; one that cannot be read has not."""
+    try:
+        return files_of(package) == files
+    except OSError:
+        return False
 
 
 def files_of(package: str) -> dict[str, list[int]]:

@@ -55,6 +55,14 @@ def test_the_first_package_on_the_path_counts(socket: str, tmp_path: Path) -> No
     assert preloaded_package(socket, folders[::-1]) == folders[1]
 
 
+def test_a_package_that_cannot_be_read_is_not_the_preloaded_one(
+    socket: str, tmp_path: Path
+) -> None:
+    (tmp_path / "third").mkdir()
+    (tmp_path / "third/pam").touch()
+    assert preloaded_package(socket, [str(tmp_path / "third")]) is None
+
+
 def test_without_a_second_server_nothing_is_preloaded(socket: str, tmp_path: Path) -> None:
     (tmp_path / "socket-preloaded").unlink()
     assert preloaded_package(socket, [str(tmp_path / "first")]) is None
