@@ -43,7 +43,8 @@ faults: $(VENV)/dev
 	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \
 	  tests/training/test_options.py tests/training/test_failures.py tests/training/test_resume.py \
 	  tests/models/test_first_losses.py tests/test_processors.py \
-	  tests/cli/test_bench.py tests/evaluation/test_summarization.py $(ARGS)
+	  tests/cli/test_bench.py tests/evaluation/test_summarization.py \
+	  tests/workflow/test_plans.py::test_many_jobs_are_planned_within_seconds $(ARGS)
 	@$(BIN)/python -m tests.faults.render
 
 audit: $(VENV)/dev

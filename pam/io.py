@@ -26,6 +26,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
+from yaml.composer import Composer
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
 PART = ".part"  # how the name of a file ends that is not whole yet
@@ -709,6 +710,25 @@ def read_yaml(path: Path | str) -> Any:
     return parse_yaml(text, path)
 
 
+def _fast_loader() -> type | None:
+    """Return a loader whose tokens are libyaml's, five times as fast, if PyYAML was built with it.
+
+    Nodes are composed in Python, which survives lists in lists of any depth.
+    """
+    if not yaml.__with_libyaml__:
+        return None
+
+    class FastLoader(Composer, yaml.CSafeLoader):
+        def __init__(self, text: str) -> None:
+            yaml.CSafeLoader.__init__(self, text)
+            Composer.__init__(self)
+
+    return FastLoader
+
+
+_FastLoader = _fast_loader()
+
+
 def parse_yaml(text: str, path: Path | str) -> Any:
     """Read YAML that is written in `path`.
 
@@ -716,12 +736,11 @@ def parse_yaml(text: str, path: Path | str) -> Any:
     """
     hint = "correct the line (indentation, colon and quotes are the usual causes)"
     try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _check_size(node, path)
-        return loader.construct_document(node)
+        if _FastLoader is not None:
+            # What is wrong with a text, the loader in Python says.
+            with suppress(yaml.YAMLError):
+                return _construct(_FastLoader(text), path)
+        return _construct(yaml.SafeLoader(text), path)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None)
         mark = getattr(error, "problem_mark", None)
@@ -740,6 +759,15 @@ def parse_yaml(text: str, path: Path | str) -> Any:
             file=path,
             hint="put it into quotes",
         ) from error
+
+
+def _construct(loader: Any, path: Path | str) -> Any:
+    """Return the one document of a loader."""
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    _check_size(node, path)
+    return loader.construct_document(node)
 
 
 def _check_size(node: yaml.Node, path: Path | str) -> None:

@@ -25,18 +25,12 @@ LONGEST = ("slurm", "workflow", "faults")  # folders whose files take longest
 LONG_FILES = (  # and the longest files of each folder
     *(
         "test_interruptions.py",
-        "test_newcomer.py",
         "test_reruns.py",
-        "test_plans.py",
         "test_translated.py",
+        "test_special_models.py",
+        "test_plans.py",
     ),
-    *(
-        "test_length_penalties.py",
-        "test_trained_on.py",
-        "test_starts.py",
-        "test_elsewhere.py",
-        "test_processors.py",
-    ),
+    *("test_elsewhere.py", "test_newcomer.py", "test_processors.py"),
     *(
         "test_teacher_forcing.py",
         "test_output_kernels.py",

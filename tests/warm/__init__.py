@@ -1,11 +1,14 @@
 """Processes that start quickly: forked from a server that has imported the large packages once.
 
 `bin_folder()` has a `python` that is put first on PATH. Its `python -m pam ...`, `python -m
-pam.jobs ...`, `python -m snakemake ...` and calls of some scripts are forked by the server.
+pam.jobs ...`, `python -m snakemake ...` and calls of some scripts are forked by the server. Where
+they run in a copy of the repository whose package is that of `preload`, file by file, they are
+forked by a second server, which has imported that package too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
+
+from tests.warm.client import files_of, request_of
 
 HERE = Path(__file__).parent
 STARTED_WITHIN_S = 120.0
@@ -43,6 +48,23 @@ def bin_folder() -> Path:
     return folder
 
 
+def preload(folder: Path) -> None:
+    """Start the second server, for commands in copies of this folder's package.
+
+    A copy has the same files of the same sizes and times. Any other package, such as a changed
+    copy, is imported by its own commands.
+    """
+    path = bin_folder() / "socket"
+    listed = bin_folder() / "preloaded.json"
+    content = {"folder": str(folder), "files": files_of(str(folder / "pam"))}
+    listed.write_text(json.dumps(content), encoding="utf-8")
+    with open(bin_folder() / "log", "ab") as log:
+        streams = [log.fileno()] * 3
+        request_of(str(path), {"preload": str(folder)}, streams).close()
+
+    wait_for(path.with_name("socket-preloaded"), bin_folder() / "log")
+
+
 def write_client(program: Path, path: Path) -> None:
     """Write a program that asks the server at `path`."""
     client = (HERE / "client.py").read_text(encoding="utf-8")
@@ -64,7 +86,13 @@ def start_server(path: Path, log: Path) -> None:
             stderr=said,
             start_new_session=True,
         )
+    wait_for(path, log, server)
+
+
+def wait_for(path: Path, log: Path, server: subprocess.Popen[bytes] | None = None) -> None:
+    """Wait until a server answers at `path`; an AssertionError has the log of one that does not."""
     end = time.monotonic() + STARTED_WITHIN_S
     while not path.exists():
-        assert server.poll() is None and time.monotonic() < end, log.read_text(encoding="utf-8")
+        has_ended = server is not None and server.poll() is not None
+        assert not has_ended and time.monotonic() < end, log.read_text(encoding="utf-8")
         time.sleep(0.05)

@@ -8,6 +8,10 @@ them already, and nothing of `pam`: it imports that from its folder of work, as 
 does. So a changed copy of the repository runs as changed. It has its own working folder,
 environment, arguments, streams and exit code.
 
+A request `{"preload": FOLDER}` forks a second server, which imports FOLDER's `pam` as well and
+answers at SOCKET-preloaded. Its commands run in copies of FOLDER whose package is the same, and
+`move_package` makes that package theirs.
+
 A client (client.py) sends one line of JSON and its three streams. It gets the exit status back, may
 send signals to be passed on, and takes the process with it when it dies.
 """
@@ -20,6 +24,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import shutil
@@ -28,6 +33,8 @@ import socket
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 PACKAGES = (
@@ -72,8 +79,9 @@ PACKAGES = (
         "platformdirs",
     ),
 )
+PLUGINS = ("executor", "logger", "report", "scheduler", "storage")  # of Snakemake, by their kind
 LONGEST_REQUEST = 1 << 20  # bytes
-CPU_FILE = os.environ.get("PAM_TESTS_CPU")
+CPU_FILE = "PAM_TESTS_CPU"  # a command's environment may name a file for its CPU seconds
 LOOK_EVERY_S = 1.0  # whether the owner is alive
 
 Request = dict[str, Any]
@@ -89,7 +97,7 @@ class Server:
     owner: int
     # by the number of the process that works for it
     clients: dict[int, socket.socket] = field(default_factory=dict)
-    notes: dict[int, str] = field(default_factory=dict)  # its test and its words, the same
+    requests: dict[int, Request] = field(default_factory=dict)  # the same
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def serve(self) -> Request | None:
@@ -120,20 +128,24 @@ class Server:
         content, streams, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 3)
         while not content.endswith(b"\n"):
             content += client.recv(LONGEST_REQUEST)
+        request: Request = json.loads(content)
         process = os.fork()
         if process:
-            self.clients[process] = client
-            self.notes[process] = note_of(json.loads(content))
-            self.selector.register(client, selectors.EVENT_READ)
             for stream in streams:
                 os.close(stream)
+            if "preload" in request:  # it ends with the owner, not with the client
+                client.close()
+            else:
+                self.clients[process] = client
+                self.requests[process] = request
+                self.selector.register(client, selectors.EVENT_READ)
             return None
+
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
         for other in (client, self.listener, *self.clients.values()):
             other.close()
-        request: Request = json.loads(content)
         return request
 
     def reap(self) -> None:
@@ -142,7 +154,9 @@ class Server:
             process, status, used = os.wait4(-1, os.WNOHANG)
             if process == 0:
                 return
-            client = self.clients.pop(process)
+            client = self.clients.pop(process, None)
+            if client is None:  # the second server
+                continue
             self.note(process, used.ru_utime + used.ru_stime)
             with contextlib.suppress(KeyError):
                 self.selector.unregister(client)
@@ -151,13 +165,14 @@ class Server:
             client.close()
 
     def note(self, process: int, seconds: float) -> None:
-        """Add a line to the file that `PAM_TESTS_CPU` names, if it names one: CPU seconds, the
-        test that asked, and the command.
+        """Add a line to the file that `PAM_TESTS_CPU` names in the environment of a command, if it
+        names one: CPU seconds, the test that asked, and the command.
         """
-        note = self.notes.pop(process)
-        if CPU_FILE:
-            with open(CPU_FILE, "a", encoding="utf-8") as file:
-                file.write(f"{seconds:.3f}\t{note}\n")
+        request = self.requests.pop(process)
+        name = request["environment"].get(CPU_FILE)
+        if name:
+            with open(name, "a", encoding="utf-8") as file:
+                file.write(f"{seconds:.3f}\t{note_of(request)}\n")
 
     def pass_on(self, client: Any) -> None:
         """Pass signals on from a client to its process; a client that is gone takes its process
@@ -194,6 +209,11 @@ def run(request: Request) -> None:
     environment: dict[str, str] = request["environment"]
     module, *arguments = request["words"]
     os.chdir(request["folder"])
+    if request["package"] is not None:
+        move_package(request["package"])
+        # runpy warns of a module that is imported before it is run.
+        if module == "pam.jobs":
+            del sys.modules[module]
     os.environ.clear()
     os.environ.update(environment)
     sys.executable = request["python"]
@@ -203,8 +223,8 @@ def run(request: Request) -> None:
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- for as long as the process lives
-    buffering = 1 if request["unbuffered"] else -1  # by lines, which is near enough
-    sys.stdout = open(1, "w", buffering, closefd=False)  # noqa: SIM115
+    buffering = 1 if request["is_unbuffered"] else -1
+    sys.stdout = open(1, "w", buffering=buffering, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code = 1
     try:
@@ -234,27 +254,93 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
+def package_modules() -> dict[str, ModuleType]:
+    """Return the modules of our package that are imported."""
+    return {name: sys.modules[name] for name in sys.modules if name.split(".")[0] == "pam"}
+
+
+def preload(folder: str) -> None:
+    """Import all modules of the package in `folder`."""
+    sys.path.insert(0, folder)
+    package = importlib.import_module("pam")
+    for module in pkgutil.walk_packages(package.__path__, "pam."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    del sys.path[0]
+    assert package.__path__ == [f"{folder}/pam"]
+
+
+def move_package(folder: str) -> None:
+    """Make the preloaded package that of another folder, in which it has the same files.
+
+    Besides what Python notes of a module's file, the package keeps its folder in paths of modules
+    alone, as `pam.io.SHIPPED`.
+    """
+    old = os.path.dirname(sys.modules["pam"].__path__[0])
+
+    def moved(path: str) -> str:
+        return folder + path.removeprefix(old)
+
+    for module in package_modules().values():
+        spec = module.__spec__
+        module.__file__ = moved(str(module.__file__))
+        if spec is not None:
+            spec.origin = module.__file__
+            spec.cached = module.__cached__ = moved(str(spec.cached))
+        if hasattr(module, "__path__"):
+            module.__path__ = [moved(path) for path in module.__path__]
+            if spec is not None:
+                spec.submodule_search_locations = list(module.__path__)
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Path) and value.is_relative_to(old):
+                setattr(module, name, Path(moved(str(value))))
+
+
+def listen(path: str) -> socket.socket:
+    """Listen at a socket, which has its name as soon as it answers."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{path}.new")
+    listener.listen(64)
+    os.rename(f"{path}.new", path)
+    return listener
+
+
+def freeze() -> None:
+    """Leave what is imported out of the collections of the forked processes."""
+    gc.collect()
+    gc.freeze()
+
+
 def main(path: str, owner: str) -> None:
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+
     # Names of countries are read from files when they are first asked for, by each command.
     with contextlib.suppress(ImportError):
         from babel import Locale
 
         for language in ("de", "en"):
             len(Locale(language).territories)
-    gc.collect()
-    gc.freeze()
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"{path}.new")
-    listener.listen(64)
-    os.rename(f"{path}.new", path)  # a socket that has a name answers
-    request = Server(listener, int(owner)).serve()
-    if request is None:
-        shutil.rmtree(os.path.dirname(path))
-    else:
+
+    # To find its plugins, Snakemake looks at every package that is installed.
+    for kind in PLUGINS:
+        with contextlib.suppress(ImportError):
+            module = importlib.import_module(f"snakemake_interface_{kind}_plugins.registry")
+            getattr(module, f"{kind.title()}PluginRegistry")()
+
+    freeze()
+    request = Server(listen(path), int(owner)).serve()
+    is_second = request is not None and "preload" in request
+    if is_second:
+        preload(request["preload"])
+        freeze()
+        request = Server(listen(f"{path}-preloaded"), int(owner)).serve()
+
+    if request is not None:
         run(request)
+    elif not is_second:
+        shutil.rmtree(os.path.dirname(path))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tests.warm import bin_folder
+from tests.warm import bin_folder, preload
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_KEYS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
@@ -46,6 +47,7 @@ registries: [config/datasets.yaml, own/datasets.yaml]
 device: cpu
 network: {embedding: 8, encoder: 8, decoder: 16}
 training: {epochs: 1, batch_size: 16}
+attention_words: 2
 """
 
 
@@ -105,6 +107,27 @@ options: {marginalization: {output: {top_k: 2}}}
 """
 
 
+FAR_REGISTRY = """\
+far:
+  task: translation
+  title: The first words in another order
+  files:
+    far.xx: {path: far.xx}
+    far.yy: {path: far.yy}
+  splits: {test: {xx: far.xx, yy: far.yy}}
+  format: {source: xx, target: yy, tokenize: none}
+"""
+
+FAR_TASK = """\
+  far:
+    dataset: far
+    trained_on: pairs
+    decoding: {length_penalties: [0.5, 1.0]}
+"""
+
+CANDIDATES = [0.0, 0.8, 3.0]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a Snakemake did: its exit code and all that it said."""
@@ -116,9 +139,10 @@ class Outcome:
     def jobs(self) -> Counter[str]:
         """Number of jobs by rule, from the table that Snakemake prints; noun targets excepted."""
         table = self.said.partition("Job stats:")[2].partition("total")[0]
-        found = re.findall(r"^(\w+) +(\d+)$", table, flags=re.MULTILINE)
+        rows = re.findall(r"^(\w+) +(\d+)$", table, flags=re.MULTILINE)
         nouns = ("all", "data", "train", "tables", "figures", "report")
-        return Counter({rule: int(number) for rule, number in found if rule not in nouns})
+
+        return Counter({rule: int(number) for rule, number in rows if rule not in nouns})
 
     @property
     def trained(self) -> set[str]:
@@ -137,55 +161,61 @@ class Checkout:
     folder: Path
 
     def run(self, *arguments: str, **environment: str) -> Outcome:
-        """Runs Snakemake there on two cores."""
+        """Run Snakemake there on two cores."""
         return self.command(
             [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", *arguments],
             **environment,
         )
 
     def plan(self, *arguments: str, **environment: str) -> Outcome:
-        """What Snakemake would do."""
+        """Return what Snakemake would do."""
         return self.run("--dry-run", *arguments, **environment)
 
     def command(self, command: list[str], **environment: str) -> Outcome:
-        """Runs any command there, with the package of this copy."""
+        """Run any command there, with the package of this copy."""
         # Copies keep their bytecode, or each process would compile the package anew.
-        known = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
+        inherited = {name: value for name, value in os.environ.items() if name not in PYTHON_KEYS}
         if command[0] == sys.executable:
             command = [str(bin_folder() / "python"), *command[1:]]
-            known["PATH"] = os.pathsep.join([known["PATH"], os.path.dirname(sys.executable)])
+            inherited["PATH"] = os.pathsep.join(
+                [inherited["PATH"], os.path.dirname(sys.executable)]
+            )
+
         done = subprocess.run(
             command,
             cwd=self.folder,
-            env=known | environment,
+            env=inherited | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
+
         return Outcome(done.returncode, done.stdout)
 
     def edit(self, file: str, old: str, new: str) -> None:
-        """Replaces a text, which must be there, in a file."""
+        """Replace a text, which must be there, in a file."""
         path = self.folder / file
         text = path.read_text(encoding="utf-8")
+
         assert old in text, f"{old!r} is not in {file}"
+
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
     def write(self, file: str, text: str) -> None:
-        """Writes a file, its folders included."""
+        """Write a file, its folders included."""
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
     def copy(self, folder: Path) -> Checkout:
-        """A copy with the same times of change."""
+        """Make a copy with the same times of change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return Checkout(folder)
 
 
 def checkout(folder: Path) -> Checkout:
-    """A fresh copy of the repository without results."""
+    """Make a fresh copy of the repository without results."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(template(), folder)
     return Checkout(folder)
@@ -204,8 +234,7 @@ def copy_repository(folder: Path) -> None:
 
 @cache
 def template() -> Path:
-    """A copy that has its bytecode and the fingerprints of its code, made once for all test
-    processes.
+    """Make a copy with its bytecode and the fingerprints of its code, once for all test processes.
 
     Both are kept beside the code and hold as long as it is not changed, in copies of the copy too.
     """
@@ -215,19 +244,36 @@ def template() -> Path:
             new = folder.with_suffix(".new")
             copy_repository(new)
             subprocess.run([sys.executable, "-m", "compileall", "-q", "pam"], cwd=new, check=True)
-            for experiment in ("config", "attentions"):
-                Checkout(new).plan("--configfile", f"config/{experiment}.yaml")
-            shutil.rmtree(new / ".snakemake", ignore_errors=True)
+            fill_fingerprints(new)
             new.rename(folder)
+            preload(folder)
     return folder
 
 
+def fill_fingerprints(package: Path) -> None:
+    """Keep in a copy of the repository the fingerprints that most experiments of tests ask for."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = with_own_pairs(with_own_data(Checkout(Path(folder))))
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("fill_fingerprints.py")),
+            *(str(package / "config" / name) for name in ("config.yaml", "nouns.yaml")),
+            "own/experiment.yaml",
+            "own/translation.yaml",
+        ]
+        outcome = scratch.command(command, PYTHONPATH=str(package))
+
+    assert outcome.code == 0, outcome.said
+
+
 def with_own_data(made: Checkout) -> Checkout:
-    """Adds a data set of made-up nouns and an experiment on it, `own/experiment.yaml`."""
+    """Add a data set of made-up nouns and an experiment on it, `own/experiment.yaml`."""
     draw = random.Random(1)
-    letters, seen = "abdefgiklmnoprstuz", set()
+    letters = "abdefgiklmnoprstuz"
+    seen = set()
     made.write("own/datasets.yaml", REGISTRY)
     made.write("own/experiment.yaml", EXPERIMENT)
+
     for split, lemmas in (("train", 40), ("dev", 8), ("test", 8)):
         rows = []
         while len(rows) < 2 * lemmas:
@@ -239,11 +285,12 @@ def with_own_data(made: Checkout) -> Checkout:
                     f"{lemma}\tnumber=plural\t{lemma}en\n",
                 ]
         made.write(f"own/{split}.tsv", "".join(rows))
+
     return made
 
 
 def with_own_pairs(made: Checkout) -> Checkout:
-    """Adds made-up sentence pairs with links, and an experiment on them, `own/translation.yaml`.
+    """Add made-up sentence pairs with links, and an experiment on them, `own/translation.yaml`.
 
     A word is written backwards in the other language, and words come in the opposite order.
     """
@@ -260,9 +307,60 @@ def with_own_pairs(made: Checkout) -> Checkout:
                 seen.add(row)
                 rows.append(row)
         turned = [[word[::-1] for word in reversed(row)] for row in rows]
-        links = [[f"{n}-{len(row) + 1 - n}" for n in range(1, len(row) + 1)] for row in rows]
-        for ending, lines in (("xx", rows), ("yy", turned), ("links", links)):
-            text = "".join(" ".join(line) + "\n" for line in lines)
-            if ending != "links" or split == "test":
-                made.write(f"own/{split}.{ending}", text)
+        for ending, lines in (("xx", rows), ("yy", turned)):
+            made.write(f"own/{split}.{ending}", "".join(" ".join(line) + "\n" for line in lines))
+        if split == "test":
+            links = "".join(f"{reversed_links(len(row))}\n" for row in rows)
+            made.write("own/test.links", links)
+
     return made
+
+
+def with_far_task(made: Checkout) -> Checkout:
+    """Add to the sentence pairs a task `far`, which tests the models of `pairs` on longer ones."""
+    registry = (made.folder / "own/pairs.yaml").read_text(encoding="utf-8")
+    made.write("own/pairs.yaml", registry + FAR_REGISTRY)
+    for side in ("xx", "yy"):
+        lines = (made.folder / f"own/test.{side}").read_text(encoding="utf-8").splitlines()
+        made.write(f"own/far.{side}", "".join(f"{line} {line}\n" for line in lines[:6]))
+
+    made.edit("own/translation.yaml", "registries", f"{FAR_TASK}registries")
+    return made
+
+
+def with_learned_pairs(made: Checkout) -> Checkout:
+    """Add sentence pairs whose development and test split are learned, and every kind of a task.
+
+    Small networks translate some of them well, so that length penalties and beams differ. Two
+    models and their ensemble translate from left to right. `yy-xx` is the other direction, and
+    `far` tests a model of the first one.
+    """
+    with_own_pairs(made)
+    for side in ("xx", "yy"):
+        text = (made.folder / f"own/train.{side}").read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        made.write(f"own/dev.{side}", "".join(lines[:30]))
+        made.write(f"own/test.{side}", "".join(lines[30:]))
+
+    sentences = (made.folder / "own/test.xx").read_text(encoding="utf-8").splitlines()
+    links = "".join(f"{reversed_links(len(line.split()))}\n" for line in sentences)
+    made.write("own/test.links", links)
+    with_far_task(made)
+    made.write("config/models/both.yaml", "label: Both\nmembers: [soft, postr-joint]\n")
+
+    file = "own/translation.yaml"
+    made.edit(file, "    models: [soft, postr-joint]", "    models: [soft, postr-joint, both]")
+    made.edit(file, "[soft, prior-joint, postr-joint]", "[soft, prior-joint, postr-joint, both]")
+    made.edit(file, "    models: [soft]", "    models: [soft]\n    training: {epochs: 1}")
+    made.edit(file, "trained_on: pairs", "trained_on: pairs\n    models: [soft]")
+    made.edit(file, "{beam: 2, ", f"{{beam: 2, length_penalties: {CANDIDATES}, ")
+    network = "{embedding: 16, encoder: 16, decoder: 32, dropout: 0.0}"
+    made.edit(file, "{embedding: 8, encoder: 8, decoder: 16}", network)
+    training = "{epochs: 20, learning_rate: 0.02, batch_size: 8, "
+    made.edit(file, "{epochs: 1, batch_size: 16, ", training)
+    return made
+
+
+def reversed_links(count: int) -> str:
+    """Return the links of a sentence of so many words, which come in the opposite order."""
+    return " ".join(f"{number}-{count + 1 - number}" for number in range(1, count + 1))

@@ -19,6 +19,7 @@ def test_a_check_of_the_list_is_where_it_says(name: str, module: str) -> None:
 
 def test_checks_of_experiments_and_of_what_they_name_are_on_the_list() -> None:
     assert len(LISTED) >= 15
+
     names = {name for name, _ in LISTED}
     for module in ("pam.check", "pam.experiment"):
         public = {name for name in vars(import_module(module)) if name.startswith("check_")}

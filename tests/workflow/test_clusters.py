@@ -31,15 +31,19 @@ def outspoken(fresh: Checkout) -> Checkout:
     for path in (fresh.folder / "workflow/rules").glob("*.smk"):
         text = path.read_text(encoding="utf-8")
         path.write_text(re.sub(r"    message:\n(        .*\n)+", "", text), encoding="utf-8")
+
     return fresh
 
 
 def asked_by(outcome: Outcome, rule: str) -> list[dict[str, str]]:
-    """The resources of each job of a rule."""
+    """Return the resources of each job of a rule."""
     assert outcome.code == 0, outcome.said
-    shown = re.findall(rf"^rule {rule}:\n((?:    .*\n)+)", outcome.said, flags=re.MULTILINE)
-    lines = [re.findall("    resources: (.*)", job)[0] for job in shown]
+
+    jobs = re.findall(rf"^rule {rule}:\n((?:    .*\n)+)", outcome.said, flags=re.MULTILINE)
+    lines = [re.findall("    resources: (.*)", job)[0] for job in jobs]
+
     assert lines, f"no job of {rule}: {outcome.said}"
+
     return [dict(part.split("=", 1) for part in line.split(", ")) for line in lines]
 
 
@@ -62,11 +66,13 @@ def test_tasks_and_models_say_what_differs_for_them(
         encoding="utf-8",
     )
     plan = load_plan(files=[file])
+
     assert plan.resources("one").mem_mb == 3000
     assert plan.resources("one", "soft").mem_mb == 4000
+
     for model, mem_mb in expected.items():
-        wanted = plan.resources("two", model)
-        assert (wanted.mem_mb, wanted.runtime) == (mem_mb, 99)
+        resources_of_model = plan.resources("two", model)
+        assert (resources_of_model.mem_mb, resources_of_model.runtime) == (mem_mb, 99)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +92,7 @@ def test_what_makes_no_sense_is_named_with_its_line(
         f"experiment: x\nmodels: [soft]\nresources: {resources}\ntasks: {{one: {{dataset: d}}}}\n"
     )
     file.write_text(text, encoding="utf-8")
+
     with pytest.raises(UserError) as caught:
         load_plan(files=[file])
     assert message in str(caught.value)
@@ -101,13 +108,18 @@ def test_each_job_asks_for_what_the_configuration_says(outspoken: Checkout) -> N
     )
     outcome = outspoken.plan("tables", *OWN, "--profile", "cluster")
     trainings = asked_by(outcome, "train_run")
+
     assert len(trainings) == 2
-    for one in trainings:
-        assert (one["mem_mb"], one["runtime"]) == ("3000", "99")
-        assert (one["gpu"], one["gpu_model"], one["processes"]) == ("2", "a100", "2")
+
+    for training in trainings:
+        assert (training["mem_mb"], training["runtime"]) == ("3000", "99")
+        assert (training["gpu"], training["gpu_model"], training["processes"]) == ("2", "a100", "2")
+
     for one in asked_by(outcome, "predict_run"):
         assert (one["runtime"], one["gpu"], one["gpu_model"]) == ("77", "1", "a100")
+
     (preparation,) = asked_by(outcome, "prepare_data")
+
     assert (preparation["mem_mb"], preparation["runtime"]) == ("1111", "22")
     assert "gpu" not in preparation
 
@@ -121,6 +133,7 @@ def test_a_key_on_the_command_line_takes_no_gpu_away(outspoken: Checkout) -> Non
             "train", *OWN, "--profile", "cluster", "--config", "seeds=[1]", *device
         )
         asked.append({one["gpu"] for one in asked_by(outcome, "train_run")})
+
     assert asked == [{"1"}, {"0"}]
 
 
@@ -137,7 +150,9 @@ def test_gpus_of_the_login_node_are_no_limit_to_those_of_the_cluster(
     outspoken.edit("own/experiment.yaml", "device: cpu", "resources: {processes: 2}")
     path = fake_gpus(tmp_path / "bin", 1)
     on_cluster = outspoken.plan("train", *OWN, "--profile", "cluster", PATH=path)
+
     assert {one["gpu"] for one in asked_by(on_cluster, "train_run")} == {"2"}
+
     here = outspoken.plan("train", *OWN, PATH=path)
     assert {one["gpu"] for one in asked_by(here, "train_run")} == {"1"}
 
@@ -147,15 +162,18 @@ def test_partition_account_and_kind_of_gpu_are_changed_in_one_place(outspoken: C
     text = path.read_text(encoding="utf-8")
     for block in ("slurm_partition: cpu", "slurm_account: my-account"):
         text = text.replace(f"# {block}", block)
+
     head, mark, tail = text.partition("# set-resources:")
-    block, end, rest = tail.partition("\n\n")
-    path.write_text(head + (mark + block).replace("# ", "") + end + rest, encoding="utf-8")
+    block, end, below = tail.partition("\n\n")
+    path.write_text(head + (mark + block).replace("# ", "") + end + below, encoding="utf-8")
     outcome = outspoken.plan("tables", *OWN, "--profile", "cluster")
     for rule in COMPUTING:
         for one in asked_by(outcome, rule):
             assert (one["slurm_partition"], one["gpu_model"]) == ("gpu", "a100")
             assert one["slurm_account"] == "my-account"
+
     (preparation,) = asked_by(outcome, "prepare_data")
+
     assert preparation["slurm_partition"] == "cpu"
     assert "gpu_model" not in preparation
 
@@ -170,13 +188,16 @@ def test_other_executors_plan_the_same_jobs(
     for plugin in (f"snakemake-executor-plugin-{executor}", *needed):
         if importlib.util.find_spec(plugin.replace("-", "_")) is None:
             pytest.skip(f"{plugin} is not installed")
+
     profile: dict[str, Any] = PROFILES[executor]
     if "directory" in profile:
         folder = outspoken.folder
         profile |= {"directory": str(folder), "default-storage-prefix": f"{folder}-storage"}
+
     outspoken.write("other/config.yaml", yaml.safe_dump(profile))
     outcome = outspoken.plan(*OWN, "--profile", "other")
     trainings = asked_by(outcome, "train_run")
+
     assert len(trainings) == 2
     assert {one["gpu"] for one in trainings} == {"1"}
 
@@ -195,4 +216,5 @@ def test_every_rule_that_asks_for_a_gpu_has_its_line_in_the_profile() -> None:
     block = (
         (ROOT / "cluster/config.yaml").read_text(encoding="utf-8").partition("# set-resources:")[2]
     )
+
     assert asking == set(re.findall(r"^#   (\w+): ", block, re.M)) and "train_run" in asking

@@ -4,12 +4,14 @@ the workflow's.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.workflow.checkouts import Checkout
+from tests.workflow.checkouts import Checkout, Outcome
 
+TRAINED = "results/tiny/nouns/mono-postr-joint/seed1"
 MODULE = """\
 configfile: "mine.yaml"
 
@@ -44,32 +46,52 @@ def elsewhere(fresh: Checkout, tmp_path: Path) -> Checkout:
 
 
 def section(fresh: Checkout) -> str:
-    """The experiment of `fresh` as a section of a configuration, with its registry beside the
-    workflow's own.
-    """
+    """Return the experiment of `fresh` as a section of a configuration."""
     text = (fresh.folder / "own/experiment.yaml").read_text(encoding="utf-8")
-    text = text.replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
+
     return "theirs: 1\npam:\n" + "".join(f"  {line}\n" for line in text.splitlines())
 
 
 @pytest.mark.slow
-def test_a_module_makes_the_whole_report_in_its_users_folder(
-    fresh: Checkout, elsewhere: Checkout
+def test_a_module_trains_and_scores_in_its_users_folder_with_the_same_weights(
+    fresh: Checkout, elsewhere: Checkout, ran: tuple[Checkout, Outcome]
 ) -> None:
     elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
     fresh.edit("own/experiment.yaml", "[soft, mono-postr-joint]", "[mono-postr-joint]")
-    elsewhere.write("mine.yaml", section(fresh))
+    text = section(fresh).replace("own/datasets.yaml", f"{fresh.folder}/own/datasets.yaml")
+    elsewhere.write("mine.yaml", text)
     before = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
-    outcome = elsewhere.run()
+
+    outcome = elsewhere.run("results/tiny/tables/table2.csv")
+
     assert outcome.code == 0, outcome.said
-    assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
-    assert "Mono-Postr-Joint" in (elsewhere.folder / "results/tiny/tables/table2.md").read_text(
-        encoding="utf-8"
-    )
-    assert (elsewhere.folder / "mine.csv").is_file()
+    table = elsewhere.folder / "results/tiny/tables/table2.md"
+    assert "Mono-Postr-Joint" in table.read_text(encoding="utf-8")
     after = {path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts}
     assert after == before
-    assert "Nothing to be done" in elsewhere.run().said
+    # The other run trained another model at the same time.
+    weights = f"{TRAINED}/model/weights.safetensors"
+    assert (elsewhere.folder / weights).read_bytes() == (ran[0].folder / weights).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_module_writes_the_report_in_its_users_folder(
+    fresh: Checkout, elsewhere: Checkout, ran: tuple[Checkout, Outcome]
+) -> None:
+    # With `config`: jobs have the paths of registries and of the papers' figures.
+    for name in ("results", "data", "own", "config", ".snakemake"):
+        shutil.copytree(ran[0].folder / name, elsewhere.folder / name)
+    (elsewhere.folder / "results/tiny/report.html").unlink()
+    elsewhere.write("Snakefile", MODULE.format(folder=fresh.folder))
+    elsewhere.write("mine.yaml", section(fresh))
+
+    outcome = elsewhere.run()
+
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs == {"pam_write_report": 1, "mine": 1}
+    assert (elsewhere.folder / "results/tiny/report.html").stat().st_size > 0
+    assert (elsewhere.folder / "mine.csv").is_file()
+    assert "Nothing to be done" in elsewhere.plan().said
 
 
 def test_a_module_without_configuration_is_the_default_experiment(
@@ -77,13 +99,17 @@ def test_a_module_without_configuration_is_the_default_experiment(
 ) -> None:
     module = f'module pam:\n    snakefile: "{fresh.folder}/Snakefile"\nuse rule * from pam\n'
     elsewhere.write("Snakefile", module)
+    fresh.edit("config/config.yaml", "seeds: [1]", "seeds: [1, 2]")
     outcome = elsewhere.plan()
+
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 4
+    assert outcome.jobs["train_run"] == 8
+
     elsewhere.write(
         "config/config.yaml",
         "experiment: own\nmodels: [soft]\ntasks: {nouns: {dataset: de-noun}}\n",
     )
+
     assert elsewhere.plan().jobs["train_run"] == 1
 
 
@@ -96,6 +122,7 @@ def test_a_prefix_of_a_module_is_refused_before_any_work(
     )
     elsewhere.write("Snakefile", module)
     outcome = elsewhere.plan()
+
     assert outcome.code != 0
     assert (
         "a module's `prefix` or `replace_prefix` cannot move the files of this workflow"
@@ -105,16 +132,22 @@ def test_a_prefix_of_a_module_is_refused_before_any_work(
 
 
 def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> None:
-    called = ("--snakefile", str(fresh.folder / "Snakefile"))
-    outcome = elsewhere.plan(*called)
+    snakefile = str(fresh.folder / "Snakefile")
+    outcome = elsewhere.plan("--snakefile", snakefile)
+
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 4
+
     theirs = Checkout((fresh.folder / "own").rename(elsewhere.folder.parent / "theirs"))
-    called = (*called, "--directory", str(elsewhere.folder), "--configfile", "experiment.yaml")
+    called = ["data", "--snakefile", snakefile, "--directory", str(elsewhere.folder)]
+    called += ["--configfile", "experiment.yaml"]
+
     # `own/datasets.yaml` is neither in the folder of work nor beside the experiment.
-    assert "own/datasets.yaml: no such file" in theirs.plan("data", *called).said
+    assert "own/datasets.yaml: no such file" in theirs.plan(*called).said
+
     theirs.edit("experiment.yaml", "own/datasets.yaml", "datasets.yaml")
-    outcome = theirs.run("data", *called)
+    outcome = theirs.run(*called)
+
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/tiny/nouns/data/summary.json").is_file()
     assert not (fresh.folder / "results").exists()
@@ -128,13 +161,15 @@ def test_models_and_registries_of_ones_own_go_before_the_workflows(
     elsewhere.write(
         "e.yaml", "experiment: e\nmodels: [soft, new, hard]\ntasks: {nouns: {dataset: de-noun}}\n"
     )
-    called = ("--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml")
-    assert elsewhere.run("results/e/nouns/soft/seed1/run.yaml", *called).code == 0
-    assert "label: Mine" in (elsewhere.folder / "results/e/nouns/soft/seed1/run.yaml").read_text(
-        encoding="utf-8"
-    )
+    called = ["--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml"]
+    config = "results/e/nouns/soft/seed1/run.yaml"
+
+    assert elsewhere.run(config, *called).code == 0
+    assert "label: Mine" in (elsewhere.folder / config).read_text(encoding="utf-8")
+
     elsewhere.edit("e.yaml", "hard]", "hrad]")
     outcome = elsewhere.plan(*called)
+
     assert "e.yaml:2: unknown model `hrad`" in outcome.said
     assert "did you mean `hard`?" in outcome.said
     assert "new, " in outcome.said
@@ -151,6 +186,7 @@ def test_files_that_the_workflow_fetched_before_are_not_fetched_again(
     )
     for split in ("train", "dev", "test"):
         (fresh.folder / f"own/{split}.tsv").rename(fresh.folder / f"data/asked/{split}.tsv")
+
     elsewhere.write("datasets.yaml", registry)
     elsewhere.write(
         "e.yaml",
@@ -160,5 +196,6 @@ def test_files_that_the_workflow_fetched_before_are_not_fetched_again(
     outcome = elsewhere.run(
         "data", "--snakefile", str(fresh.folder / "Snakefile"), "--configfile", "e.yaml"
     )
+
     assert outcome.code == 0, outcome.said
     assert (elsewhere.folder / "results/e/t/data/summary.json").is_file()

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def pins(*names: str) -> dict[str, str]:
-    """Name to version of the packages of lock files that are for this Python."""
+    """Return the version of each package of lock files that are for this Python."""
     return {name: pin.version for name, pin in AUDIT["read_lock"](names=names).items()}
 
 
@@ -36,11 +36,12 @@ def test_torch_is_asked_for_by_its_plain_version() -> None:
 def test_the_conda_file_has_the_versions_of_the_lock() -> None:
     conda = yaml.safe_load((ROOT / "envs/environment.yaml").read_text(encoding="utf-8"))
     (listed,) = (item["pip"] for item in conda["dependencies"] if isinstance(item, dict))
-    own = dict(line.split("==") for line in listed)
+    versions = dict(line.split("==") for line in listed)
     # Its Python is 3.11, whichever this one is.
     newer = LOCK["NEWER_PYTHON"]
-    assert own.keys() == USER.keys()
-    assert {name for name in own if own[name] != USER[name]} <= newer.keys()
+
+    assert versions.keys() == USER.keys()
+    assert {name for name in versions if versions[name] != USER[name]} <= newer.keys()
 
 
 def test_everything_the_project_asks_for_is_pinned_within_its_range() -> None:
@@ -77,6 +78,7 @@ def test_a_missing_transitive_package_would_be_noticed() -> None:
 def test_ranges_are_open_upwards_so_that_another_torch_will_do() -> None:
     assert "torch>=2.6" in PROJECT["dependencies"]
     assert PROJECT["requires-python"] == ">=3.11"
+
     for text in PROJECT["dependencies"]:
         assert {s.operator for s in Requirement(text).specifier} == {">="}
 

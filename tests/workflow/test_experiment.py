@@ -60,6 +60,7 @@ def written(added: str) -> UserError:
 def test_two_models_of_one_label_cannot_be_told_apart() -> None:
     Path("config/models/copy.yaml").write_text("score: dot\nlabel: Soft\n", encoding="utf-8")
     error = fault(RIGHT.replace("- postr-joint", "- copy"))
+
     assert (error.file, error.line) == ("config/models/copy.yaml", 2)
     assert error.message == "`copy` has the label of `soft`"
 
@@ -68,6 +69,7 @@ def test_two_models_of_one_label_cannot_be_told_apart() -> None:
 def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -> None:
     plan = load(RIGHT.replace("dataset: de-noun", f"dataset: de-noun\n    {key}: de-n"))
     papers = load_papers(ROOT / "config/paper_results.yaml")
+
     with pytest.raises(UserError, match="unknown row of the papers' tables `de-n`") as caught:
         check_rows(papers, plan.experiment, plan.files)
     assert caught.value.line == 9 and "de-N" in str(caught.value.hint)
@@ -189,6 +191,7 @@ def test_a_fault_has_its_place_and_its_hint(
     old: str, new: str, line: int | None, message: str, hint: str
 ) -> None:
     assert old in RIGHT
+
     error = fault(RIGHT.replace(old, new, 1))
     assert (error.file, error.line) == ("mine.yaml", line)
     assert message in error.message
@@ -216,6 +219,7 @@ def test_a_fault_in_a_models_file_has_its_place(
     added: str, line: int, message: str, hint: str
 ) -> None:
     error = written(added)
+
     assert (error.file, error.line) == ("config/models/soft.yaml", line)
     assert message in error.message
     assert hint in str(error.hint)
@@ -270,8 +274,10 @@ def test_of_two_files_the_one_at_fault_is_named() -> None:
     Path("base.yaml").write_text(RIGHT, encoding="utf-8")
     Path("more.yaml").write_text("title: x\ntraining:\n  epoks: 3\n", encoding="utf-8")
     merged: dict[str, Any] = {}
+
     for name in ("base.yaml", "more.yaml"):
         merged |= yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+
     for files in (["base.yaml", "more.yaml"], ["more.yaml", "base.yaml"]):
         with pytest.raises(UserError) as caught:
             load_plan(merged, files)
@@ -292,6 +298,7 @@ def test_later_layers_win() -> None:
 def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> None:
     plan = load(RIGHT + "    options: {marginalization: {output: {top_k: 6}}}\n")
     used = plan.run("nouns", "postr-joint", 1).components.marginalization
+
     assert used == options.Output(top_k=6)
     assert plan.run("nouns", "soft", 1).components.marginalization == options.Input()
     assert plan.components["postr-joint"].marginalization == options.Output()
@@ -300,9 +307,12 @@ def test_options_go_to_the_components_that_a_model_uses_and_nowhere_else() -> No
 def test_options_of_what_an_architecture_does_not_ask_are_not_for_it() -> None:
     text = RIGHT.replace("  - soft\n", "  - soft\n  - transformer\n")
     plan = load(text + "    options: {score: {general: {scale: true}}}\n")
+
     assert plan.run("nouns", "soft", 1).components.score == options.General(scale=True)
+
     run = plan.run("nouns", "transformer", 1)
     assert run.components.score == options.General()
+
     check_fit(run.components, run.network)
 
 
@@ -312,15 +322,20 @@ def test_a_tasks_options_win_over_the_experiments_and_a_models_own_over_both() -
         "options: {marginalization: {output: {top_k: 3}}, input_feeding: {posterior: {mix: 1}}}\n"
     )
     components = load(text).run("nouns", "postr-joint", 1).components
+
     assert components.marginalization == options.Output(top_k=6)
     assert components.input_feeding == options.PosteriorFeeding(mix=1)
+
     path = Path("config/models/postr-joint.yaml")
-    own = path.read_text(encoding="utf-8")
+    text_of_model = path.read_text(encoding="utf-8")
     path.write_text(
-        own.replace("marginalization: output", "marginalization: {kind: output, top_k: 9}"),
+        text_of_model.replace(
+            "marginalization: output", "marginalization: {kind: output, top_k: 9}"
+        ),
         encoding="utf-8",
     )
     components = load(text).run("nouns", "postr-joint", 1).components
+
     assert components.marginalization == options.Output(top_k=9)
 
 
@@ -339,13 +354,16 @@ def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
     text = RIGHT.replace("  - soft\n", "  - soft\n  - pair\n")
     plan = load(text + "    options: {marginalization: {output: {top_k: 6}}}\n")
     run = plan.run("nouns", "pair", 1)
+
     assert [one.components for one in run.members] == [
         plan.run("nouns", model, 1).components for model in ("soft", "postr-joint")
     ]
     assert run.training_config() != load(text).run("nouns", "pair", 1).training_config()
+
     Path("config/models/pair.yaml").write_text(
         "label: Pair\nmembers: [soft, soft-dot]\n", encoding="utf-8"
     )
+
     assert (
         "model `pair` of task `nouns`: score `dot`"
         in fault(text + "network: {decoder: 12}\n").message
@@ -355,8 +373,10 @@ def test_an_ensemble_holds_its_members_as_they_are_run() -> None:
 def test_a_default_that_is_written_out_is_no_other_training() -> None:
     before = load(RIGHT).run("nouns", "soft", 1).training_config()
     path = Path("config/models/soft.yaml")
-    own = path.read_text(encoding="utf-8")
-    path.write_text(own.replace("coupling: none", "coupling: {kind: none}"), encoding="utf-8")
+    text_of_model = path.read_text(encoding="utf-8")
+    changed = text_of_model.replace("coupling: none", "coupling: {kind: none}")
+    path.write_text(changed, encoding="utf-8")
+
     assert load(RIGHT).run("nouns", "soft", 1).training_config() == before
 
 
@@ -364,6 +384,7 @@ def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
     text = RIGHT + "    models: [postr-joint]\n  more: {dataset: de-noun}\n"
     text += "  rest: {dataset: de-noun, without: [postr-joint]}\n"
     experiment = load(text).experiment
+
     assert experiment.models_of("nouns") == ["postr-joint"]
     assert experiment.models_of("more") == ["soft", "postr-joint"]
     assert experiment.models_of("rest") == ["soft"]
@@ -371,12 +392,13 @@ def test_a_task_runs_its_own_models_in_the_experiments_order() -> None:
 
 def test_a_model_can_have_more_seeds_than_its_task() -> None:
     plan = load(f"{RIGHT}    more_seeds: {{soft: [3]}}\n")
-    found = [(model, seed) for _, model, seed in plan.experiment.runs()]
-    assert found == [("soft", 1), ("soft", 2), ("soft", 3), ("postr-joint", 1), ("postr-joint", 2)]
+    runs = [(model, seed) for _, model, seed in plan.experiment.runs()]
+    assert runs == [("soft", 1), ("soft", 2), ("soft", 3), ("postr-joint", 1), ("postr-joint", 2)]
 
 
 def test_unknown_task_and_model_of_a_run_are_named() -> None:
     plan = load(RIGHT)
+
     with pytest.raises(UserError, match=r"unknown task `nuons`(.|\n)*did you mean `nouns`"):
         plan.run("nuons", "soft", 1)
     with pytest.raises(UserError, match=r"unknown model `sotf`(.|\n)*did you mean `soft`"):
@@ -412,6 +434,7 @@ def test_a_tasks_resources_override_the_experiments() -> None:
 )
 def test_values_beyond_all_bounds_are_refused(old: str, new: str, message: str) -> None:
     assert old in RIGHT
+
     caught = fault(RIGHT.replace(old, new))
     assert message in caught.message
     assert caught.file == "mine.yaml" and caught.line and caught.hint

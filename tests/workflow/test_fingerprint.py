@@ -95,7 +95,9 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
 
     def change(file: str, old: str, new: str) -> None:
         text = (folder / file).read_text(encoding="utf-8")
+
         assert old in text
+
         (folder / file).write_text(text.replace(old, new), encoding="utf-8")
         forget()
 
@@ -104,7 +106,8 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
     forget()
 
 
-GENERAL, DOT = "pam.scores:General", "pam.scores:Dot"
+GENERAL = "pam.scores:General"
+DOT = "pam.scores:Dot"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,7 @@ def test_of_a_module_of_choices_what_is_chosen_counts(
     entries = ("pam.train", GENERAL, DOT, "pam.build:Recurrent", "pam.build:Transformer")
     before = {entry: fingerprint(entry) for entry in entries}
     made_up(file, old, new)
+
     assert {entry for entry in entries if fingerprint(entry) != before[entry]} == changed
 
 
@@ -148,6 +152,7 @@ def test_of_any_module_an_entry_may_name_one_definition(made_up: Change) -> None
     before = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
     made_up("tools.py", "def other(): ...", "def other(): return 1")
     after = fingerprint("pam.tools:helper"), fingerprint("pam.tools")
+
     assert after[0] == before[0] and after[1] != before[1]
 
 
@@ -169,8 +174,10 @@ def test_a_package_of_ones_own_counts_with_what_it_imports_of_itself(
         "import torch\nfrom mylab.tools import norm\nfrom . import near\nclass Cosine: ...\n",
         encoding="utf-8",
     )
+
     for name in ("tools", "near", "far"):
         (folder / f"{name}.py").write_text("norm = 1\n", encoding="utf-8")
+
     assert closure(["mylab.cosine:Cosine"]) == [
         *("mylab", "mylab.cosine", "mylab.near", "mylab.tools")
     ]
@@ -178,9 +185,10 @@ def test_a_package_of_ones_own_counts_with_what_it_imports_of_itself(
 
 
 def run(model: str) -> RunConfig:
-    """A run of one of our models."""
+    """Return a run of one of our models."""
     components = load_model(model, ROOT / "config/models")
     loaded = [load_model(name, ROOT / "config/models") for name in components.members]
+
     return RunConfig(
         experiment="mine",
         task="nouns",
@@ -216,7 +224,9 @@ def test_what_another_process_has_computed_is_kept_while_no_file_changes(
         made_up("io.py", "...", "...")  # nothing but a new process
         patch.setattr(fingerprints, "_reach", None)
         assert fingerprint("pam.train") == computed
+
     made_up("train.py", "'''Trains.'''", "NEW = 1")
+
     assert fingerprint("pam.train") != computed
 
 
@@ -227,6 +237,7 @@ def test_a_damaged_file_of_kept_fingerprints_is_passed_over(made_up: Change, con
     file.parent.mkdir(exist_ok=True)
     file.write_text(content, encoding="utf-8")
     made_up("io.py", "...", "...")  # nothing but a new process
+
     assert fingerprint("pam.train") == expected
 
 
@@ -242,49 +253,49 @@ def package(tmp_path: Path) -> Path:
 
 
 def of_models(folder: Path) -> dict[str, str]:
-    """Of each model the fingerprint of its training, as a new process in `folder` computes it."""
+    """Return the fingerprint of each model's training, as a new process in `folder` computes it."""
     entries = {model: ["pam.training.trainer", *model_modules(run(model))] for model in MODELS}
     command = [sys.executable, "-c", PRINT, str(folder), json.dumps(entries)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    fingerprints_of_models: dict[str, str] = json.loads(done.stdout)
+
+    return fingerprints_of_models
 
 
 @pytest.fixture(scope="module")
 def before() -> dict[str, str]:
-    """The same of the package as it is."""
+    """The fingerprints of the package as it is."""
     return of_models(ROOT)
 
 
-def test_a_changed_coupling_counts_for_the_models_that_choose_it(
+def append(package: Path, module: str) -> None:
+    """Change a module of a copy of the package."""
+    with open(package / f"{module.replace('.', '/')}.py", "a", encoding="utf-8") as file:
+        file.write("\nNEW = 1\n")
+
+
+def test_a_changed_coupling_counts_for_the_models_that_choose_it_and_messages_for_none(
     package: Path, before: dict[str, str]
 ) -> None:
     file = package / "pam/models/couplings.py"
     text, changes = HEAD.subn(r"\g<0>    NEW = 1\n", file.read_text(encoding="utf-8"))
     assert changes == 1
     file.write_text(text, encoding="utf-8")
+    for module in ("pam.config", "pam.io", "pam.models.options"):
+        append(package, module)
+
     after = of_models(package)
+
     changed = {model for model in MODELS if after[model] != before[model]}
-    assert changed == {
-        model for model in MODELS if "pam.models.couplings:Monotone" in model_modules(run(model))
-    }
+    coupling = "pam.models.couplings:Monotone"
+    assert changed == {model for model in MODELS if coupling in model_modules(run(model))}
     assert "mono-postr-joint" in changed and "soft" not in changed
 
 
 def test_what_every_model_shares_counts_for_all(package: Path, before: dict[str, str]) -> None:
-    with open(package / "pam/training/trainer.py", "a", encoding="utf-8") as file:
-        file.write("\nNEW = 1\n")
+    append(package, "pam.training.trainer")
     after = of_models(package)
     assert [model for model in MODELS if after[model] == before[model]] == []
-
-
-@pytest.mark.parametrize("module", ["pam.config", "pam.io", "pam.models.options"])
-def test_configuration_and_messages_do_not_count(
-    package: Path, before: dict[str, str], module: str
-) -> None:
-    with open(package / f"{module.replace('.', '/')}.py", "a", encoding="utf-8") as file:
-        file.write("\nNEW = 1\n")
-    assert of_models(package) == before
 
 
 def test_options_do_not_hide_a_component() -> None:
@@ -331,5 +342,5 @@ def test_soft_attention_does_not_depend_on_the_code_of_sparsemax() -> None:
 
 
 def code_of(model: str, module: str) -> str:
-    """The code of a module on which a training of a model depends."""
+    """Return the code of a module on which a training of a model depends."""
     return fingerprints._reach(("pam.training.run:train", *model_modules(run(model))))[module]

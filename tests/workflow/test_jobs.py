@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pam.runtime import gpus
+from tests.warm import bin_folder
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); "
 WAIT = SHOW + "sys.stdin.read()"
@@ -37,7 +38,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def job(
     locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
 ) -> subprocess.Popen[str]:
-    """A job under `pam.jobs`, with its locks in a folder of the test's."""
+    """Start a job under `pam.jobs`, with its locks in a folder of the test's."""
     main = (
         "import pathlib, sys; from pam import jobs; from pam.runtime import gpus; "
         f"gpus.LOCKS = pathlib.Path({str(locks)!r}); "
@@ -58,15 +59,16 @@ def shown(running: subprocess.Popen[str]) -> str:
 
 
 def waits(running: subprocess.Popen[str], said: str) -> None:
-    """It has said so, and nothing more happens."""
+    """Check that a job says this, and then waits."""
     assert running.stderr is not None
     assert running.stderr.readline() == said
+
     time.sleep(1.5)
     assert running.poll() is None
 
 
 def end(running: subprocess.Popen[str]) -> None:
-    """Lets it end, or makes it."""
+    """Let a job end, or kill it."""
     try:
         running.communicate(timeout=30)
     except subprocess.TimeoutExpired:
@@ -105,7 +107,8 @@ def test_a_machine_without_the_tool_has_no_gpu(
 
 @pytest.mark.usefixtures("two_gpus")
 def test_two_jobs_have_two_gpus_and_a_third_waits_for_one_that_is_killed(locks: Path) -> None:
-    first, second = job(locks), job(locks)
+    first = job(locks)
+    second = job(locks)
     try:
         assert {shown(first), shown(second)} == {"GPU-aaa", "GPU-bbb"}
         third = job(locks)
@@ -126,7 +129,7 @@ def test_two_jobs_have_two_gpus_and_a_third_waits_for_one_that_is_killed(locks: 
 def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks: Path) -> None:
     first = job(locks)
     try:
-        one = shown(first)
+        gpu_of_first = shown(first)
         both = job(locks, gpus=2)
         waits(both, "waiting for 2 of 2 GPUs, which are in use\n")
         # One GPU is free, and is kept for the job that came before this one.
@@ -134,12 +137,15 @@ def test_a_job_of_several_processes_has_as_many_gpus_and_is_not_overtaken(locks:
         waits(third, "waiting for 1 of 2 GPUs, which are in use\n")
     finally:
         end(first)
+
     try:
         assert sorted(shown(both).split(",")) == ["GPU-aaa", "GPU-bbb"]
         assert third.poll() is None
     finally:
         end(both)
-    assert shown(third) == one
+
+    assert shown(third) == gpu_of_first
+
     end(third)
 
 
@@ -150,7 +156,7 @@ def test_jobs_that_share_gpus_fill_their_places_and_one_that_does_not_waits_for_
     monkeypatch.setenv(gpus.SHARING, "2")
     sharing = [job(locks) for _ in range(4)]
     try:
-        assert sorted(shown(one) for one in sharing) == ["GPU-aaa", "GPU-aaa", "GPU-bbb", "GPU-bbb"]
+        assert sorted(map(shown, sharing)) == ["GPU-aaa", "GPU-aaa", "GPU-bbb", "GPU-bbb"]
         fifth = job(locks)
         waits(fifth, "waiting for 1 of 2 GPUs, which are in use\n")
         end(sharing.pop())
@@ -161,25 +167,30 @@ def test_jobs_that_share_gpus_fill_their_places_and_one_that_does_not_waits_for_
         waits(alone, "waiting for 1 of 2 GPUs, which are in use\n")
         assert freed in ("GPU-aaa", "GPU-bbb")
     finally:
-        for one in sharing:
-            end(one)
+        for running in sharing:
+            end(running)
+
     assert shown(alone) in ("GPU-aaa", "GPU-bbb")
+
     end(alone)
 
 
 @pytest.mark.usefixtures("two_gpus")
 def test_a_job_of_more_processes_than_gpus_is_told_so(locks: Path) -> None:
     running = job(locks, gpus=3)
-    _, said = running.communicate(timeout=30)
+    _, message = running.communicate(timeout=30)
+
     assert running.returncode == 1
-    assert said.startswith("error: 3 GPUs are needed, but this job may use only 2\n  hint: ")
+    assert message.startswith("error: 3 GPUs are needed, but this job may use only 2\n  hint: ")
 
 
 @pytest.mark.parametrize(("device", "gpus"), [("cpu", 1), ("cuda", 0)])
 @pytest.mark.usefixtures("two_gpus")
 def test_a_job_that_wants_no_gpu_takes_and_sees_none(locks: Path, device: str, gpus: int) -> None:
     running = job(locks, device, SHOW, gpus)
+
     assert shown(running) == ""
+
     end(running)
     assert not locks.exists()
 
@@ -189,7 +200,9 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
     locks.mkdir()
     (locks / "GPU-aaa").touch(mode=0o444)
     running = job(locks, code=SHOW)
+
     assert shown(running) == "GPU-aaa"
+
     end(running)
 
 
@@ -199,6 +212,7 @@ def test_the_exit_code_and_arguments_are_the_commands() -> None:
     done = subprocess.run(
         [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
     )
+
     assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")
 
 
@@ -214,18 +228,20 @@ def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path:
         " '--beam', '2'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    own, said = done.stdout.splitlines()
-    told = ["predict", "--config", "x", "--beam", "2"]
-    assert said == f"{own} {told} '' python -m pam predict --beam 2"
+    process, record = done.stdout.splitlines()
+    arguments = ["predict", "--config", "x", "--beam", "2"]
+
+    assert record == f"{process} {arguments} '' python -m pam predict --beam 2"
 
 
 @pytest.mark.parametrize("command", [["predict", "--run", "nowhere"], ["predict", "--nonsense"]])
 def test_its_exit_code_and_what_it_says_are_the_commands(command: list[str]) -> None:
-    ours = ["python", "-m", "pam", *command]
-    under = [sys.executable, "-m", "pam.jobs", "--gpus", "0", "cpu", *ours]
-    bare, done = (
-        subprocess.run(words, capture_output=True, text=True, check=False)
-        for words in ([sys.executable, *ours[1:]], under)
-    )
+    python = str(bin_folder() / "python")
+    ours = ["-m", "pam", *command]
+    under = ["-m", "pam.jobs", "--gpus", "0", "cpu", "python", *ours]
+
+    bare = subprocess.run([python, *ours], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, *under], capture_output=True, text=True, check=False)
+
     assert done.returncode == bare.returncode == 2
     assert done.stderr.replace("pam.jobs", "pam") == bare.stderr

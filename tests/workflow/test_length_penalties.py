@@ -4,68 +4,32 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sacrebleu.metrics import BLEU
 
-from tests.workflow.checkouts import Checkout, Outcome, checkout, with_own_pairs
-from tests.workflow.conftest import PAIRS
-
-pytestmark = pytest.mark.slow
+from pam.cli import main
+from tests.workflow.checkouts import CANDIDATES, Checkout, Outcome
+from tests.workflow.conftest import PAIRS, refusal
 
 RESULTS = Path("results/translated")
-CANDIDATES = [0.0, 0.8, 3.0]
 TABLES = [str(RESULTS / f"tables/{name}.csv") for name in ("lengths", "table1")]
+RUNS = 3 + 1 + 1  # of `pairs`, of `yy-xx` and of `far`
+MADE_OF_PAIRS = ("pairs/postr-joint/seed1", "pairs/both/seed1")
 
 
-NETWORK = "{embedding: 16, encoder: 16, decoder: 32, dropout: 0.0}"
+@pytest.fixture
+def whole(translated: tuple[Checkout, Outcome], monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """The repository after the run, which is the working folder of this process."""
+    made, outcome = translated
 
+    assert outcome.code == 0, outcome.said
 
-def chosen_from(made: Checkout, candidates: list[float]) -> Checkout:
-    """An experiment of two models and their ensemble on one task, with two beams.
+    monkeypatch.chdir(made.folder)
 
-    Its development and test split are sentences that were learned, so that small networks translate
-    some well.
-    """
-    for side in ("xx", "yy"):
-        lines = (
-            (made.folder / f"own/train.{side}")
-            .read_text(encoding="utf-8")
-            .splitlines(keepends=True)
-        )
-        made.write(f"own/dev.{side}", "".join(lines[:30]))
-        made.write(f"own/test.{side}", "".join(lines[30:]))
-    made.edit("own/translation.yaml", "    word_alignments: links\n", "")
-    made.edit("own/translation.yaml", "{embedding: 8, encoder: 8, decoder: 16}", NETWORK)
-    made.write("config/models/both.yaml", "label: Both\nmembers: [soft, postr-joint]\n")
-    made.edit(
-        "own/translation.yaml", "models: [soft, postr-joint]", "models: [soft, postr-joint, both]"
-    )
-    made.edit(
-        "own/translation.yaml",
-        "[soft, prior-joint, postr-joint]",
-        "[soft, prior-joint, postr-joint, both]",
-    )
-    made.edit(
-        "own/translation.yaml",
-        "decoding: {beam: 2, ",
-        f"decoding: {{beam: 2, length_penalties: {candidates}, ",
-    )
-    made.edit(
-        "own/translation.yaml",
-        "{epochs: 1, batch_size: 16, ",
-        "{epochs: 20, learning_rate: 0.02, batch_size: 8, ",
-    )
     return made
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
-    made = with_own_pairs(checkout(tmp_path_factory.mktemp("penalties") / "checkout"))
-    return made, chosen_from(made, CANDIDATES).run(*TABLES, *PAIRS)
 
 
 def content(made: Checkout, file: str) -> Any:
@@ -77,156 +41,142 @@ def table(path: Path) -> list[dict[str, str]]:
     return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
-def decoded(
-    made: Checkout, run: str, split: str, beam: int, penalty: float
-) -> list[dict[str, str]]:
-    """Outputs with a penalty that is given on the command line."""
-    out = made.folder / "own/outputs.tsv"
-    command = [
-        sys.executable,
-        "-m",
-        "pam",
-        "predict",
-        "--run",
-        str(RESULTS / run),
-        "--split",
-        split,
-        "--out",
-        str(out),
-    ]
-    outcome = made.command([*command, "--beam", str(beam), "--length-penalty", str(penalty)])
-    assert outcome.code == 0, outcome.said
+def decoded(run: str, split: str, penalty: float, out: Path) -> list[dict[str, str]]:
+    """Return the outputs with beam 2 and a penalty that is given on the command line."""
+    command = ["predict", "--run", str(RESULTS / run), "--split", split, "--out", str(out)]
+
+    assert main([*command, "--beam", "2", "--length-penalty", str(penalty)]) == 0
+
     return table(out)
 
 
 def bleu(rows: list[dict[str, str]], column: str = "predicted") -> float:
-    """multi-bleu.perl's, by sacreBLEU."""
+    """Return multi-bleu.perl's BLEU, by sacreBLEU."""
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    return metric.corpus_score(
-        [row[column] for row in rows], [[row["target"] for row in rows]]
-    ).score
+    predicted = [row[column] for row in rows]
+    targets = [row["target"] for row in rows]
+
+    return metric.corpus_score(predicted, [targets]).score
 
 
+@pytest.mark.slow
 def test_each_run_and_beam_chooses_by_one_job_on_the_development_split(
-    ran: tuple[Checkout, Outcome],
+    translated: tuple[Checkout, Outcome],
 ) -> None:
-    made, outcome = ran
-    assert outcome.code == 0, outcome.said
-    assert outcome.jobs["choose_length_penalty"] == outcome.jobs["predict_run"] == 2 * (3 + 1)
-    for run in ("pairs/postr-joint/seed1", "pairs/both/seed1"):
+    made, outcome = translated
+    assert outcome.jobs["choose_length_penalty"] == outcome.jobs["predict_run"] == 2 * RUNS
+
+    for run in MADE_OF_PAIRS:
         for beam in (1, 2):
-            found = content(made, f"{run}/beam{beam}/length_penalty.json")
-            assert [one["length_penalty"] for one in found["candidates"]] == CANDIDATES
-            best = max(one["bleu"] for one in found["candidates"])
-            assert found["chosen"] == min(
-                one["length_penalty"] for one in found["candidates"] if one["bleu"] == best
-            )
+            record = content(made, f"{run}/beam{beam}/length_penalty.json")
+            scores = {entry["length_penalty"]: entry["bleu"] for entry in record["candidates"]}
+            assert list(scores) == CANDIDATES
+            best = max(scores.values())
+            assert record["chosen"] == min(name for name, score in scores.items() if score == best)
 
 
+@pytest.mark.slow
 def test_scores_and_ratios_are_those_of_a_search_with_each_candidate(
-    ran: tuple[Checkout, Outcome],
+    whole: Checkout, tmp_path: Path
 ) -> None:
-    made, _ = ran
     run = "pairs/postr-joint/seed1"
-    for one in content(made, f"{run}/beam2/length_penalty.json")["candidates"]:
-        rows = decoded(made, run, "dev", 2, one["length_penalty"])
-        assert one["bleu"] == pytest.approx(bleu(rows))
-        words = [
-            sum(len(row[column].split()) for row in rows) for column in ("predicted", "target")
-        ]
-        assert one["length_ratio"] == pytest.approx(words[0] / words[1])
+    candidates = content(whole, f"{run}/beam2/length_penalty.json")["candidates"]
+    assert len(candidates) == len(CANDIDATES)
+
+    for candidate in candidates:
+        rows = decoded(run, "dev", candidate["length_penalty"], tmp_path / "outputs.tsv")
+        assert candidate["bleu"] == pytest.approx(bleu(rows))
+        predicted = sum(len(row["predicted"].split()) for row in rows)
+        target = sum(len(row["target"].split()) for row in rows)
+        assert candidate["length_ratio"] == pytest.approx(predicted / target)
 
 
+@pytest.mark.slow
 def test_the_test_split_is_decoded_with_the_chosen_one_beside_none(
-    ran: tuple[Checkout, Outcome],
+    whole: Checkout, tmp_path: Path
 ) -> None:
-    made, _ = ran
-    for run in ("pairs/postr-joint/seed1", "pairs/both/seed1"):
-        chosen = content(made, f"{run}/beam2/length_penalty.json")["chosen"]
-        found = table(made.folder / RESULTS / run / "beam2/predictions.tsv")
+    for run in MADE_OF_PAIRS:
+        chosen = content(whole, f"{run}/beam2/length_penalty.json")["chosen"]
+        outputs = table(whole.folder / RESULTS / run / "beam2/predictions.tsv")
         for column, penalty in (("predicted", chosen), ("unpenalized", 0.0)):
-            rows = decoded(made, run, "test", 2, penalty)
-            assert [row[column] for row in found] == [row["predicted"] for row in rows]
-        record = content(made, f"{run}/beam2/decoding.json")
-        assert (record["length_penalty"], record["length_penalty_form"], record["precision"]) == (
-            *(chosen, "power"),
-            "float32",
-        )
-        metrics = content(made, f"{run}/scores.json")["metrics"]
-        assert metrics["bleu_b2"]["value"] == pytest.approx(bleu(found))
-        assert metrics["bleu_unpenalized_b2"]["value"] == pytest.approx(bleu(found, "unpenalized"))
+            rows = decoded(run, "test", penalty, tmp_path / "outputs.tsv")
+            assert [row[column] for row in outputs] == [row["predicted"] for row in rows]
+
+        record = content(whole, f"{run}/beam2/decoding.json")
+        assert record["length_penalty"] == chosen
+        assert (record["length_penalty_form"], record["precision"]) == ("power", "float32")
+
+        metrics = content(whole, f"{run}/scores.json")["metrics"]
+        assert metrics["bleu_b2"]["value"] == pytest.approx(bleu(outputs))
+        unpenalized = metrics["bleu_unpenalized_b2"]["value"]
+        assert unpenalized == pytest.approx(bleu(outputs, "unpenalized"))
 
 
-def test_tables_show_both_and_name_what_was_chosen(ran: tuple[Checkout, Outcome]) -> None:
-    made, _ = ran
-    with open(made.folder / RESULTS / "tables/lengths.csv", encoding="utf-8") as file:
+@pytest.mark.slow
+def test_tables_show_both_and_name_what_was_chosen(whole: Checkout) -> None:
+    with open(whole.folder / RESULTS / "tables/lengths.csv", encoding="utf-8") as file:
         rows = {(row["task"], row["model"], row["beam"]): row for row in csv.DictReader(file)}
-    assert len(rows) == 2 * (3 + 1)
+
+    assert len(rows) == 2 * RUNS
     assert len({row["length_penalty"] for row in rows.values()}) > 1
     assert any(float(row["gain"]) != 0 for row in rows.values())
-    largest = [float(row["length_penalty"]) == max(CANDIDATES) for row in rows.values()]
-    shown = (made.folder / RESULTS / "tables/lengths.md").read_text(encoding="utf-8")
-    assert shown.count("(largest)") == sum(largest)
+
+    largest = 0
     for (task, model, beam), row in rows.items():
-        found = content(made, f"{task}/{model}/seed1/beam{beam}/length_penalty.json")
-        metrics = content(made, f"{task}/{model}/seed1/scores.json")["metrics"]
-        assert float(row["length_penalty"]) == found["chosen"]
+        record = content(whole, f"{task}/{model}/seed1/beam{beam}/length_penalty.json")
+        assert float(row["length_penalty"]) == record["chosen"]
+        largest += record["chosen"] == record["candidates"][-1]["length_penalty"]
+        metrics = content(whole, f"{task}/{model}/seed1/scores.json")["metrics"]
         for name in ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized"):
             assert float(row[name]) == pytest.approx(metrics[f"{name}_b{beam}"]["value"], abs=1e-4)
-    with open(made.folder / RESULTS / "tables/table1.csv", encoding="utf-8") as file:
+
+    page = (whole.folder / RESULTS / "tables/lengths.md").read_text(encoding="utf-8")
+    assert page.count("(largest)") == largest
+
+    with open(whole.folder / RESULTS / "tables/table1.csv", encoding="utf-8") as file:
         assert "bleu_unpenalized_b1" in {row["metric"] for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_other_candidates_choose_and_decode_again_and_train_nothing(
-    ran: tuple[Checkout, Outcome], tmp_path: Path
+    whole: Checkout, tmp_path: Path
 ) -> None:
-    made = ran[0].copy(tmp_path / "copy")
-    assert made.plan(*TABLES, *PAIRS).jobs.total() == 0
+    made = whole.copy(tmp_path / "copy")
     made.edit("own/translation.yaml", str(CANDIDATES), "[0.0, 1.5]")
+
     outcome = made.plan(*TABLES, *PAIRS)
+
     assert outcome.trained == set()
-    assert outcome.jobs["choose_length_penalty"] == outcome.jobs["predict_run"] == 8
+    # All but those of `far`, which has candidates of its own.
+    again = 2 * (RUNS - 1)
+    assert outcome.jobs["choose_length_penalty"] == outcome.jobs["predict_run"] == again
 
 
+@pytest.mark.slow
 def test_a_penalty_that_was_not_chosen_is_asked_for_with_the_command(
-    ran: tuple[Checkout, Outcome],
+    whole: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made, _ = ran
     run = str(RESULTS / "pairs/soft/seed1")
-    outcome = made.command(
-        [sys.executable, "-m", "pam", "predict", "--run", run, "--split", "test", "--beam", "3"]
-    )
-    assert outcome.code == 2
-    assert "no length penalty was chosen" in outcome.said
-    assert f"python -m pam length-penalty --run {run} --beam 3" in outcome.said
-    alone = made.command([sys.executable, "-m", "pam", "predict", "--model", f"{run}/model"])
-    assert alone.code == 2 and "give --length-penalty" in alone.said
+
+    assert main(["predict", "--run", run, "--split", "test", "--beam", "3"]) == 2
+    message = capsys.readouterr().err
+    assert "no length penalty was chosen" in message
+    assert f"python -m pam length-penalty --run {run} --beam 3" in message
+
+    assert main(["predict", "--model", f"{run}/model"]) == 2
+    assert "give --length-penalty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("place", "change", "message"),
+    ("decoding", "message"),
     [
-        (
-            "device: cpu",
-            "decoding: {length_penalties: [0.5]}\ndevice: cpu",
-            "to choose a length penalty by BLEU",
-        ),
-        (
-            "device: cpu",
-            "decoding: {length_penalties: [0.5], length_penalty: 1}\ndevice: cpu",
-            "leave out one",
-        ),
-        (
-            "device: cpu",
-            "decoding: {length_penalties: [0.5], temperature: 1}\ndevice: cpu",
-            "length_penalties: []",
-        ),
+        ("{length_penalties: [0.5]}", "to choose a length penalty by BLEU"),
+        ("{length_penalties: [0.5], length_penalty: 1}", "leave out one"),
+        ("{length_penalties: [0.5], temperature: 1}", "length_penalties: []"),
     ],
 )
 def test_what_cannot_be_chosen_ends_the_run_before_it_starts(
-    fresh: Checkout, place: str, change: str, message: str
+    own: Checkout, decoding: str, message: str
 ) -> None:
-    fresh.edit("own/experiment.yaml", place, change)
-    outcome = fresh.plan("--configfile", "own/experiment.yaml")
-    assert outcome.code != 0
-    assert message in outcome.said and "Traceback" not in outcome.said
+    own.edit("own/experiment.yaml", "device: cpu", f"decoding: {decoding}\ndevice: cpu")
+    assert message in refusal()

@@ -1,32 +1,43 @@
-"""What a user sees of a mistake through Snakemake: one message, no traceback, nothing half made."""
+"""What a user sees of a mistake through Snakemake: one message, no traceback, nothing half made.
+
+Most mistakes are found by `check_experiment`, which the Snakefile calls. Of these a few go through
+Snakemake here, and the rest through the function alone.
+"""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
+import yaml
 
+from pam.io import Given
 from tests.workflow.checkouts import Checkout, Outcome, with_own_pairs
-from tests.workflow.conftest import OWN
+from tests.workflow.conftest import OWN, refusal
+
+EXPERIMENT = "own/experiment.yaml"
 
 
 def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
+    """Check that a run ended with one message, which has these texts, and made nothing."""
     assert outcome.code != 0
     for text in texts:
         assert text in outcome.said
+
     assert outcome.said.count("error: ") == 1
     assert "Traceback" not in outcome.said
     assert not (fresh.folder / "results").exists()
 
 
+def test_a_mistake_in_the_configuration_ends_the_run_with_one_message(fresh: Checkout) -> None:
+    fresh.edit(EXPERIMENT, "seeds:", "sedes:")
+    outcome = fresh.run(*OWN)
+    check(fresh, outcome, f"{EXPERIMENT}:3: unknown key `sedes`", "hint: did you mean `seeds`?")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "texts"),
     [
-        (
-            "seeds:",
-            "sedes:",
-            ("own/experiment.yaml:3: unknown key `sedes`", "hint: did you mean `seeds`?"),
-        ),
         (
             "models: [soft, mono-postr-joint]",
             "models: [soft, mono-post-joint]",
@@ -44,18 +55,23 @@ def check(fresh: Checkout, outcome: Outcome, *texts: str) -> None:
         ),
     ],
 )
-def test_a_mistake_in_the_configuration(
-    fresh: Checkout, old: str, new: str, texts: tuple[str, ...]
+def test_a_mistake_in_the_configuration_has_its_line_and_a_hint(
+    own: Checkout, old: str, new: str, texts: tuple[str, ...]
 ) -> None:
-    fresh.edit("own/experiment.yaml", old, new)
-    check(fresh, fresh.run(*OWN), *texts)
+    own.edit(EXPERIMENT, old, new)
+    message = refusal()
+    for text in texts:
+        assert text in message
 
 
-def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: Checkout) -> None:
-    fresh.edit("own/experiment.yaml", "mono-postr-joint]", "soft-dot]")
-    fresh.edit("own/experiment.yaml", "decoder: 16", "decoder: 12")
-    message = "own/experiment.yaml:6: model `soft-dot` of task `nouns`: score `dot` multiplies"
-    check(fresh, fresh.run(*OWN), message, "hint: give the decoder as many units")
+def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(own: Checkout) -> None:
+    own.edit(EXPERIMENT, "mono-postr-joint]", "soft-dot]")
+    own.edit(EXPERIMENT, "decoder: 16", "decoder: 12")
+
+    message = refusal()
+
+    assert f"{EXPERIMENT}:6: model `soft-dot` of task `nouns`: score `dot` multiplies" in message
+    assert "hint: give the decoder as many units" in message
 
 
 @pytest.mark.parametrize(
@@ -68,43 +84,44 @@ def test_sizes_that_a_model_cannot_take_end_the_run_before_its_first_job(fresh: 
         ("sotf", "", "own/experiment.yaml:5: unknown baseline `sotf`"),
     ],
 )
-def test_a_model_that_cannot_be_ends_a_dry_run(
-    fresh: Checkout, model: str, added: str, message: str
+def test_a_model_that_cannot_be_is_named_with_its_line(
+    own: Checkout, model: str, added: str, message: str
 ) -> None:
-    fresh.write("config/models/odd.yaml", f"label: Odd\n{added}\n")
-    fresh.edit("own/experiment.yaml", "mono-postr-joint]", f"odd]\nbaseline: {model}")
-    check(fresh, fresh.plan(*OWN), message, "hint: ")
+    own.write("config/models/odd.yaml", f"label: Odd\n{added}\n")
+    own.edit(EXPERIMENT, "mono-postr-joint]", f"odd]\nbaseline: {model}")
+    assert message in refusal()
 
 
-def test_actions_without_a_pointer_end_a_dry_run(fresh: Checkout) -> None:
-    with_own_pairs(fresh)
-    fresh.edit("own/translation.yaml", "models: [", "models: [hard-mono, ")
-    fresh.edit("own/translation.yaml", "models: [soft]", "models: [soft, hard-mono]")
-    outcome = fresh.plan("--configfile", "own/translation.yaml")
-    check(
-        fresh,
-        outcome,
-        "model `hard-mono` of task",
-        "writes pointer actions",
-        "hint: leave it out of this task",
-    )
+def test_a_model_that_cannot_be_ends_a_dry_run(fresh: Checkout) -> None:
+    fresh.write("config/models/odd.yaml", "label: Odd\ninput_feeding: posterior\n")
+    fresh.edit(EXPERIMENT, "mono-postr-joint]", "odd]")
+    outcome = fresh.plan(*OWN)
+    check(fresh, outcome, "config/models/odd.yaml:2: the posterior needs", "hint: ")
 
 
-def test_a_mistake_in_the_registry(fresh: Checkout) -> None:
-    fresh.edit("own/datasets.yaml", "licence:", "license:")
-    outcome = fresh.run(*OWN)
-    check(fresh, outcome, "own/datasets.yaml:4: ", "license`", "did you mean `licence`?")
+def test_actions_without_a_pointer_are_refused(own: Checkout) -> None:
+    with_own_pairs(own)
+    own.edit("own/translation.yaml", "models: [", "models: [hard-mono, ")
+    own.edit("own/translation.yaml", "models: [soft]", "models: [soft, hard-mono]")
+
+    message = refusal("own/translation.yaml")
+
+    assert "model `hard-mono` of task" in message and "writes pointer actions" in message
+    assert "hint: leave it out of this task" in message
 
 
-@pytest.mark.parametrize(
-    ("target", "texts"),
-    [
-        ("results/tiny/nuons/soft/seed1/scores.json", ("unknown task `nuons`", "`nouns`?")),
-        ("results/tiny/nouns/sotf/seed1/scores.json", ("unknown model `sotf`", "`soft`?")),
-    ],
-)
-def test_a_mistake_in_a_target(fresh: Checkout, target: str, texts: tuple[str, ...]) -> None:
-    check(fresh, fresh.run(target, *OWN), *texts)
+def test_a_mistake_in_the_registry_has_its_line_and_a_hint(own: Checkout) -> None:
+    own.edit("own/datasets.yaml", "licence:", "license:")
+
+    message = refusal()
+
+    assert message.startswith("own/datasets.yaml:4: ") and "license`" in message
+    assert "did you mean `licence`?" in message
+
+
+def test_a_mistake_in_a_target(fresh: Checkout) -> None:
+    outcome = fresh.run("results/tiny/nuons/soft/seed1/scores.json", *OWN)
+    check(fresh, outcome, "unknown task `nuons`", "`nouns`?")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +135,7 @@ def test_an_unknown_target_is_answered_with_the_nearest(
     fresh: Checkout, target: str, meant: str
 ) -> None:
     outcome = fresh.plan(target, *OWN)
+
     assert outcome.code != 0
     assert f"unknown target `{target}`" in outcome.said
     assert meant in outcome.said
@@ -127,23 +145,31 @@ def test_lists_and_sections_on_the_command_line_are_read_as_yaml(fresh: Checkout
     outcome = fresh.plan(
         "train", *OWN, "--config", "seeds=[1, 2]", "training={epochs: 2, precision: float32}"
     )
+
     assert outcome.code == 0, outcome.said
     assert outcome.jobs["train_run"] == 4
 
 
 @pytest.mark.parametrize(
-    ("given", "texts"),
+    ("keys", "texts"),
     [
-        ("sedes=[1]", ("--config: unknown key `sedes`", "did you mean `seeds`?")),
-        ("seeds=1", ("--config: `seeds`: ", "not 1", "--config 'seeds=[1, 2]'")),
-        ("training={epochs: two}", ("--config: `training.epochs`: ", "not 'two'")),
+        ("sedes: [1]", ("--config: unknown key `sedes`", "did you mean `seeds`?")),
+        ("training: {epochs: two}", ("--config: `training.epochs`: ", "not 'two'")),
     ],
 )
 def test_a_mistake_on_the_command_line_blames_no_file(
-    fresh: Checkout, given: str, texts: tuple[str, ...]
+    own: Checkout, keys: str, texts: tuple[str, ...]
 ) -> None:
-    outcome = fresh.run(*OWN, "--config", given)
-    check(fresh, outcome, *texts)
+    message = refusal(EXPERIMENT, Given.of("--config", yaml.safe_load(keys)))
+    for text in texts:
+        assert text in message
+
+    assert "experiment.yaml" not in message
+
+
+def test_a_mistake_on_the_command_line_ends_the_run_with_one_message(fresh: Checkout) -> None:
+    outcome = fresh.run(*OWN, "--config", "seeds=1")
+    check(fresh, outcome, "--config: `seeds`: ", "not 1", "--config 'seeds=[1, 2]'")
     assert "experiment.yaml" not in outcome.said.partition("error: ")[2]
 
 
@@ -154,14 +180,16 @@ def test_yaml_that_is_none_is_named_with_its_line(fresh: Checkout) -> None:
 
 def test_a_file_of_ones_own_that_is_not_there(fresh: Checkout) -> None:
     (fresh.folder / "own/dev.tsv").unlink()
-    texts = ("own/dev.tsv: ", "no such file", "hint: correct its `path:`")
-    check(fresh, fresh.run(*OWN), *texts)
+    outcome = fresh.run(*OWN)
+    check(fresh, outcome, "own/dev.tsv: ", "no such file", "hint: correct its `path:`")
 
 
 def test_a_fault_in_the_data_shows_its_message_without_looking_for_a_log(fresh: Checkout) -> None:
     with open(fresh.folder / "own/train.tsv", "a", encoding="utf-8") as file:
         file.write("only one column\n")
+
     outcome = fresh.run("data", *OWN)
+
     assert outcome.code != 0
     assert "train.tsv:81: " in outcome.said
     assert outcome.said.count("error: ") == 1
@@ -170,32 +198,30 @@ def test_a_fault_in_the_data_shows_its_message_without_looking_for_a_log(fresh: 
 
 
 def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
-    folder = fresh.folder / "own"
     odd = fresh.folder / "my $(touch pwned) 'data'; touch pwned"
-    folder.rename(odd)
+    (fresh.folder / "own").rename(odd)
     experiment = odd / "experiment.yaml"
     text = experiment.read_text(encoding="utf-8")
     experiment.write_text(text.replace("own/", f"{odd.name}/"), encoding="utf-8")
+
     outcome = fresh.run("data", "--configfile", str(experiment))
+
     assert outcome.code == 0, outcome.said
     assert not list(fresh.folder.rglob("pwned"))
 
 
 def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh: Checkout) -> None:
-    fresh.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, warmup_steps: 1")
-    door = [
-        sys.executable,
-        "workflow/scripts/run.py",
-        "--config",
-        "seeds=[1, 2]",
-        *OWN,
-        "--dry-run",
-    ]
+    fresh.edit(EXPERIMENT, "batch_size: 16", "batch_size: 16, warmup_steps: 1")
+    script = [sys.executable, "workflow/scripts/run.py"]
+    door = [*script, "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
+
     outcome = fresh.command(door)
+
     assert outcome.code == 0, outcome.said
     assert outcome.said.startswith("==> in all about ")
     assert outcome.jobs["train_run"] == 4
     assert "index.html" not in outcome.said.splitlines()[-1]
-    fresh.edit("own/experiment.yaml", "models: [soft", "models: {soft")
+
+    fresh.edit(EXPERIMENT, "models: [soft", "models: {soft")
     outcome = fresh.command(door)
-    check(fresh, outcome, "error: own/experiment.yaml:4: this is not valid YAML")
+    check(fresh, outcome, f"error: {EXPERIMENT}:4: this is not valid YAML")

@@ -34,8 +34,8 @@ def say(handler: JobProgress, event: LogEvent, **fields: Any) -> None:
 
 
 def begin(handler: JobProgress, number: int, rule: str, message: str | None, **more: Any) -> None:
-    given = {"jobid": number, "rule_name": rule, "rule_msg": message, "output": [f"out{number}"]}
-    say(handler, LogEvent.JOB_INFO, **given, **more)
+    job = {"jobid": number, "rule_name": rule, "rule_msg": message, "output": [f"out{number}"]}
+    say(handler, LogEvent.JOB_INFO, **job, **more)
 
 
 def end(handler: JobProgress, number: int) -> None:
@@ -53,8 +53,10 @@ def test_each_job_is_a_line_with_jobs_and_time_left(
     begin(handler, 1, "make_table", None)
     clock.now += 2.0
     end(handler, 1)
+
     # no training has ended: no guess
     assert capsys.readouterr().err == "1 of 6 jobs: make table: out1 (2 s)\n"
+
     begin(handler, 2, "train_run", "Training a")
     begin(handler, 3, "train_run", "Training b")
     clock.now += 100.0
@@ -64,6 +66,7 @@ def test_each_job_is_a_line_with_jobs_and_time_left(
     # Two trainings of 100 s at once have taken 200 of 102.5 s; two more and a table of 2 s are
     # left.
     last = capsys.readouterr().err.splitlines()[-1]
+
     assert last == "3 of 6 jobs: Training b (100 s), about 01:42 to go"
 
 
@@ -77,15 +80,20 @@ def test_the_time_left_begins_with_what_was_expected_and_follows_the_pace(
     handler = JobProgress(jobs, bar=False, expected=expected)
     begin(handler, 1, "fetch_data", "Fetching")
     end(handler, 1)
+
     assert capsys.readouterr().err == "1 of 3 jobs: Fetching (0 s), about 06:40 to go\n"
+
     begin(handler, 2, "train_run", "Training soft", wildcards=of_runs("soft")[0][1])
     clock.now += 50.0
+
     assert handler.to_go() == pytest.approx(350.0)
+
     # It takes twice as long as was expected, and so will the other one, if not quite as surely.
     clock.now += 150.0
     end(handler, 2)
     weight = TRUST * 400.0
     left = handler.to_go()
+
     assert left == pytest.approx(300.0 * (200.0 + weight) / (100.0 + weight))
     assert 500.0 < left < 600.0
 
@@ -93,9 +101,12 @@ def test_the_time_left_begins_with_what_was_expected_and_follows_the_pace(
 def test_jobs_at_once_are_those_of_the_cores_until_some_have_worked(clock: Clock) -> None:
     expected = Expected(training={"nouns/a": 100.0, "nouns/b": 100.0}, decoding={}, other=0.0)
     handler = JobProgress(of_runs("a", "b"), bar=False, expected=expected, cores=2)
+
     assert handler.to_go() == pytest.approx(100.0)
+
     # One long training has no shorter end than its own.
     alone = JobProgress(of_runs("a"), bar=False, expected=expected, cores=2)
+
     assert alone.to_go() == pytest.approx(100.0)
 
 
@@ -111,6 +122,7 @@ def test_a_file_of_expectations_that_says_nothing_is_none(
     file = tmp_path / "expected.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
+
     assert Expected.load(str(file)) is None
     assert Expected.load(None) is None
 
@@ -127,12 +139,17 @@ def test_trainings_at_work_are_told_with_epoch_and_score(
 ) -> None:
     handler = JobProgress(of_runs("soft", "postr-joint"), bar=False)
     handler.tell_trainings()
+
     assert capsys.readouterr().err == ""
+
     (tmp_path / "soft.log").write_text(LOG, encoding="utf-8")
+
     for number, (rule, wildcards) in enumerate(of_runs("soft", "postr-joint")):
         log = [str(tmp_path / f"{wildcards['model']}.log")]
         begin(handler, number, rule, "Training", wildcards=wildcards, log=log)
+
     handler.tell_trainings()
+
     assert (
         capsys.readouterr().err
         == "training: soft on nouns, seed 1: epoch 2 of 6, dev accuracy 61.25 %; postr-joint on"
@@ -144,4 +161,5 @@ def test_other_records_are_nothing_to_it(clock: Clock, capsys: pytest.CaptureFix
     handler = JobProgress([("train_run", {})], bar=False)
     handler.handle(logging.makeLogRecord({"msg": "Building DAG of jobs..."}))
     end(handler, 9)
+
     assert capsys.readouterr().err == ""

@@ -60,13 +60,13 @@ TRAINING: dict[str, Any] = {
 
 
 def test_sizes_and_start_are_the_published_ones(run: RunConfig) -> None:
-    found = run.network.model_dump()
-    assert {key: found[key] for key in NETWORK} == NETWORK
+    network = run.network.model_dump()
+    assert {key: network[key] for key in NETWORK} == NETWORK
 
 
 def test_the_training_is_the_published_one(run: RunConfig) -> None:
-    found = run.training.model_dump()
-    assert {key: found[key] for key in TRAINING} == TRAINING
+    training = run.training.model_dump()
+    assert {key: training[key] for key in TRAINING} == TRAINING
 
 
 def test_the_search_is_the_published_one(run: RunConfig) -> None:
@@ -82,6 +82,7 @@ def test_every_score_is_an_mlp_as_wide_as_published(run: RunConfig) -> None:
 @pytest.mark.parametrize("model", [name for name in PUBLISHED if name != "soft-mlp"])
 def test_the_bound_weighs_its_divergence_fully_throughout(plan: Plan, model: str) -> None:
     components = plan.run(TASK, model, 1).components
+
     assert components.marginalization == options.Bound()
     assert components.marginalization.weight == 1.0
     # -inference_network_type bigbrnn, of two layers of 512 units a direction, as the encoder.
@@ -89,18 +90,20 @@ def test_the_bound_weighs_its_divergence_fully_throughout(plan: Plan, model: str
 
 
 def test_expectations_are_taken_as_published(plan: Plan) -> None:
-    found = {name: plan.run(TASK, name, 1).components.estimator for name in PUBLISHED}
-    assert found["variational"] == options.Exact()  # -mode enum
+    estimators = {name: plan.run(TASK, name, 1).components.estimator for name in PUBLISHED}
+
+    assert estimators["variational"] == options.Exact()  # -mode enum
     # -mode sample, -n_samples 1
-    assert found["variational-sample"] == options.Reinforce(baseline="soft")
+    assert estimators["variational-sample"] == options.Reinforce(baseline="soft")
     # -mode gumbel, -temperature
-    assert found["variational-gumbel"] == options.Gumbel(temperature=0.1)
+    assert estimators["variational-gumbel"] == options.Gumbel(temperature=0.1)
     assert plan.run(TASK, "soft-mlp", 1).components.marginalization == options.Input()
 
 
 def test_sources_are_joint_subwords_without_an_end_symbol(plan: Plan) -> None:
     entry = load_registries([ROOT / file for file in plan.experiment.registries])[TASK]
     layout = entry.with_format(plan.task(TASK).format).layout
+
     assert isinstance(layout, TranslationFormat)
     # onmt/io/TextDataset.py: the source's field has neither begin nor end
     assert layout.source_eos is False
@@ -112,7 +115,13 @@ def test_sources_are_joint_subwords_without_an_end_symbol(plan: Plan) -> None:
 
 def test_a_transformer_has_a_rate_of_its_own_where_others_train_by_plain_sgd() -> None:
     acvi = load_plan(files=[ROOT / "config/acvi.yaml"])
-    soft, own = (acvi.run("wmt16-en-ro", model, 1).training for model in ("soft", "transformer"))
+    soft = acvi.run("wmt16-en-ro", "soft", 1).training
+    transformer = acvi.run("wmt16-en-ro", "transformer", 1).training
+
     assert (soft.optimizer, soft.schedule, soft.learning_rate) == ("sgd", "plateau", 1.0)
-    assert (own.optimizer, own.schedule, own.adam_betas) == ("adam", "inverse_sqrt", [0.9, 0.98])
-    assert own.learning_rate <= 0.001 and own.warmup_steps >= 400
+    assert (transformer.optimizer, transformer.schedule, transformer.adam_betas) == (
+        "adam",
+        "inverse_sqrt",
+        [0.9, 0.98],
+    )
+    assert transformer.learning_rate <= 0.001 and transformer.warmup_steps >= 400

@@ -24,12 +24,13 @@ def restored(
 ) -> tuple[WorkflowFiles, Outcome]:
     """Restore the runs of an experiment beside files that stand for its prepared data."""
     files = files_of(config or stored / EXPERIMENT, results)
-    for task, own in files.experiment.tasks.items():
-        for pattern in [
-            *files.prepared("train", "dev", "test"),
-            *(files.prepared_gold() if own.word_alignments else []),
-        ]:
-            write_text(pattern.format(task=task), "")
+    for name, task in files.experiment.tasks.items():
+        patterns = files.prepared("train", "dev", "test")
+        if task.word_alignments:
+            patterns += files.prepared_gold()
+        for pattern in patterns:
+            write_text(pattern.format(task=name), "")
+
     return files, restore(stored, results, files.plan)
 
 
@@ -39,11 +40,11 @@ def files_of(config: Path, results: Path) -> WorkflowFiles:
 
 
 def files_of_the_page(flow: WorkflowFiles) -> list[str]:
-    """The files of runs that tables and figures of a page are made of."""
-    shown = ReportFiles(flow.plan, flow)
+    """List the files of runs that tables and figures of a page are made of."""
+    report = ReportFiles(flow.plan, flow)
     inputs = JobInputs(flow.plan, {}, flow)
     files = flow.of_runs("scores.json")
-    for target in [*shown.tables(), *shown.figures()]:
+    for target in [*report.tables(), *report.figures()]:
         path = Path(target)
         name = path.stem
         if name.startswith("attention_"):
@@ -52,11 +53,12 @@ def files_of_the_page(flow: WorkflowFiles) -> list[str]:
                 wildcards = SimpleNamespace(task=task, seed=seed)
                 files += inputs.of_models(models, "attention.json")(wildcards)
         else:
-            wildcards = SimpleNamespace(
-                **{"table" if path.parent.name == "tables" else "figure": name}
-            )
-            files += [file for option in shown.inputs()(wildcards).values() for file in option]
+            kind = path.parent.name.removesuffix("s")  # a table or a figure
+            options = report.inputs()(SimpleNamespace(**{kind: name}))
+            files += [file for option in options.values() for file in option]
+
     runs = [str(flow.run_of(*run).path) for run in flow.experiment.runs()]
+
     return [file for file in files if file.startswith(tuple(f"{run}/" for run in runs))]
 
 
@@ -66,9 +68,12 @@ def test_the_page_of_each_stored_experiment_is_made_of_what_is_stored(
 ) -> None:
     monkeypatch.chdir(ROOT)
     flow, outcome = restored(stored, tmp_path / "results")
+
     assert outcome.restored == list(flow.experiment.runs())
+
     flow.check_restored()
     files = files_of_the_page(flow)
+
     assert len(files) > len(outcome.restored)
     assert [file for file in files if not Path(file).exists()] == []
 
@@ -78,18 +83,25 @@ def test_restored_captions_have_a_page_and_a_figure_asked_for_by_name_trains_its
 ) -> None:
     made = checkout(tmp_path / "checkout")
     monkeypatch.chdir(made.folder)
-    results, config = Path("results/captions"), Path("config/captions.yaml")
+    results = Path("results/captions")
+    config = Path("config/captions.yaml")
     flow, _ = restored(ROOT / "results/reference/captions", results, config)
-    assert [(one.target, len(one.runs)) for one in ReportFiles(flow.plan, flow).left_out()] == [
+
+    left_out = ReportFiles(flow.plan, flow).left_out()
+
+    assert [(item.target, len(item.runs)) for item in left_out] == [
         ("results/captions/tables/caption_examples.csv", 40),
         ("results/captions/figures/attention_msrvtt-1000_seed1.svg", 2),
     ]
+
     page = made.plan("--configfile", str(config))
     assert page.code == 0, page.said
     assert (page.jobs["write_page"], page.trained) == (1, set())
+
     figure = made.plan(
         "results/captions/figures/attention_msrvtt-1000_seed1.svg", "--configfile", str(config)
     )
+
     assert figure.trained == {
         f"{model} on msrvtt-1000, seed 1" for model in ("soft", "postr-joint")
     }
@@ -109,6 +121,7 @@ def test_a_model_that_starts_from_a_restored_one_has_that_trained_and_it_is_said
     write_json(tmp_path / "more.yaml", config | {"models": models})
     monkeypatch.chdir(tmp_path)
     _, outcome = restored(stored, tmp_path / "results", tmp_path / "more.yaml")
+
     assert outcome.missing == [("multi30k-de-en", "joined", 1)]
     assert outcome.again == [
         ("multi30k-de-en", model, 1) for model in ("postr-joint", "postr-joint-top6")
@@ -124,6 +137,7 @@ def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restor
     config = read_yaml(stored / EXPERIMENT)
     write_json(tmp_path / "changed.yaml", config | {"training": config["training"] | {"epochs": 3}})
     flow = files_of(tmp_path / "changed.yaml", tmp_path / "results")
+
     with pytest.raises(
         UserError, match="was restored, and its configuration has changed since"
     ) as told:
@@ -132,7 +146,8 @@ def test_a_configuration_that_is_changed_after_restoring_is_not_shown_the_restor
 
 
 def test_restored_runs_are_shown_again_without_training(finished: Checkout) -> None:
-    results, stored = finished.folder / "results/tiny", finished.folder / "stored"
+    results = finished.folder / "results/tiny"
+    stored = finished.folder / "stored"
     plan = load_plan(files=[finished.folder / OWN[1]])
     store(results, stored, "snakemake", "some commit")
     (results / "report.html").unlink()
@@ -140,26 +155,33 @@ def test_restored_runs_are_shown_again_without_training(finished: Checkout) -> N
         shutil.rmtree(results / name)
     # Times alone say what is up to date, as where the runs were made by somebody else.
     shutil.rmtree(finished.folder / ".snakemake")
-    shown = finished.plan(*OWN)
-    assert shown.jobs["write_report"] == 1 and not shown.trained
+
+    as_trained = finished.plan(*OWN)
+
+    assert as_trained.jobs["write_report"] == 1 and not as_trained.trained
 
     for model in plan.experiment.model_names:
         shutil.rmtree(results / "nouns" / model)
     assert len(finished.plan(*OWN).trained) == 2
-    found = restore(stored, results, plan)
-    assert found.restored == list(plan.experiment.runs())
+
+    restored_runs = restore(stored, results, plan).restored
     outcome = finished.plan(*OWN)
+
+    assert restored_runs == list(plan.experiment.runs())
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs == shown.jobs
+    assert outcome.jobs == as_trained.jobs
 
 
 def test_only_the_model_that_is_not_stored_is_trained(finished: Checkout) -> None:
-    results, stored = finished.folder / "results/tiny", finished.folder / "stored"
+    results = finished.folder / "results/tiny"
+    stored = finished.folder / "stored"
     store(results, stored, "snakemake", "some commit")
     finished.edit(OWN[1], "models: [soft,", "models: [soft, sparse,")
     shutil.rmtree(results / "nouns/soft")
     plan = load_plan(files=[finished.folder / OWN[1]])
+
     assert restore(stored, results, plan).missing == [("nouns", "sparse", 1)]
+
     outcome = finished.plan(*OWN)
     assert outcome.code == 0, outcome.said
     assert outcome.trained == {"sparse on nouns, seed 1"}

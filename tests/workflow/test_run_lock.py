@@ -30,8 +30,10 @@ def holder(experiment: str, folder: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+
     assert running.stdout is not None
     assert running.stdout.readline() == "held\n"
+
     return running
 
 
@@ -45,6 +47,7 @@ def test_a_second_run_is_told_who_is_at_work_and_a_killed_one_holds_nothing(tmp_
     finally:
         first.kill()
         first.communicate(timeout=30)
+
     locks.hold("tiny", tmp_path / "runs")
 
 
@@ -64,6 +67,8 @@ def test_a_job_knows_whether_another_run_has_followed_its_own(
     locks.hold("tiny", tmp_path)
     locks.check_not_replaced("tiny", tmp_path)
     monkeypatch.setenv(locks.RUN, "process 1 on a host, since some day")
+
     with pytest.raises(UserError, match="another run has followed it"):
         locks.check_not_replaced("tiny", tmp_path)
+
     locks.check_not_replaced("other", tmp_path)

@@ -11,6 +11,7 @@ import yaml
 
 from pam.config import Experiment, ModelConfig
 from tests.workflow.checkouts import ROOT
+from tests.workflow.schemas import validator
 
 MADE = runpy.run_path(str(ROOT / "workflow/scripts/make_schemas.py"), run_name="made")
 HINT = "run: python workflow/scripts/make_schemas.py"
@@ -33,7 +34,7 @@ def test_the_list_of_keys_is_what_the_classes_say() -> None:
 
 def test_every_key_has_a_description() -> None:
     for name in ("config", "model"):
-        schema = load(f"workflow/schemas/{name}.schema.json")
+        schema: dict[str, Any] = dict(validator(name).schema)
         for part in (schema, *schema.get("$defs", {}).values()):
             assert part["additionalProperties"] is False
             for key, known in part["properties"].items():
@@ -44,13 +45,12 @@ def test_every_key_has_a_description() -> None:
     "file", ["config/config.yaml", "config/ablation.yaml", "config/studies/recipes.yaml"]
 )
 def test_our_experiments_fit_the_schema(file: str) -> None:
-    jsonschema.validate(load(file), load("workflow/schemas/config.schema.json"))
+    validator("config").validate(load(file))
 
 
 def test_our_models_fit_the_schema() -> None:
-    validator = jsonschema.Draft202012Validator(load("workflow/schemas/model.schema.json"))
     for path in (ROOT / "config/models").glob("*.yaml"):
-        validator.validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        validator("model").validate(load(f"config/models/{path.name}"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_our_models_fit_the_schema() -> None:
 )
 def test_the_schema_refuses_what_the_classes_refuse(wrong: dict[str, Any]) -> None:
     right = {"experiment": "x", "models": ["soft"], "tasks": {"nouns": {"dataset": "x"}}}
-    schema = load("workflow/schemas/config.schema.json")
-    jsonschema.validate(right, schema)
+    validator("config").validate(right)
+
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(right | wrong, schema)
+        validator("config").validate(right | wrong)

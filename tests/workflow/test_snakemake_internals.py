@@ -55,16 +55,16 @@ def test_this_version_of_snakemake_has_every_part_and_each_says_what_is_expected
     )
     assert done.returncode == 0, done.stderr
 
-    told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
-    assert told["missing"] == [], (
+    record = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
+    assert record["missing"] == [], (
         f"this Snakemake differs from {internals.VERSIONS}: see pam/runtime/snakemake_internals.py"
     )
-    line = told["line"]
+    line = record["line"]
     assert [Path(file).name for file in line["configfiles"]] == ["own.yaml"]
     assert (line["config"], line["device"]) == ({"seed": 2}, "cpu")
     assert (line["moves_files"], line["has_config"]) == (False, False)
-    assert sorted(told["jobs"]) == [["all", False], ["make", True]]
-    assert (told["targets"], told["cores"], told["main"]) == (["all"], 2, True)
+    assert sorted(record["jobs"]) == [["all", False], ["make", True]]
+    assert (record["targets"], record["cores"], record["main"]) == (["all"], 2, True)
 
 
 def test_no_other_file_uses_them() -> None:
@@ -74,11 +74,12 @@ def test_no_other_file_uses_them() -> None:
     )
     files = [ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.smk"), *(ROOT / "pam").rglob("*.py")]
     users = [file.name for file in files if inner.search(code_of(file))]
+
     assert users == []  # it reads them by their paths
 
 
 def code_of(file: Path) -> str:
-    """The lines of a file that are no comments and name no module `pam.workflow`."""
+    """Return the lines of a file that are no comments and name no module `pam.workflow`."""
     lines = file.read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if not line.lstrip().startswith("#")]
     return "\n".join(lines).replace("pam.workflow", "")
@@ -86,22 +87,27 @@ def code_of(file: Path) -> str:
 
 def test_a_snakemake_without_the_parts_is_named_or_done_without() -> None:
     bare = SimpleNamespace()
+
     assert len(internals.missing_parts(bare)) == len(internals.WORKFLOW_PARTS)
     with pytest.raises(UserError, match=r"this Snakemake has no `workflow\.config_settings"):
         internals.command_line(bare)
     assert internals.planned_jobs(bare) == internals.rules_without_output(bare) == []
     assert internals.is_main_process(bare) and internals.cores(bare) == 1
+
     internals.share_gpus(bare, 1)
     internals.wake_once(SimpleNamespace)
 
 
 def woken(scheduler: JobScheduler, looks: int) -> int:
-    """How often a scheduler is woken that has looked for jobs so many times."""
+    """Return how often a scheduler is woken that has looked for jobs so many times."""
     for _ in range(looks):
         scheduler._schedule_reevalutation(0.05)
-    deadline, times = time.monotonic() + 0.5, 0
+
+    times = 0
+    deadline = time.monotonic() + 0.5
     while scheduler._open_jobs.acquire(timeout=max(0.0, deadline - time.monotonic())):
         times += 1
+
     return times
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.checkouts import Checkout, checkout
+from tests.workflow.conftest import refusal
 
 REGISTRY = """\
 letters:
@@ -43,13 +44,17 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     made = checkout(tmp_path_factory.mktemp("letters") / "checkout")
     made.write("own/datasets.yaml", REGISTRY)
     made.write("own/experiment.yaml", EXPERIMENT)
+
     for language, word in (("de", "Brief"), ("en", "letter")):
         lines = [f"{word} {number} ." for number in range(30)]
         made.write(f"own/letters.{language}", "\n".join(lines) + "\n")
         made.write(f"own/gold.{language}", f"{word} 99 .\n")
+
     made.write("own/gold.txt", "1-1 2-2 3p3\n")
     outcome = made.run("data", GOLD, *OWN)
+
     assert outcome.code == 0, outcome.said
+
     return made
 
 
@@ -62,13 +67,16 @@ def planned(made: Checkout) -> Counter[str]:
 @pytest.mark.slow
 def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout) -> None:
     assert not planned(letters)
+
     data = letters.folder / "results/letters/en-de/data"
     summary = json.loads((data / "summary.json").read_text())
+
     assert [row["stage"] for row in summary["stages"]] == [
         stage for stage in ("extract", "tokenize", "segment") for _ in range(3)
     ]
     assert summary["languages"] == {"source": "en", "target": "de"}
     assert (data / "codec.json").is_file() and (data / "test.target.txt").is_file()
+
     links = json.loads((letters.folder / GOLD).read_text())
     assert links == {"sure": [[[0, 0], [1, 1]]], "possible": [[[0, 0], [1, 1], [2, 2]]]}
 
@@ -107,7 +115,6 @@ def test_a_change_runs_again_what_depends_on_it_and_no_more(
     assert planned(copy) == jobs
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -123,17 +130,15 @@ def test_a_change_runs_again_what_depends_on_it_and_no_more(
     ],
 )
 def test_a_fault_in_a_task_ends_the_run_before_it_starts(
-    letters: Checkout, tmp_path: Path, old: str, new: str, message: str
+    own: Checkout, old: str, new: str, message: str
 ) -> None:
-    copy = letters.copy(tmp_path / "copy")
-    copy.edit("own/experiment.yaml", old, new)
-    outcome = copy.plan("data", *OWN)
-    assert outcome.code != 0 and message in outcome.said
-    line = next(
-        number
-        for number, text in enumerate(
-            (copy.folder / "own/experiment.yaml").read_text().splitlines(), 1
-        )
-        if new in text
-    )
-    assert f"own/experiment.yaml:{line}: " in outcome.said
+    own.write("own/datasets.yaml", REGISTRY)
+    own.write("own/experiment.yaml", EXPERIMENT)
+    own.edit("own/experiment.yaml", old, new)
+
+    error = refusal()
+
+    assert message in error
+    lines = (own.folder / "own/experiment.yaml").read_text(encoding="utf-8").splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if new in text)
+    assert error.startswith(f"own/experiment.yaml:{line}: ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pam.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.workflow.checkouts import EXPERIMENT, REGISTRY, ROOT
+from tests.workflow.schemas import validator
 from tests.workflow.test_workflow import made
 
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
@@ -42,16 +42,20 @@ def load_all(models: str) -> None:
 
 def test_each_value_makes_a_model_with_a_readable_name_and_label() -> None:
     plan = load(MASS)
+
     assert plan.experiment.model_names == [
         "soft",
         "postr-joint-mass0.9",
         "postr-joint-mass0.99",
         "postr-joint-mass1",
     ]
+
     base = load_model("postr-joint")
     swept = plan.components["postr-joint-mass0.9"]
+
     assert swept.label == "Postr-Joint, mass 0.9"
     assert swept.marginalization == base.marginalization.model_copy(update={"mass": 0.9})
+
     unchanged = {"label": base.label, "marginalization": base.marginalization}
     assert swept.model_copy(update=unchanged) == base
 
@@ -60,7 +64,9 @@ def test_several_options_make_a_model_for_each_combination() -> None:
     plan = load(TWO)
     names = ["soft-dropout0-score-dot", "soft-dropout0-score-mlp"]
     names += ["soft-dropout0.3-score-dot", "soft-dropout0.3-score-mlp"]
+
     assert plan.experiment.model_names == ["soft", *names]
+
     run = plan.run("nouns", names[3], 1)
     assert run.network.dropout == 0.3
     assert run.components.score == options.Mlp()
@@ -72,6 +78,7 @@ def test_any_key_of_the_training_can_be_swept_in_a_model_with_other_changes() ->
         " {training.learning_rate: [0.001, 0.01], training.patience: [null]}}\n"
     )
     run = plan.run("nouns", "mine-learning_rate0.01-patience-none", 1)
+
     assert run.label == "Mine, learning_rate 0.01, patience none"
     assert (run.network.encoder, run.training.learning_rate) == (9, 0.01)
 
@@ -81,6 +88,7 @@ def test_a_model_may_be_swept_twice_and_a_variant_above_may_be_swept() -> None:
         "  - mine: {from: soft, score: dot}\n  - mine: {sweep: {network.dropout: [0]}}\n"
         "  - mine: {sweep: {network.encoder: [64]}}\n"
     )
+
     assert plan.experiment.model_names == ["soft", "mine", "mine-dropout0", "mine-encoder64"]
     assert plan.components["mine-encoder64"].score == options.Dot()
 
@@ -155,11 +163,12 @@ def test_a_fault_in_a_sweep_has_its_place(models: str, line: int, message: str, 
 
 
 def test_sweeps_fit_the_schema_that_editors_and_snakemake_read() -> None:
-    schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(yaml.safe_load(HEAD + MASS + TWO), schema)
+    validator("config").validate(yaml.safe_load(HEAD + MASS + TWO))
+
     for wrong in ("{network.dropuot: [1]}", "{network.dropout: []}", "{}", "[1]"):
+        content = yaml.safe_load(f"{HEAD}  - soft: {{sweep: {wrong}}}\n")
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(yaml.safe_load(f"{HEAD}  - soft: {{sweep: {wrong}}}\n"), schema)
+            validator("config").validate(content)
 
 
 def test_a_sweep_has_its_table_and_its_figure_on_the_page(
@@ -180,4 +189,5 @@ def test_the_sweep_of_the_recipes_makes_the_models_that_they_name() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", section, flags=re.DOTALL)
     Path("mine.yaml").write_text(block, encoding="utf-8")
     names = load_plan(files=["mine.yaml"]).experiment.model_names
+
     assert names[1:] == re.findall(r"`(postr-joint-mass[0-9.]+)`", section)

@@ -3,80 +3,57 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
+from pam.cli import main
 from pam.data.dataset import Prepared
-from tests.workflow.checkouts import Checkout, checkout, with_own_pairs
-from tests.workflow.conftest import PAIRS
+from pam.experiment import load_plan
+from tests.workflow.checkouts import Checkout, Outcome, checkout, with_far_task, with_own_pairs
+from tests.workflow.conftest import PAIRS, refusal
 
-FAR = """\
-far:
-  task: translation
-  title: The first words in another order
-  files:
-    far.xx: {path: far.xx}
-    far.yy: {path: far.yy}
-  splits: {test: {xx: far.xx, yy: far.yy}}
-  format: {source: xx, target: yy, tokenize: none}
-"""
-TASKS = """\
-  far:
-    dataset: far
-    trained_on: pairs
-    decoding: {length_penalties: [0.5, 1.0]}
-registries"""
 RESULTS = "results/translated"
 TABLE = f"{RESULTS}/tables/table1.csv"
 
 
 @pytest.fixture
-def tested(tmp_path: Path) -> Checkout:
-    made = with_own_pairs(checkout(tmp_path / "checkout"))
-    registry = (made.folder / "own/pairs.yaml").read_text(encoding="utf-8")
-    made.write("own/pairs.yaml", registry + FAR)
-    for side in ("xx", "yy"):
-        lines = (made.folder / f"own/test.{side}").read_text(encoding="utf-8").splitlines()
-        made.write(f"own/far.{side}", "".join(f"{line} {line}\n" for line in lines[:6]))
-    made.edit("own/translation.yaml", "registries", TASKS)
-    return made
+def tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """The working folder of this process: an experiment with such a task, and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    return with_far_task(with_own_pairs(Checkout(tmp_path)))
 
 
-def test_no_model_is_trained_for_it_and_all_else_is_as_of_any_task(tested: Checkout) -> None:
-    tested.edit(
-        "own/translation.yaml",
-        "    note: made up",
-        "    note: made up\n    more_seeds: {postr-joint: [4]}",
-    )
-    outcome = tested.plan("all", *PAIRS)
+def test_no_model_is_trained_for_it_and_all_else_is_as_of_any_task(tmp_path: Path) -> None:
+    made = with_far_task(with_own_pairs(checkout(tmp_path / "checkout")))
+    changed = "    note: made up\n    more_seeds: {postr-joint: [4]}"
+    made.edit("own/translation.yaml", "    note: made up", changed)
+
+    outcome = made.plan("all", *PAIRS)
+
     assert outcome.code == 0, outcome.said
-    trained = (
+    assert outcome.trained == {
         "soft on pairs, seed 1",
         "soft on yy-xx, seed 1",
-        *(f"postr-joint on pairs, seed {n}" for n in (1, 4)),
-    )
-    assert outcome.trained == set(trained)
-    assert (
-        outcome.jobs["reuse_run"],
-        outcome.jobs["prepare_test"],
-        outcome.jobs["prepare_data"],
-    ) == (3, 1, 2)
+        "postr-joint on pairs, seed 1",
+        "postr-joint on pairs, seed 4",
+    }
+    assert outcome.jobs["reuse_run"] == 3
+    assert (outcome.jobs["prepare_test"], outcome.jobs["prepare_data"]) == (1, 2)
     assert outcome.jobs["predict_run"] == 2 * (3 + 3 + 1)
 
 
 def test_settings_are_those_of_the_trainings_task_and_of_the_models(tested: Checkout) -> None:
-    tested.edit(
-        "own/translation.yaml",
-        "    note: made up",
-        "    network: {decoder: 12}\n    training: {epochs: 2}",
-    )
-    asked = [f"{RESULTS}/{task}/soft/seed1/run.yaml" for task in ("pairs", "far")]
-    assert tested.run(*asked, *PAIRS).code == 0
-    texts = [(tested.folder / file).read_text(encoding="utf-8") for file in asked]
-    assert all("decoder: 12" in text and "epochs: 2" in text for text in texts)
-    assert "- 0.5" in texts[1] and "- 0.5" not in texts[0]
+    changed = "    network: {decoder: 12}\n    training: {epochs: 2}"
+    tested.edit("own/translation.yaml", "    note: made up", changed)
+
+    plan = load_plan(files=["own/translation.yaml"])
+
+    pairs = plan.run("pairs", "soft", 1)
+    far = plan.run("far", "soft", 1)
+    for run in (pairs, far):
+        assert (run.network.decoder, run.training.epochs) == (12, 2)
+    assert (pairs.decoding.length_penalties, far.decoding.length_penalties) == ([], [0.5, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -124,58 +101,70 @@ def test_what_does_not_fit_ends_the_run_before_it_starts(
         tested.edit("own/translation.yaml", "    word_alignments: links\n", "")
         tested.edit("own/translation.yaml", "    models: [soft, postr-joint]\n", "")
     tested.edit("own/translation.yaml", old, new)
-    outcome = tested.plan("all", *PAIRS)
-    assert outcome.code != 0
-    assert message in outcome.said and "hint: " in outcome.said and "Traceback" not in outcome.said
+
+    assert message in refusal("own/translation.yaml")
 
 
 def test_data_of_another_kind_are_refused(tested: Checkout) -> None:
     nouns = "nouns:\n  task: inflection\n  files:\n"
-    nouns += "".join(
-        f"    {split}.tsv: {{path: {split}.tsv}}\n" for split in ("train", "dev", "test")
-    )
+    for split in ("train", "dev", "test"):
+        nouns += f"    {split}.tsv: {{path: {split}.tsv}}\n"
     registry = (tested.folder / "own/pairs.yaml").read_text(encoding="utf-8")
     tested.write("own/pairs.yaml", registry + nouns)
     tested.edit("own/translation.yaml", "dataset: far", "dataset: nouns")
-    outcome = tested.plan("all", *PAIRS)
-    assert "`nouns` is for inflection, but `pairs` trains models for translation" in outcome.said
+
+    message = refusal("own/translation.yaml")
+
+    assert "`nouns` is for inflection, but `pairs` trains models for translation" in message
 
 
 @pytest.mark.slow
-def test_a_run_takes_over_a_model_and_is_scored_on_its_own_test_split(tested: Checkout) -> None:
-    tested.edit("own/translation.yaml", "models: [soft, postr-joint]", "models: [soft]")
-    outcome = tested.run(TABLE, *PAIRS)
+def test_a_run_takes_over_a_model_and_is_scored_on_its_own_test_split(
+    translated: tuple[Checkout, Outcome],
+) -> None:
+    made, outcome = translated
     assert outcome.code == 0, outcome.said
-    assert (outcome.jobs["reuse_run"], outcome.jobs["train_run"]) == (1, 2)
-    results = tested.folder / RESULTS
-    runs = [results / task / "soft/seed1" for task in ("pairs", "far")]
-    for name in (
-        "model/weights.safetensors",
-        "model/target.vocab",
-        "model/config.yaml",
-        "history.csv",
-    ):
-        assert len({(run / name).read_bytes() for run in runs}) == 1
-    taught, taken = (
-        json.loads((run / "training.json").read_text(encoding="utf-8")) for run in runs
-    )
-    assert taken["trained_on"] == f"{RESULTS}/pairs/soft/seed1"
-    assert taken["parameters"] == taught["parameters"] and taken["cpu_s"] < taught["cpu_s"]
+    assert (outcome.jobs["reuse_run"], outcome.jobs["train_run"]) == (1, 3)
+
+    results = made.folder / RESULTS
+    pairs = results / "pairs/soft/seed1"
+    far = results / "far/soft/seed1"
+    taken_over = "model/weights.safetensors model/target.vocab model/config.yaml history.csv"
+    for name in taken_over.split():
+        assert (far / name).read_bytes() == (pairs / name).read_bytes()
+
+    training = json.loads((pairs / "training.json").read_text(encoding="utf-8"))
+    record = json.loads((far / "training.json").read_text(encoding="utf-8"))
+    assert record["trained_on"] == f"{RESULTS}/pairs/soft/seed1"
+    assert record["parameters"] == training["parameters"]
+    assert record["cpu_s"] < training["cpu_s"]
+
     data = Prepared(results / "far/data")
     assert len(data.split("test")) == 6 and not (data.folder / "train.tsv").exists()
     assert data.target.symbols == Prepared(results / "pairs/data").target.symbols
-    assert len((runs[1] / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()) == 7
-    assert json.loads((runs[1] / "scores.json").read_text(encoding="utf-8"))["metrics"]
-    assert tested.plan(TABLE, *PAIRS).jobs.total() == 0
-    said = tested.command(
-        [sys.executable, "-m", "pam", "check", "--configfile", "own/translation.yaml"]
-    ).said
-    assert "task far: tests the models of pairs, trains none" in said
-    # Trained in another way, it is taken over anew.
-    tested.edit("own/translation.yaml", "epochs: 1", "epochs: 2")
-    again = tested.plan(TABLE, *PAIRS)
-    assert (again.jobs["train_run"], again.jobs["reuse_run"], again.jobs["prepare_test"]) == (
-        2,
-        1,
-        0,
-    )
+    assert len((far / "beam2/predictions.tsv").read_text(encoding="utf-8").splitlines()) == 7
+    assert json.loads((far / "scores.json").read_text(encoding="utf-8"))["metrics"]
+
+
+@pytest.mark.slow
+def test_a_check_says_that_its_models_are_those_of_another_task(
+    translated: tuple[Checkout, Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(translated[0].folder)
+    assert main(["check", *PAIRS]) == 0
+    assert "task far: tests the models of pairs, trains none" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_model_that_is_trained_in_another_way_is_taken_over_anew(
+    translated: tuple[Checkout, Outcome], tmp_path: Path
+) -> None:
+    made = translated[0].copy(tmp_path / "copy")
+    made.edit("own/translation.yaml", "epochs: 20", "epochs: 21")
+
+    outcome = made.plan(TABLE, *PAIRS)
+
+    assert outcome.trained == {"soft on pairs, seed 1", "postr-joint on pairs, seed 1"}
+    assert (outcome.jobs["reuse_run"], outcome.jobs["prepare_test"]) == (1, 0)

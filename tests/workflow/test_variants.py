@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from itertools import pairwise
@@ -18,6 +17,7 @@ from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.variants import MODELS, experiment_files, variant_names
 from tests.workflow.checkouts import ROOT
+from tests.workflow.schemas import validator
 
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 ACVI = "  - acvi-kl0:\n      from: acvi\n      latent:\n        weight: 0\n"
@@ -31,9 +31,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(models: str) -> Plan:
-    """The plan of an experiment with `soft` and these models."""
+    """Return the plan of an experiment with `soft` and these models."""
     Path("mine.yaml").write_text(HEAD + models, encoding="utf-8")
     return load_plan(files=["mine.yaml"])
+
+
+def load_all(models: str) -> None:
+    """Load an experiment with `soft` and these models, and the configuration of every run."""
+    plan = load(models)
+    for name in plan.experiment.model_names:
+        plan.run("nouns", name, 1)
 
 
 def fault(models: str) -> UserError:
@@ -44,8 +51,11 @@ def fault(models: str) -> UserError:
 
 def test_a_variant_is_its_base_with_what_it_changes() -> None:
     plan = load(ACVI)
+
     assert plan.experiment.model_names == ["soft", "acvi-kl0"]
-    base, variant = load_model("acvi"), plan.components["acvi-kl0"]
+
+    base = load_model("acvi")
+    variant = plan.components["acvi-kl0"]
     assert variant.label == "acvi-kl0"
     assert variant.latent == options.Acvi(variance="bounded", start=-2, weight=0)
     assert variant.model_copy(update={"label": base.label, "latent": base.latent}) == base
@@ -72,6 +82,7 @@ def test_what_a_variant_does_not_say_is_its_bases(
     components = load(f"  - mine: {changes}\n").components["mine"]
     base = yaml.safe_load(changes).get("from")
     loaded = load_model(base) if base else components
+
     assert components == loaded.model_copy(update={"label": "mine"} | expected)
 
 
@@ -83,6 +94,7 @@ def test_options_of_the_experiment_count_where_neither_a_variant_nor_its_base_sa
         " 3}}}\n"
     )
     latent = plan.run("nouns", "mine", 1).components.latent
+
     assert latent == options.Acvi(variance="bounded", start=-2, weight=0.001, last=0, samples=2)
 
 
@@ -92,6 +104,7 @@ def test_a_variant_may_change_one_that_is_above_it_and_be_a_member_or_a_start() 
         "  - both: {members: [first, second]}\n  - later: {from: first, init_from: first}\n"
     )
     second = plan.components["second"]
+
     assert (second.score, second.coupling) == (options.Mlp(), options.Chain())
     assert plan.members("both") == ["first", "second"]
     assert plan.starts("later") == ["first"]
@@ -109,6 +122,7 @@ def test_the_baseline_may_be_a_variant() -> None:
         " sparse]\n",
         "utf-8",
     )
+
     assert load_plan(files=["mine.yaml"]).experiment.baseline == "mine"
 
 
@@ -208,8 +222,10 @@ def test_a_fault_in_a_variant_has_its_place(
     models: str, line: int, message: str, hint: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        load(models).run("nouns", "mine" if "mine" in models else "soft", 1)
+        load_all(models)
+
     error = caught.value
+
     assert (error.file, error.line) == ("mine.yaml", line), error
     assert message in error.message
     assert hint in str(error.hint)
@@ -222,11 +238,12 @@ def test_a_fault_in_the_file_of_a_base_is_reported_there() -> None:
 
 
 def test_variants_fit_the_schema_that_editors_and_snakemake_read() -> None:
-    schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(yaml.safe_load(HEAD + ACVI), schema)
+    validator("config").validate(yaml.safe_load(HEAD + ACVI))
+
     for wrong in ("latnet: acvi", "from: 3", "network: {encodre: 3}"):
+        content = yaml.safe_load(f"{HEAD}  - mine: {{{wrong}}}\n")
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(yaml.safe_load(f"{HEAD}  - mine: {{{wrong}}}\n"), schema)
+            validator("config").validate(content)
 
 
 def test_variants_of_one_name_are_the_same_in_all_of_our_experiments(
@@ -241,6 +258,7 @@ def test_variants_of_one_name_are_the_same_in_all_of_our_experiments(
                 file,
                 name,
             )
+
     assert len(first) > 30
 
 
@@ -258,9 +276,11 @@ def test_the_table_of_models_says_which_have_a_file() -> None:
         for name, after in pairwise(names)
         if re.fullmatch(r"[a-z][a-z0-9.-]+", name)
     }
+
     assert {name for name, mark in marked.items() if mark not in ("†", "‡")} == set(
         model_files(MODELS)
     )
+
     for name in [name for name, mark in marked.items() if mark in ("†", "‡")]:
         # `luong-...` stands for all that begin so.
         beginning = name.removesuffix("...")

@@ -7,12 +7,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
+from tests.warm import bin_folder
 from tests.workflow.checkouts import Checkout, Outcome
-from tests.workflow.conftest import OWN
+from tests.workflow.conftest import OWN, front_door
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,9 @@ MODELS = ("soft", "mono-postr-joint")
 
 def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> None:
     made, outcome = ran
+
     assert outcome.code == 0, outcome.said
+
     results = made.folder / RESULTS
     for model in MODELS:
         run = results / "nouns" / model / "seed1"
@@ -32,6 +34,7 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
             assert (run / "model" / file).stat().st_size > 0, file
         scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
         assert scores["metrics"]["accuracy"]["n"] == 16
+
     assert {path.suffix for path in (results / "tables").iterdir()} == {
         ".csv",
         ".md",
@@ -39,6 +42,7 @@ def test_everything_is_made_by_one_command(ran: tuple[Checkout, Outcome]) -> Non
         ".html",
         ".json",
     }
+
     figures = {path.name for path in (results / "figures").iterdir()}
     assert {
         "accuracy.svg",
@@ -54,22 +58,12 @@ def test_files_follow_the_umask(
 ) -> None:
     mask = os.umask(0)
     os.umask(mask)
+
     for made, _ in (ran, translated):
-        files = [
-            path
-            for name in ("results", "data")
-            for path in (made.folder / name).rglob("*")
-            if path.is_file()
-        ]
-        assert {file.suffix for file in files} > {
-            ".yaml",
-            ".json",
-            ".tsv",
-            ".csv",
-            ".html",
-            ".png",
-            ".svg",
-        }
+        paths = [*(made.folder / "results").rglob("*"), *(made.folder / "data").rglob("*")]
+        files = [path for path in paths if path.is_file()]
+        suffixes = {".yaml", ".json", ".tsv", ".csv", ".html", ".png", ".svg"}
+        assert {file.suffix for file in files} > suffixes
         modes = {str(file.relative_to(made.folder)): file.stat().st_mode & 0o777 for file in files}
         assert {file: oct(mode) for file, mode in modes.items() if mode != 0o666 & ~mask} == {}
 
@@ -77,11 +71,14 @@ def test_files_follow_the_umask(
 def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Outcome]) -> None:
     with open(ran[0].folder / RESULTS / "tables/table2.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+
     assert [row["model"] for row in rows] == list(MODELS)
+
     expected = (
         "task model metric mean sd n low high paper difference gain gain_low gain_high p_vs_soft"
         " p_holm direction size setting cpu_s gpu_s"
     )
+
     assert list(rows[0]) == expected.split()
 
 
@@ -89,10 +86,13 @@ def test_the_report_holds_tables_figures_cost_and_versions(ran: tuple[Checkout, 
     report = (ran[0].folder / RESULTS / "report.html").read_text(encoding="utf-8")
     for category in ("1. Results", "2. Figures", "3. Data and cost"):
         assert category in report
+
     for figure in ("accuracy", "gains", "curves", "cost", "attention_nouns_seed1"):
         assert f"figures/{figure}.svg" in report
+
     for table in ("table2", "table2_paradigms", "overhead", "costs", "environment"):
         assert f"tables/{table}.html" in report
+
     # On the first page: the table with the rule by which models are compared, the cost, the
     # command.
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
@@ -111,11 +111,13 @@ def test_the_page_says_what_was_found_and_leads_to_the_report(
     ran: tuple[Checkout, Outcome],
 ) -> None:
     page = (ran[0].folder / RESULTS / "index.html").read_text(encoding="utf-8")
+
     assert re.search(
         r'class="finding">On nouns, .* over Soft|class="finding">On nouns, no model is ahead of'
         r" Soft",
         page,
     )
+
     for text in (
         'href="report.html"',
         'download="table2.csv"',
@@ -123,6 +125,7 @@ def test_the_page_says_what_was_found_and_leads_to_the_report(
         "Outputs side by side",
     ):
         assert text in page, text
+
     # Own data have no figure of a paper, and so no verdict.
     report = (ran[0].folder / RESULTS / "report.html").read_text(encoding="utf-8")
     first = report.partition("workflow_desc")[2].partition("</script>")[0]
@@ -141,41 +144,34 @@ def test_a_second_run_does_nothing(finished: Checkout) -> None:
 def test_a_model_predicts_by_itself(ran: tuple[Checkout, Outcome]) -> None:
     run = f"{RESULTS}/nouns/soft/seed1"
     done = subprocess.run(
-        [sys.executable, "-m", "pam", "predict", "--run", run],
+        [str(bin_folder() / "python"), "-m", "pam", "predict", "--run", run],
         cwd=ran[0].folder,
         input="bad\tnumber=plural\n",
         capture_output=True,
         text=True,
         check=True,
     )
+
     assert len(done.stdout.splitlines()) == 1
     assert done.stdout.strip()
 
 
-def test_a_run_beside_itself_gives_the_same_weights(
-    ran: tuple[Checkout, Outcome], fresh: Checkout
+def test_the_front_door_says_how_long_it_takes_what_it_does_and_where_the_results_are(
+    ran: tuple[Checkout, Outcome],
 ) -> None:
-    target = f"{RESULTS}/nouns/soft/seed1/training.json"
-    outcome = fresh.run(target, *OWN, "--cores", "1")
-    assert outcome.code == 0, outcome.said
-    weights = f"{RESULTS}/nouns/soft/seed1/model/weights.safetensors"
-    assert (fresh.folder / weights).read_bytes() == (ran[0].folder / weights).read_bytes()
+    _, outcome = ran
+
+    assert "==> in all about " in outcome.said
+
+    line = r"^\d+ of \d+ jobs: Training mono-postr-joint on nouns, seed 1.* to go$"
+    assert re.search(line, outcome.said, re.MULTILINE)
+    assert "localrule" not in outcome.said
+    assert "==> done: results/tiny/index.html" in outcome.said
 
 
-def front_door(made: Checkout, *arguments: str) -> Outcome:
-    return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
-
-
-def test_the_front_door_says_where_the_results_are_and_that_nothing_is_to_be_done(
-    finished: Checkout,
-) -> None:
-    page = finished.folder / RESULTS / "index.html"
+def test_the_front_door_says_that_nothing_is_to_be_done(finished: Checkout) -> None:
     outcome = front_door(finished)
+
     assert outcome.code == 0
     assert "the page is as it was: results/tiny/index.html" in outcome.said
     assert "no training is left to do" in outcome.said
-    page.unlink()
-    outcome = front_door(finished)
-    assert outcome.code == 0
-    assert "done: results/tiny/index.html" in outcome.said
-    assert page.is_file()

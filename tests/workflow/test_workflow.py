@@ -56,12 +56,14 @@ def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workfl
     names = {file.name for text in (PAIRS, REGISTRY) for file in map(Path, _paths(text))}
     for name in names:
         (folder / name).touch()
+
     (folder / "own.yaml").write_text(registry, encoding="utf-8")
     config = yaml.safe_load(experiment) | {"registries": [str(folder / "own.yaml")]} | changes
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     plan, datasets = check_experiment(config, [str(file)])
     files = WorkflowFiles(plan, datasets)
+
     return Workflow(plan, files, JobInputs(plan, datasets, files), ReportFiles(plan, files))
 
 
@@ -87,12 +89,14 @@ def test_reading_it_does_not_wait_for_torch() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
+
     assert done.stdout == "False\n"
 
 
 def test_every_command_that_makes_a_file_has_its_code(nouns: Workflow) -> None:
     for command, kinds in fingerprint.KINDS.items():
         assert len({nouns.inputs.code(command, kind) for kind in kinds}) > 1
+
     assert {item.draws for item in FIGURES.values()} <= fingerprint.KINDS["figures"].keys()
     assert len({nouns.inputs.code(command) for command in fingerprint.CODE}) == len(
         fingerprint.CODE
@@ -114,13 +118,15 @@ def test_files_are_named_after_the_experiment(nouns: Workflow) -> None:
 
 def test_a_runs_folder_says_where_each_command_finds_and_leaves_its_files() -> None:
     run = RunFolder(Path(SOFT))
+
     assert str(run.data()) == "results/tiny/nouns/data"
     assert str(run.data("gold")) == "results/tiny/nouns/gold"
     assert str(run.member("hard").model) == "results/tiny/nouns/hard/seed1/model"
     assert str(run.predictions("test", 4)) == f"{SOFT}/beam4/predictions.tsv"
     assert str(run.decoding("dev")) == f"{SOFT}/dev/decoding.json"
-    found = [str(run.scores(split)) for split in ("test", "dev", "gold")]
-    assert found == [f"{SOFT}/{name}scores.json" for name in ("", "dev/", "gold_")]
+
+    scores = [str(run.scores(split)) for split in ("test", "dev", "gold")]
+    assert scores == [f"{SOFT}/{name}scores.json" for name in ("", "dev/", "gold_")]
 
 
 def test_a_folder_without_a_configuration_is_no_run(tmp_path: Path) -> None:
@@ -130,6 +136,7 @@ def test_a_folder_without_a_configuration_is_no_run(tmp_path: Path) -> None:
 
 def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> None:
     soft = job(task="nouns", model="soft", seed="1")
+
     assert yaml.safe_load(nouns.inputs.run_text()(soft))["label"] == "Soft"
     assert "label" not in nouns.inputs.training_config()(soft)
     assert nouns.inputs.training_config()(soft) != nouns.inputs.training_config()(
@@ -139,12 +146,71 @@ def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> 
     assert "device" not in yaml.safe_load(nouns.inputs.experiment_text()(job()))
 
 
+def parameters(workflow: Workflow, model: str) -> dict[str, Any]:
+    """Return what decides whether a run is trained, decoded and analyzed again."""
+    run = job(task="nouns", model=model, seed="1")
+    inputs = workflow.inputs
+
+    return {
+        "training": (inputs.run_code("train")(run), inputs.training_config()(run)),
+        "decoding": (inputs.run_code("predict")(run), inputs.decoding()(run)),
+        "outputs": inputs.outputs_by_beam("predictions.tsv")(run),
+        "analysis": (inputs.run_code("analyze")(run), inputs.batch_size()(run)),
+    }
+
+
+def changed_by(nouns: Workflow, folder: Path, model: str, **changes: Any) -> set[str]:
+    """Return which parameters of a run a change of the experiment changes."""
+    before = parameters(nouns, model)
+    after = parameters(made(folder, EXPERIMENT, REGISTRY, **changes), model)
+    return {name for name in before if after[name] != before[name]}
+
+
+@pytest.mark.parametrize(
+    ("decoding", "changed"),
+    [
+        ({"beam": 2}, {"outputs"}),
+        ({"beams": [3]}, {"outputs"}),
+        ({"length_penalty": 0.6}, {"decoding"}),
+        ({"batch_size": 8}, {"decoding", "analysis"}),
+    ],
+)
+def test_another_search_decodes_again_and_trains_nothing(
+    nouns: Workflow, tmp_path: Path, decoding: dict[str, Any], changed: set[str]
+) -> None:
+    assert changed_by(nouns, tmp_path, "soft", decoding=decoding) == changed
+
+
+def test_options_of_components_train_the_models_that_use_them(
+    nouns: Workflow, tmp_path: Path
+) -> None:
+    options = {"marginalization": {"output": {"top_k": 3}}}
+    assert changed_by(nouns, tmp_path, "mono-postr-joint", options=options) == {"training"}
+    assert changed_by(nouns, tmp_path, "soft", options=options) == set()
+
+
+def test_a_changed_model_file_retrains_that_model(
+    nouns: Workflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "config/models/mono-postr-joint.yaml").read_text(encoding="utf-8")
+    assert "coupling: monotone" in text
+    changed = text.replace("coupling: monotone", "coupling: {kind: monotone, first: before}")
+    file = tmp_path / "config/models/mono-postr-joint.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(changed, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    assert changed_by(nouns, tmp_path, "mono-postr-joint") == {"training"}
+    assert changed_by(nouns, tmp_path, "soft") == set()
+
+
 def test_models_have_the_code_of_their_components(nouns: Workflow) -> None:
     soft, mono, other = (
         job(task="nouns", model=model, seed=seed)
         for model, seed in (("soft", "1"), ("mono-postr-joint", "1"), ("soft", "2"))
     )
     train = nouns.inputs.run_code("train")
+
     assert train(soft) == train(other) != train(mono)
     assert train(soft) != nouns.inputs.run_code("predict")(soft)
 
@@ -158,8 +224,10 @@ def test_a_model_that_is_not_there_ends_the_process_with_one_message(nouns: Work
 
 def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow) -> None:
     task = job(task="pairs")
+
     assert pairs.inputs.last_stage()(task) == "index"
     assert pairs.inputs.before_stage("extract")(task) == ["data/pairs/.fetched"]
+
     folder = "results/translated/pairs/data"
     assert pairs.inputs.before_stage("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
     assert len(pairs.inputs.before_stage()(task)) == 3
@@ -167,15 +235,18 @@ def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow
     assert nouns.inputs.before_stage()(job(task="nouns")) == ["data/small/.fetched"]
     assert {"format", "files"} <= nouns.inputs.stage_options()(job(task="nouns")).keys()
     assert pairs.inputs.stage_options()(task).keys() == {"format"}
+
     codes = {
         pairs.inputs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)
     }
+
     assert len(codes) == 4
 
 
 def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
-    given = json.loads(untracked(pairs.inputs.format_text())(job(task="yy-xx"), None))
-    assert given == {"source": "yy", "target": "xx"}
+    format_of_task = json.loads(untracked(pairs.inputs.format_text())(job(task="yy-xx"), None))
+
+    assert format_of_task == {"source": "yy", "target": "xx"}
     assert pairs.inputs.dataset()(job(task="yy-xx")) == "pairs"
     assert pairs.inputs.gold_dataset()(job(task="pairs")) == "links"
 
@@ -184,10 +255,14 @@ def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
     nouns: Workflow, tmp_path: Path
 ) -> None:
     files = nouns.inputs.local_files()(job(dataset="small"))
+
     assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
+
     identity = nouns.inputs.identity_of_files()(job(dataset="small"))
     assert identity["package"] is None and len(identity["files"]) == 3
+
     (tmp_path / "dev.tsv").unlink()
+
     with pytest.raises(SystemExit, match="data set `small`: no such file"):
         nouns.inputs.local_files()(job(dataset="small"))
 
@@ -197,7 +272,9 @@ def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
 ) -> None:
     run = job(task="pairs", model="soft", seed="1")
     folder = "results/translated/pairs/soft/seed1"
+
     assert pairs.inputs.main_beam()(run) == 2
+
     expected = [f"{folder}/beam{beam}/decoding.json" for beam in (2, 1)]
     assert pairs.inputs.outputs_by_beam("decoding.json")(run) == expected
     assert pairs.inputs.analysis()(run) == [f"{folder}/analysis.json"]
@@ -206,13 +283,16 @@ def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(
 
 def test_models_are_compared_with_the_baseline_where_it_is_run(pairs: Workflow) -> None:
     where = job(task="pairs", seed="1")
+
     assert pairs.files.compared("pairs", 1) == pairs.files.posterior("pairs", 1) == ["postr-joint"]
     assert pairs.files.compared("yy-xx", 1) == pairs.files.posterior("yy-xx", 1) == []
+
     folder = "results/translated/pairs/postr-joint/seed1"
-    found = pairs.inputs.of_models(pairs.files.compared, "run.yaml", "beam{beam}/predictions.tsv")(
+    files = pairs.inputs.of_models(pairs.files.compared, "run.yaml", "beam{beam}/predictions.tsv")(
         where
     )
-    assert found == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
+
+    assert files == [f"{folder}/run.yaml", f"{folder}/beam2/predictions.tsv"]
     assert pairs.inputs.of_models(pairs.files.posterior, "attention.json")(where) == [
         f"{folder}/attention.json"
     ]
@@ -236,7 +316,9 @@ def test_ensembles_are_told_from_trained_models(
 ) -> None:
     monkeypatch.chdir(ROOT)
     flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", "postr-joint", "ensemble"])
+
     assert flow.files.ensembles == ["ensemble"] and flow.files.ensemble_models == "ensemble"
+
     members = flow.inputs.member_weights()(job(task="nouns", model="ensemble", seed="3"))
     assert members and all(file.startswith("results/tiny/nouns/") for file in members)
     assert {file.partition("/seed3/")[2] for file in members} == {"model/weights.safetensors"}
@@ -266,6 +348,7 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     flow = made(tmp_path, EXPERIMENT, REGISTRY, device=device, resources=resources)
     asked_of = JobResources(flow.plan, gpus)
     run = job(task="nouns", model="soft", seed="1")
+
     assert (asked_of.gpu()(run), asked_of.device()(run)) == expected
     assert asked_of.gpu_model()(run) == ("a100" if expected[0] else "")
     assert asked_of.gpus_of_all()(run) == 3 * expected[0]
@@ -273,13 +356,29 @@ def test_a_gpu_is_asked_for_where_there_is_one_or_one_is_wanted(
     assert asked_of.amount("mem_mb")(run) == 7
 
 
+def test_a_task_can_ask_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    resources = {"mem_mb": 7777, "runtime": 33, "threads": 2}
+    tasks = {
+        "nouns": {"dataset": "small", "resources": resources},
+        "others": {"dataset": "small"},
+    }
+    asked = JobResources(made(tmp_path, EXPERIMENT, REGISTRY, tasks=tasks).plan)
+
+    for name, value in resources.items():
+        assert asked.amount(name)(job(task="nouns", model="soft", seed="1")) == value
+        assert asked.amount(name)(job(task="others", model="soft", seed="1")) != value
+
+
 def test_tables_and_figures_are_those_of_the_experiments_tasks(
     nouns: Workflow, pairs: Workflow
 ) -> None:
-    shown = nouns.report
-    assert "results/tiny/tables/table2.csv" in shown.tables()
-    assert shown.front_tables() == ["results/tiny/tables/table2.html"]
-    assert "results/tiny/figures/attention_nouns_seed1.svg" in shown.figures()
+    report = nouns.report
+
+    assert "results/tiny/tables/table2.csv" in report.tables()
+    assert report.front_tables() == ["results/tiny/tables/table2.html"]
+    assert "results/tiny/figures/attention_nouns_seed1.svg" in report.figures()
+
     names = {os.path.basename(file) for file in pairs.report.tables()}
     assert {"table1.csv", "table3.csv", "table1_dev.csv"} <= names
     assert not {"table2.csv", "table_acvi_mt.csv"} & names
@@ -291,27 +390,35 @@ def test_the_report_leads_with_nouns_and_not_with_a_demonstration(
     monkeypatch.chdir(ROOT)
     plan, datasets = check_experiment(None, ["config/config.yaml"])
     report = ReportFiles(plan, WorkflowFiles(plan, datasets))
+
     assert [Path(file).stem for file in report.front_tables()] == ["table2", "table1", "table3"]
 
 
 def test_a_table_is_made_of_the_files_of_all_runs_it_shows(pairs: Workflow) -> None:
-    shown, table = pairs.report, job(table="table1_more")
-    inputs = shown.inputs()(table)
+    report = pairs.report
+    table = job(table="table1_more")
+    inputs = report.inputs()(table)
+
     assert inputs["significance"] == ["results/translated/pairs/significance/seed1.json"]
     assert len(inputs["scores"]) == 3 and inputs["beside"] == []
-    words = shown.arguments()(table)
+
+    words = report.arguments()(table)
     assert words == ["--scores", *inputs["scores"], "--significance", *inputs["significance"]]
-    assert shown.labels()(table)["table"].startswith("sacreBLEU")
+    assert report.labels()(table)["table"].startswith("sacreBLEU")
+
     # Of a task without word alignments there are no scores of them.
-    gold = shown.inputs()(job(table="attentions"))["gold-scores"]
+    gold = report.inputs()(job(table="attentions"))["gold-scores"]
+
     assert {file.split("/")[2] for file in gold} == {"pairs"}
 
 
 def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Workflow) -> None:
-    shown, figure = nouns.report, job(figure="curves")
-    assert shown.inputs()(figure)["beside"][0] == f"{SOFT}/run.yaml"
-    assert shown.arguments()(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
-    assert "--metric" in shown.arguments()(job(figure="accuracy"))
+    report = nouns.report
+    figure = job(figure="curves")
+
+    assert report.inputs()(figure)["beside"][0] == f"{SOFT}/run.yaml"
+    assert report.arguments()(figure)[:2] == ["--histories", f"{SOFT}/history.csv"]
+    assert "--metric" in report.arguments()(job(figure="accuracy"))
     assert nouns.inputs.code("figures", "curves") != nouns.inputs.code(
         "figures", FIGURES["accuracy"].draws
     )
@@ -319,6 +426,7 @@ def test_a_figure_has_its_options_and_what_it_reads_beside_its_files(nouns: Work
 
 def test_folders_are_those_of_the_files_wherever_they_are_kept() -> None:
     files = {"run": "far/run.yaml", "all": ["a/run.yaml", "a/x.tsv", "b/run.yaml", "b/x.tsv"]}
+
     assert input_folder("run")(None, files) == output_folder("run")(None, files) == "far"
     assert input_folder("all")(None, files) == "a"
     assert input_folders("all", "run.yaml")(None, files) == ["a", "b"]
@@ -332,7 +440,9 @@ def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.Mo
         (gpus.SHARING, "1"),
     ):
         monkeypatch.setenv(name, value)
+
     jobs.set_environment("/here", "/mirror", 3)
+
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
     assert (os.environ["PAM_MIRROR"], os.environ[gpus.SHARING]) == ("/mirror", "3")
