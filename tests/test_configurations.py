@@ -31,6 +31,9 @@ def rows_of(name: str) -> list[list[str]]:
 def value_of(content: Any, path: str) -> Any:
     """Return the value at a dotted path, or None."""
     for key in path.split("."):
+        if isinstance(content, list):
+            variants = [item for item in content if isinstance(item, Mapping)]
+            content = {name: changes for item in variants for name, changes in item.items()}
         content = content.get(key) if isinstance(content, Mapping) else None
     return content
 

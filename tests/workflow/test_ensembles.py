@@ -14,8 +14,8 @@ from tests.workflow.conftest import refusal
 @pytest.mark.parametrize(
     ("name", "members", "message"),
     [
-        ("three", "[soft, both]", "`both` cannot be joined"),
-        ("both", "[soft, hard-mono]", "`hard-mono` cannot be joined"),
+        ("three", "[soft, both]", "`both` cannot be in one ensemble"),
+        ("both", "[soft, hard-mono]", "`hard-mono` cannot be in one ensemble"),
         ("both", "[soft, sofd]", "unknown model `sofd`"),
     ],
 )

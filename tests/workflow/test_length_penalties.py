@@ -170,7 +170,7 @@ def test_a_penalty_that_was_not_chosen_is_asked_for_with_the_command(
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
-        ("{length_penalties: [0.5]}", "to choose a length penalty by BLEU"),
+        ("{length_penalties: [0.5]}", "cannot choose a length penalty: inflection has no BLEU"),
         ("{length_penalties: [0.5], length_penalty: 1}", "leave out one"),
         ("{length_penalties: [0.5], temperature: 1}", "length_penalties: []"),
     ],

@@ -68,7 +68,7 @@ def test_a_job_knows_whether_another_run_has_followed_its_own(
     locks.check_not_replaced("tiny", tmp_path)
     monkeypatch.setenv(locks.RUN, "process 1 on a host, since some day")
 
-    with pytest.raises(UserError, match="another run has followed it"):
+    with pytest.raises(UserError, match="another run has started since"):
         locks.check_not_replaced("tiny", tmp_path)
 
     locks.check_not_replaced("other", tmp_path)

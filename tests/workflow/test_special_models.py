@@ -92,7 +92,7 @@ def test_a_training_starts_from_another(whole: Whole) -> None:
 
     log = whole.made.folder / RESULTS / "logs/nouns/fertility-init/seed1/train.log"
     text = log.read_text(encoding="utf-8")
-    assert "starting from" in text and "starting afresh: " in text
+    assert "starting from" in text and "initialized: " in text
 
 
 def test_what_a_model_starts_from_is_no_row(whole: Whole) -> None:
