@@ -34,8 +34,8 @@ from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 
 COLUMNS = (
-    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,p_holm,"
-    "direction,size,setting,cpu_s,gpu_s"
+    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,"
+    "p_holm,direction,size,setting,cpu_s,gpu_s"
 )
 
 
