@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -45,3 +46,20 @@ def test_modules_import_each_other_in_one_direction() -> None:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_make_faults_runs_every_file_that_has_a_long_form() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = makefile.partition("\nfaults:")[2].partition("\n\n")[0]
+    listed = [ROOT / path for path in re.findall(r"tests/[\w/.]+", command)]
+    makers = re.compile(r"mark\.faults\b|\b(long_form|in_turn|numbered)\(")
+
+    files = [
+        file
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if file != Path(__file__) and makers.search(file.read_text(encoding="utf-8"))
+    ]
+
+    assert len(files) > 10
+    left_out = [file for file in files if not any(file.is_relative_to(path) for path in listed)]
+    assert left_out == []

@@ -76,7 +76,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(data: Path, out: Path) -> None:
     """Train Postr-Joint on a few nouns."""
-    small.write_run(out, small.run("postr-joint", epochs=40, state_every_s=60.0))
+    small.write_run(out, small.run("postr-joint", epochs=25, state_every_s=60.0))
     arguments = ["train", "--run", str(out), "--data", str(data)]
     assert main([*arguments, "--device", "cpu"]) == 0
 

@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return phrases.prepare(tmp_path_factory.mktemp("prepared") / "phrases")
 
 
-def train(data: Path, out: Path, epochs: int = 40) -> Path:
+def train(data: Path, out: Path, epochs: int = 30) -> Path:
     """Train Mono-Postr-Joint over the top 2 positions, until it has learned the phrases."""
     run = small.run(
         "mono-postr-joint", epochs=epochs, batch_size=8, state_every_s=60.0, select="loss"

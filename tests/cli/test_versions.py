@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import subprocess
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_a_version_beside_itself_takes_turns_at_search_after_training(data: Path) -> None:
     search = ["--beam", "2", "--trained", "3"]
-    done = called(ROOT, ROOT, data, "--seconds", "0.1", "--turns", "2", *search)
+    done = called(ROOT, ROOT, data, "--seconds", "0.5", "--turns", "2", *search)
     assert done.returncode == 0, done.stderr
 
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
@@ -54,18 +55,21 @@ def test_without_a_beam_the_steps_of_a_training_count(
     versions = importlib.import_module("versions")
     monkeypatch.setattr(Products, "by_onednn", Products.by_onednn)
     monkeypatch.chdir(ROOT)
-    # Each line is read when the process is ready.
-    monkeypatch.setattr("sys.stdin", (f"{time.time()!r} 0.03" for _ in range(2)))
+    # A clock that is a second later each time that it is read: before a turn and each batch.
+    seconds = itertools.count()
+    clock = SimpleNamespace(time=seconds.__next__, sleep=lambda _: None)
+    monkeypatch.setattr(versions, "time", clock)
+    monkeypatch.setattr("sys.stdin", ["0.0 5.0", "6.0 3.0"])
     settings: dict[str, Any] = {"model": "soft", "data": str(data), "beam": 0, "trained": 100}
 
     versions.work_when_told(argparse.Namespace(**SETTINGS, **settings))
 
     ready, *answers = capsys.readouterr().out.splitlines(keepends=True)
     assert ready == versions.READY
-    assert len(answers) == 2
+    assert [json.loads(answer)["batches"] for answer in answers] == [4, 2]
     for answer in map(json.loads, answers):
-        assert answer["batches"] > 0 and answer["per_second"] > 0
-        assert answer["peak_mb"] > 100 and answer["gpu_mb"] is None
+        assert answer["per_second"] > 0 and answer["peak_mb"] > 100
+        assert answer["gpu_mb"] is None
 
 
 def test_a_version_that_cannot_train_is_named(data: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from pam.data.vocabulary import BOS, STEP
 from pam.models import options
 from pam.models.couplings import BOUND, Monotone, Proximity
+from tests.long_forms import in_turn
 from tests.models import plain, tiny
 from tests.models.plain import (
     coupled_prior,
@@ -32,6 +33,11 @@ BEFORE = tuple(
     for kind in ("monotone", "proximity")
 )
 """Models whose first step is coupled to a position just before the source."""
+BY_BAYES_RULE = [
+    *((name, {}) for name in POSTERIOR),
+    *((name, {"distribution": kind}) for name in POSTERIOR for kind in SPARSE),
+    *BEFORE,
+]
 
 
 def test_prior_joint_sums_over_every_alignment_sequence() -> None:
@@ -62,18 +68,11 @@ def test_prior_joint_sums_over_every_alignment_sequence() -> None:
     torch.testing.assert_close(log_likelihood.exp(), torch.as_tensor(total))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        *((name, {}) for name in POSTERIOR),
-        *((name, {"distribution": kind}) for name in POSTERIOR for kind in SPARSE),
-        *BEFORE,
-    ],
-)
+@pytest.mark.parametrize(("variant", "layers"), in_turn(BY_BAYES_RULE, [1, 2]), ids=str)
 def test_posterior_models_follow_bayes_rule_step_by_step(
-    name: str, changed: dict[str, Any], layers: int
+    variant: tuple[str, dict[str, Any]], layers: int
 ) -> None:
+    name, changed = variant
     model = tiny.model(tiny.components(name, **changed), layers=layers)
     source, lengths, target = one_sentence()
     memory = model.encode(source, lengths)

@@ -59,6 +59,7 @@ def test_tables_follow_the_kinds_of_task(kinds: list[str], expected: set[str]) -
 def test_alignments_are_shown_of_tasks_that_have_gold_ones() -> None:
     made = experiment(plain={}, aligned={"word_alignments": "links"}, nouns={})
     kinds = {"plain": "translation", "aligned": "translation", "nouns": "inflection"}
+
     assert TABLES["table3"].shows(made, kinds) == ["aligned"]
     assert TABLES["table1"].shows(made, kinds) == ["plain", "aligned"]
     assert FIGURES["alignment"].shows(made, kinds) == ["aligned"]

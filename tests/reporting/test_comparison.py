@@ -51,6 +51,7 @@ def values(made: MadeExperiment, task: str, model: str, metric: str) -> list[flo
 def test_mean_and_deviation_are_over_seeds(made: MadeExperiment, metric: str) -> None:
     row = find(rows_of(made, metric, table=None), "de-noun", "postr-joint")
     expected = values(made, "de-noun", "postr-joint", metric)
+
     assert row.values == pytest.approx(expected)
     assert row.mean == pytest.approx(np.mean(expected))
     assert row.sd == pytest.approx(np.std(expected, ddof=1))
@@ -71,6 +72,7 @@ def test_gain_is_the_difference_of_means_and_its_interval_is_narrower_than_unpai
 
     paired = mono.gain_high - mono.gain_low
     unpaired = np.hypot(mono.high - mono.low, soft.high - soft.low)
+
     assert paired < unpaired
 
 
@@ -94,6 +96,7 @@ def test_cost_is_the_mean_of_training_with_decoding(made: MadeExperiment) -> Non
 def test_of_other_data_the_baselines_level_is_not_judged(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], paper=False, count=20)
     row = find(rows_of(made), "de-noun", "soft")
+
     assert row.paper == 85.50
     assert row.difference is None
     assert (row.verdict, row.reason) == ("not judged", "other data than the paper's")
@@ -110,6 +113,7 @@ def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], count=20)
     (made.run("de-noun", "soft", 2) / "scores.json").unlink()
     row = find(rows_of(made), "de-noun", "postr-joint")
+
     assert row.seeds == 2
     assert (row.verdict, row.reason) == ("not judged", "fewer than 3 seeds")
 
@@ -136,6 +140,7 @@ def test_a_smaller_network_than_the_papers_is_said(judged: MadeExperiment) -> No
 
     same = paper.model_copy(update={"size": {"decoder": experiment.network.decoder}})
     setting = setting_of(experiment, "de-noun", same, "3 seeds")
+
     assert setting == "the paper's data and size, 3 seeds"
 
 
@@ -191,6 +196,7 @@ def test_what_the_papers_figures_of_alignment_must_mean_agrees(
         judged_translation, "one_minus_aer", table="table3", scores=judged_translation.gold_scores
     )
     postr = find(rows, "de-en", "postr-joint")
+
     assert postr.paper_gain == pytest.approx(0.583 - 0.449)
     assert postr.direction == "agrees"
 

@@ -105,6 +105,7 @@ def test_words_below_narrow_panels_stay_within_the_figure(made: MadeExperiment) 
         figure.canvas.draw()
         boxes = [panel.xaxis.label.get_window_extent() for panel in figure.axes]
         plt.close(figure)
+
     assert boxes[0].x1 < boxes[1].x0
     assert figure.bbox.x0 <= boxes[0].x0 and boxes[1].x1 <= figure.bbox.x1
 
@@ -263,6 +264,7 @@ def test_files_of_another_experiment_are_refused(
 ) -> None:
     files = getattr(translated, option)
     options = ["--experiment", made.config, f"--{option}", *files]
+
     with pytest.raises(UserError, match="task `de-en`") as raised:
         draw(kind, *options, "--out", tmp_path / "figure.svg")
     assert raised.value.file == str(files[0])
@@ -473,6 +475,7 @@ def test_a_damaged_history_is_named_with_its_line(
 ) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=5)
     path = made.histories[0]
+
     assert callable(change)
 
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
@@ -510,6 +513,7 @@ class TestAttention:
 
         width = panels[0].get_window_extent().width / (words + 1)
         ticks = panels[0].get_xticklabels()
+
         assert max(tick.get_window_extent().width for tick in ticks) <= width
 
         plt.close(figure)

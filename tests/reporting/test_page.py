@@ -239,6 +239,7 @@ def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
     titles = re.findall(r"<h2>([^<]+)</h2>", page)
     assert titles[-1] == "Demonstration"
     last = section(page, "Demonstration")
+
     assert last.count("benchmark") == 1 and DEMONSTRATION in last
     assert not re.search(r"<t[dh][^>]*>de-en", section(page, "Tables"))
     assert re.search(r"<t[dh][^>]*>de-en", last) or "<h3>de-en (demonstration): " in last
@@ -253,6 +254,7 @@ def test_figures_have_caption_data_and_what_bears_on_them(page: str) -> None:
 
     number = re.search(rf'<li id="caution-(\d+)">de-N: {re.escape(SHARED)}</li>', page)
     accuracy = page.partition('<figure class="block" id="accuracy"')[2].partition("</figure>")[0]
+
     assert number is not None
     assert f'href="#caution-{number[1]}">⚠{number[1]}</a>' in accuracy
 
@@ -270,12 +272,14 @@ def test_the_first_screen_has_three_lines_that_need_no_paper(page: str) -> None:
     assert re.search(r"<q>\w+ \(\w+, \w+\)</q> → <q>\w+</q>", lines)
     for model in ("Soft", "Postr-Joint", "Mono-Postr-Joint"):
         assert f"<b>{model}</b> <span>" in lines
+
     assert not re.search("paper|equation|et al", lines)
 
 
 def test_the_first_table_has_five_columns_with_the_best_in_bold(page: str) -> None:
     table = page.partition('<table class="ranking">')[2].partition("</table>")[0]
     heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", table)
+
     assert heads == ["Model", "Ours", "Gain [95 % interval]", "Paper's gain", "Verdict"]
 
     (best,) = re.findall(r'<tr class="best">(.*?)</tr>', table, re.DOTALL)
@@ -334,6 +338,7 @@ def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -
     for text in ("paper", "verdict", "shankar", "table 2", "standard deviation"):
         assert text not in words, text
     heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", page)[:4]
+
     assert heads == ["Model", "Ours", "Gain [95 % interval]", "Compared with Soft"]
     assert "(one seed; a gain is judged from 3 seeds on)." in page
     assert "not judged, 1 seed" in page
@@ -363,6 +368,7 @@ def test_it_can_be_read_by_keyboard_in_the_dark_and_on_paper(page: str) -> None:
     stops = re.findall(r'<(?:a|button|input|select)\b(?![^>]*tabindex="-1")[^>]*>', body)
     opened = re.sub(r"<details.*?</details>", "", body, flags=re.DOTALL)
     visible = re.findall(r'<(?:a|button)\b(?![^>]*tabindex="-1")[^>]*>', opened)
+
     assert len(visible) < len(stops) and len(visible) <= 12
 
 
@@ -517,6 +523,7 @@ def test_outputs_are_beside_source_and_reference(page: str) -> None:
     assert outputs.count('<article class="example"') == 30
     assert "<ins>x</ins>" in outputs
     names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
+
     assert re.findall(r"<dt>([^<]+)</dt>", outputs)[:5] == names
 
 
@@ -635,6 +642,7 @@ def test_novel_and_adopted_words_are_marked_on_the_page_with_a_legend(
 ) -> None:
     Elements(summaries)  # is well formed
     outputs = section(summaries, "Outputs side by side")
+
     assert "above a double line" in " ".join(outputs.split())
     assert re.search(r'<mark class="novel" title="novel">[^<]+</mark>', outputs)
     assert '<mark class="adopted" title="adopted">mann</mark>' in outputs
@@ -981,6 +989,7 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
 
     reports = json.loads(match[1].replace("&quot;", '"').replace("&gt;", ">"))
     by_width = {report.pop("width"): report for report in reports}
+
     assert sorted(by_width) == [390, 1280, 1920]
 
     for width, report in by_width.items():

@@ -92,6 +92,7 @@ def test_of_the_lost_column_of_table_1_only_the_two_legible_runs_are_filled() ->
 def test_table_3_stands_beside_aer_and_beside_its_complement() -> None:
     table = load_papers(RESULTS)["table3"]
     printed = {"soft": 0.449, "prior-joint": 0.502, "postr-joint": 0.583}
+
     assert set(table.metrics) == {"aer", "one_minus_aer"}
     assert all(rows == {"IWSLT14 DE-EN": printed} for rows in table.metrics.values())
     assert "better when lower" in table.note
@@ -114,6 +115,7 @@ def test_the_figures_of_luong_et_al_stand_in_the_order_of_their_gains() -> None:
 
     aligned = ("soft-location", "local-m", "local-p", "ensemble")
     errors = [table.value("aer", "WMT14 EN-DE", model) for model in aligned]
+
     assert errors == [0.39, 0.34, 0.36, 0.34]
 
 

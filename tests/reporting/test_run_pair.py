@@ -22,6 +22,7 @@ def test_differences_are_those_of_the_values_paired_by_units(made: MadeExperimen
     pair = compare_runs(soft, mono)
     value, other_value = pair.values["accuracy"]
     gain = pair.gains["accuracy"]
+
     assert gain.value == pytest.approx(other_value.value - value.value)
     assert gain.low < gain.value < gain.high
     # A pairing narrows the interval: lemmas that are hard for one are hard for the other.
@@ -36,6 +37,7 @@ def test_differences_are_those_of_the_values_paired_by_units(made: MadeExperimen
     experiment = load_experiment(made.config)
     rows = compare(load_runs(made.scores, experiment), experiment, ["accuracy"], None)
     values = {row.model: row.values[0] for row in rows if row.task == "de-noun"}
+
     assert value.value == pytest.approx(values["soft"])
 
 
@@ -46,6 +48,7 @@ def test_keys_of_the_configuration_that_differ_are_told(tmp_path: Path) -> None:
     config["network"] = {"dropout": 0.5}
     config["components"]["score"] = {"kind": "mlp", "units": 7}
     second.config_file.write_text(yaml.safe_dump(config), encoding="utf-8")
+
     assert compare_runs(first, second).differing == {
         "seed": (1, 2),
         "score.kind": ("general", "mlp"),
@@ -62,6 +65,7 @@ def test_the_command_prints_both_values_with_interval_p_and_keys(
     assert main(["compare", *runs]) == 0
     printed = capsys.readouterr().out
     row = r"accuracy \(%\) +\d+\.\d\d +\d+\.\d\d +[+-]\d+\.\d\d +\[[+-].*, [+-].*\] +[01]\.\d{4}\n"
+
     assert re.search(row, printed)
     assert "paired by 40 lemmas of the test split" in printed
     assert re.search(r"^seed +1 +2$", printed, flags=re.MULTILINE)
@@ -70,6 +74,7 @@ def test_the_command_prints_both_values_with_interval_p_and_keys(
 def test_runs_that_cannot_be_compared_are_refused(made: MadeExperiment, tmp_path: Path) -> None:
     noun = RunFolder(made.run("de-noun", "soft"))
     other = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1], count=9)
+
     with pytest.raises(UserError, match="scored on another test set than"):
         compare_runs(noun, RunFolder(other.run("de-noun", "soft")))
     with pytest.raises(UserError, match="no such file") as caught:

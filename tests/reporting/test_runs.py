@@ -69,6 +69,7 @@ def test_forms_that_differ_only_in_spelling_are_refused_too(small: MadeExperimen
 def test_a_run_of_another_experiment_is_refused(small: MadeExperiment) -> None:
     path = small.run("de-noun", "soft") / "scores.json"
     change(path, experiment="other")
+
     with pytest.raises(UserError, match="`other`") as raised:
         runs_of(small)
     assert raised.value.file == str(path)

@@ -29,11 +29,13 @@ def test_no_two_models_of_the_family_look_the_same() -> None:
 def test_of_too_many_lines_the_baseline_and_posterior_attention_are_highlighted() -> None:
     models = ["none", "soft", "sparse", "prior-joint", "postr-joint", "mono-postr-joint"]
     looks = style.looks_of_lines(models, "soft")
+
     assert looks == {model: style.look(model) for model in models}
 
     models += ["acvi", "ved", "structured"]
     looks = style.looks_of_lines(models, "soft")
     highlighted = [model for model in models if looks[model] == style.look(model)]
+
     assert highlighted == ["soft", "postr-joint"]
     assert style.depth(looks["acvi"]) < style.depth(looks["soft"])
 
@@ -42,6 +44,7 @@ def test_of_too_many_lines_the_baseline_and_posterior_attention_are_highlighted(
         style.legend_models(figure, {model: model.upper() for model in models}, looks=looks)
         texts = [text.get_text() for text in figure.legends[0].get_texts()]
         plt.close(figure)
+
     assert texts == ["SOFT", "POSTR-JOINT", "the 7 other models"]
 
 
@@ -66,6 +69,7 @@ def test_a_legend_of_long_names_stays_within_the_figure() -> None:
         (legend,) = figure.legends
         box = legend.get_window_extent()
         plt.close(figure)
+
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
@@ -87,6 +91,7 @@ def test_a_long_heading_stays_above_its_panel(columns: int) -> None:
         starts = [panel.get_window_extent().x0 for panel in axes[1:]]
         starts.append(figure.bbox.x1)
         plt.close(figure)
+
     assert all(end <= start for end, start in zip(ends, starts, strict=True))
 
 

@@ -54,6 +54,7 @@ def test_the_figure_has_values_side_by_side_with_intervals_and_the_baseline(
     words = ["--experiment", str(swept.config), "--scores", *scores]
     figures.write("sweep", [*words, "--out", str(tmp_path / "sweeps.svg")])
     data = pd.read_csv(tmp_path / "sweeps.csv", dtype={"values": str})
+
     assert list(data["values"].fillna("")) == ["", "0.9", "0.99"]
     assert (data["low"] < data["mean"]).all()
     assert (data["mean"] < data["high"]).all()
@@ -65,6 +66,7 @@ def test_of_several_options_each_combination_of_the_later_ones_has_a_line(tmp_pa
         tmp_path, tasks=["de-noun"], models=names, listed=[GRID], seeds=[1], count=5, paper=False
     )
     experiment = load_experiment(made.config)
+
     assert experiment.baseline == names[0]
 
     with figures.style.styled():
@@ -73,16 +75,19 @@ def test_of_several_options_each_combination_of_the_later_ones_has_a_line(tmp_pa
     lines = [
         line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() != "None"
     ]
+
     assert len(lines) == 2
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.9", "0.99"]
     assert axes.get_xlabel() == "marginalization.mass"
     legend = [entry.get_text() for entry in drawing.figure.legends[0].get_texts()]
+
     assert legend[-2:] == ["dropout 0", "dropout 1"]
 
 
 def test_experiments_without_a_sweep_have_neither(made: MadeExperiment) -> None:
     experiment = load_experiment(made.config)
     kinds = dict.fromkeys(experiment.tasks, "inflection")
+
     assert TABLES["sweeps"].shows(experiment, kinds) == []
     with pytest.raises(UserError, match="no scores of a sweep"):
         table(made)

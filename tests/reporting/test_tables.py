@@ -35,8 +35,8 @@ from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import DIGITS
 
 COLUMNS = (
-    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,p_holm,"
-    "direction,size,setting,cpu_s,gpu_s"
+    "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,"
+    "p_holm,direction,size,setting,cpu_s,gpu_s"
 )
 
 

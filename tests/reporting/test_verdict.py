@@ -29,6 +29,7 @@ def test_a_wider_interval_is_no_better_verdict_of_a_level() -> None:
         judge_level(85.5, Interval(85.5 - half, 85.5 + half), 5, 1.0).direction
         for half in (0.5, 2.0, 20.0)
     ]
+
     assert directions == ["equivalent", "agrees with", "agrees with"]
 
 
