@@ -54,7 +54,16 @@ from pam.reporting.introduction import (
     task_in_words,
 )
 from pam.reporting.outputs import FILTERS, examples
-from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
+from pam.reporting.render import (
+    Table,
+    grid,
+    paragraph,
+    read,
+    read_csv,
+    to_csv,
+    to_latex,
+    without_empty_columns,
+)
 from pam.reporting.runs import label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
@@ -376,6 +385,8 @@ class Page:
         own_models = data[data["model"].isin(self.experiment.models_of(task))]
         means = own_models["mean"].astype(float)
         best_mean = means.min() if metric.lower_is_better else means.max()
+        # Where all are equal none is the best.
+        has_best = means.nunique() > 1
 
         gain = columns.index("Gain, ours")
         compared = next(name for name in columns if name.startswith(COMPARED))
@@ -387,7 +398,7 @@ class Page:
             standing = Standing(
                 model=row["model"],
                 label=cells[columns.index("Model")],
-                is_best=is_own and float(row["mean"]) == best_mean,
+                is_best=has_best and is_own and float(row["mean"]) == best_mean,
                 ours=cells[columns.index("Ours")],
                 # The interval of a gain stands right of it.
                 gain=f"{cells[gain]} {cells[gain + 1]}".strip(),
@@ -669,21 +680,6 @@ def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
     task_of_row = [*table.data["task"], *[None] * rows_without_task]
     kept = [index for index, task in enumerate(task_of_row) if task is None or task in tasks]
     return replace(table, shown=table.shown.iloc[kept])
-
-
-def without_empty_columns(table: Table) -> Table:
-    """Leave out the columns that no row fills, such as p where there is a single seed."""
-    if table.shown.empty:
-        return table
-
-    filled = [
-        index for index in range(table.shown.shape[1]) if (table.shown.iloc[:, index] != "").any()
-    ]
-    return replace(
-        table,
-        shown=table.shown.iloc[:, filled],
-        align="".join(table.align[index] for index in filled),
-    )
 
 
 def numeric(cells: pd.Series[str]) -> bool:

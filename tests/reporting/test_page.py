@@ -311,6 +311,18 @@ def test_a_mark_of_the_papers_gain_is_explained_below_the_first_table(tmp_path: 
     assert rank.note == "* on the paper's own data, which are not ours"
 
 
+def test_where_all_models_are_equal_none_is_the_best(tmp_path: Path) -> None:
+    models = ["soft", "postr-joint"]
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=models, seeds=[1], count=8)
+    files = small_page(made, ["table2", "costs"])
+    path = made.folder / "tables/table2.csv"
+    render.read_csv(path).assign(mean="50.0").to_csv(path, index=False)
+
+    (rank,) = Page(files).content()["rankings"]
+
+    assert [row.is_best for row in rank.rows] == [False, False]
+
+
 def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
     made = make_experiment(
         tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8

@@ -455,6 +455,13 @@ def test_tables_of_own_data_speak_of_no_paper(tmp_path: Path) -> None:
             assert ("verdict" in text) is (kept and name != "overhead")
 
 
+def test_a_table_in_the_report_has_no_column_that_no_row_fills(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=5)
+    make(made, "table2", tmp_path)
+    heads = re.findall('<th scope="col"[^>]*>([^<]+)', (tmp_path / "table2.html").read_text())
+    assert "Ours" in heads and not {"p", "Holm", "Compared with Soft"} & set(heads)
+
+
 def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path: Path) -> None:
     made = make_translations(tmp_path, models=["soft", "postr-joint"], seeds=[1, 2], count=6)
     for seed, on_gpu in ((1, True), (2, False)):
