@@ -42,7 +42,7 @@ PAPERS = ROOT / "config/paper_results.yaml"
 BEGIN = "<!-- claims -->\n"
 END = "<!-- end of claims -->\n"
 WIDTH = 120  # characters of a line
-ALL = "| | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
+ALL = "| no. | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
 MAIN = (
     "| claim | paper | ours | data, size | seeds | verdict |\n| --- | --: | --- | --- | --: |"
     " --- |\n"
