@@ -427,16 +427,15 @@ class Page:
 
     def finding(self, main: str) -> str:
         """Say in one sentence what the main table shows; empty if it lacks the metric."""
-        rows = self.data("tables", main)
+        rows = with_texts(read(self.files.folder / "tables", main), "Ours")
         rows = rows[rows["task"] == self.first]
         metric = self._metric_of_finding(main, list(rows["metric"]))
         if metric is None:
             return ""
 
         gains = pd.DataFrame(columns=["task", "metric", "model"])
-        gains_file = self.files.folder / f"tables/{main}_gains.csv"
-        if gains_file.is_file():
-            gains = read_csv(gains_file)
+        if (self.files.folder / f"tables/{main}_gains.csv").is_file():
+            gains = with_texts(read(self.files.folder / "tables", f"{main}_gains"), "Gain, ours")
         gains = gains[(gains["task"] == self.first) & (gains["metric"] == metric)]
 
         models = self.experiment.models_of(self.first)
@@ -668,6 +667,19 @@ class Page:
 def paragraph_of(text: str) -> Markup:
     """Return a paragraph as HTML that the template does not escape."""
     return Markup(paragraph(text))  # noqa: S704
+
+
+def with_texts(table: Table, value: str) -> pd.DataFrame:
+    """Return a table's data with a column's value and the interval right of it, as people see them.
+
+    The data are rounded for machines. Rounded again for people, some would become other numbers.
+    """
+    column = list(table.shown.columns).index(value)
+    return table.data.assign(
+        # A standard deviation may follow the mean.
+        value_text=[text.partition(" ")[0] for text in table.shown.iloc[:, column]],
+        interval_text=list(table.shown.iloc[:, column + 1]),
+    )
 
 
 def of_tasks(table: Table, tasks: Sequence[str]) -> Table:

@@ -30,7 +30,7 @@ from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
 from pam.reporting.heat_maps import heading, maps, weights_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
-from pam.reporting.page import Files, Page, write
+from pam.reporting.page import Files, Page, with_texts, write
 from pam.reporting.runs import load_experiment
 from pam.reporting.style import WIDTH
 from pam.reporting.tables import build
@@ -745,6 +745,23 @@ def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
     assert text.endswith(
         "+0.10 points [−0.50, +0.70] over Soft, a gain that may be chance (2 seeds)."
     )
+
+
+def test_the_finding_has_the_numbers_that_the_table_shows() -> None:
+    # In the data −0.02346 is −0.0235, which would become −0.024 if it were rounded again.
+    data = pd.DataFrame({"mean": ["0.2345", "0.2210"], "low": ["0.1735", "-0.0235"]})
+    shown = pd.DataFrame(
+        [["0.234 ± 0.020", "[0.173, 0.303]", "+0.01"], ["0.221", "[−0.023, 0.054]", ""]],
+        columns=["Ours", "95 % interval", "Gain, ours"],
+    )
+    texts = with_texts(render.Table("", data, shown, "rrr"), "Ours")
+    assert list(texts["value_text"]) == ["0.234", "0.221"]
+    assert list(texts["interval_text"]) == ["[0.173, 0.303]", "[−0.023, 0.054]"]
+
+    rows = texts.assign(model=["joint", "soft"], n="3", high="0.3")
+    gains = pd.DataFrame(columns=["model", "seeds"])
+    text = finding("clips", METRICS["cider"], rows, gains, {"joint": "Joint", "soft": "Soft"})
+    assert "0.234 [0.173, 0.303]" in text
 
 
 def test_a_beam_is_told_from_the_value_beside_it() -> None:

@@ -32,7 +32,6 @@ from pam.reporting.comparison import RULE, compare
 from pam.reporting.lengths import chosen
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
-from pam.reporting.tables import DIGITS
 
 COLUMNS = (
     "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,p_holm,"
@@ -177,13 +176,6 @@ def test_an_unknown_table_names_the_closest(made: MadeExperiment, tmp_path: Path
         make(made, "table22", tmp_path)
     assert "did you mean `table2`?" in (raised.value.hint or "")
     assert not list(tmp_path.iterdir())
-
-
-def test_numbers_for_machines_are_so_precise_that_they_round_as_those_for_people() -> None:
-    # −0.02346 has to become −0.023; in four digits it is −0.0235, which becomes −0.024.
-    finest = max(metric.decimals for metric in METRICS.values())
-    for column in ("mean", "low", "high", "gain", "gain_low", "gain_high"):
-        assert DIGITS[column] >= finest + 3
 
 
 def test_the_papers_name_of_a_task_is_said_where_the_paper_is_named(tmp_path: Path) -> None:
