@@ -204,7 +204,7 @@ class Page:
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
-            "finding": self.finding(main) if main else "",
+            "findings": self.findings(main) if main else [""],
             "question": question(self.experiment),
             "tasks": [self.introduced(task) for task in [*self.real, *self.demonstrations]],
             **self.models_in_words(),
@@ -425,10 +425,16 @@ class Page:
             return "the baseline"
         return outcome or f"not judged, {row['setting'].rpartition(', ')[2]}"
 
-    def finding(self, main: str) -> str:
-        """Say in one sentence what the main table shows; empty if it lacks the metric."""
+    def findings(self, main: str) -> list[str]:
+        """Say in a sentence for each task of the first screen what the main table shows."""
+        others = [task for task in self.ranked(main) if task != self.first]
+        texts = [self.finding(main, task) for task in others]
+        return [self.finding(main, self.first), *filter(None, texts)]
+
+    def finding(self, main: str, task: str) -> str:
+        """Say in one sentence what the main table shows of a task; empty if it lacks the metric."""
         rows = with_texts(read(self.files.folder / "tables", main), "Ours")
-        rows = rows[rows["task"] == self.first]
+        rows = rows[rows["task"] == task]
         metric = self._metric_of_finding(main, list(rows["metric"]))
         if metric is None:
             return ""
@@ -436,12 +442,12 @@ class Page:
         gains = pd.DataFrame(columns=["task", "metric", "model"])
         if (self.files.folder / f"tables/{main}_gains.csv").is_file():
             gains = with_texts(read(self.files.folder / "tables", f"{main}_gains"), "Gain, ours")
-        gains = gains[(gains["task"] == self.first) & (gains["metric"] == metric)]
+        gains = gains[(gains["task"] == task) & (gains["metric"] == metric)]
 
-        models = self.experiment.models_of(self.first)
+        models = self.experiment.models_of(task)
         labels = {model: label for model, label in self.model_names.items() if model in models}
         return finding(
-            label=self.labels[self.first],
+            label=self.labels[task],
             metric=metric_of(metric),
             rows=rows[rows["metric"] == metric],
             gains=gains,

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,21 @@ def test_a_mark_of_the_papers_gain_is_explained_below_the_first_table(tmp_path: 
     (rank,) = content["rankings"]
     assert [row.paper for row in rank.rows] == ["", "+0.38*"]
     assert rank.note == "* on the paper's own data, which are not ours"
+
+
+def test_every_task_of_the_first_screen_has_its_finding(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=8)
+    files = small_page(made, [])
+    inputs = Inputs(files.experiment, load_papers(made.paper), scores=made.scores)
+    tables = ["table2", "table2_gains", "costs"]
+    for name in tables:
+        render.write(build(name, inputs), made.folder / "tables", name)
+    summaries = dict.fromkeys(("de-noun", "de-verb"), NOUNS)
+
+    page = Page(replace(files, tables=tables, summaries=summaries))
+
+    nouns, verbs = page.content()["findings"]
+    assert nouns.startswith("On de-N, ") and verbs.startswith("On de-V, ")
 
 
 def test_where_all_models_are_equal_none_is_the_best(tmp_path: Path) -> None:
@@ -883,7 +899,8 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
     )
     content = Page(files).content()
 
-    assert content["finding"].startswith("On ") and "perplexity" in content["finding"]
+    (finding_text,) = content["findings"]
+    assert finding_text.startswith("On ") and "perplexity" in finding_text
     # The metric that is there is compared; a figure of one that is not has no row.
     assert [block.name for block in content["front"]] == ["bleu_gains", "table1"]
     with pytest.raises(UserError, match="unknown metric `bluu_b"):
