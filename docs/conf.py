@@ -69,8 +69,9 @@ nitpicky = True
 html_theme = "furo"
 html_title = "pam: posterior attention models"
 html_copy_source = False
-html_static_path = ["gallery.css"]
+html_static_path = ["gallery.css", "reachable.js"]
 html_css_files = ["gallery.css"]
+html_js_files = ["reachable.js"]
 html_search_scorer = str(ROOT / "docs/search_order.js")
 sphinx_argparse_cli_prefix_document = True
 

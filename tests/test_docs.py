@@ -13,7 +13,7 @@ import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,27 @@ def test_every_text_is_a_page_of_the_site(conf: dict[str, Any]) -> None:
         name for name in written if not name.startswith(("data/", "."))
     }
     assert len(set(listed)) == len(listed)
+
+
+def test_every_column_of_a_table_has_a_heading(conf: dict[str, Any]) -> None:
+    """A reader who hears the page would not know what the column is."""
+    listed = [conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())]
+    nameless = []
+    for page in listed:
+        lines = (ROOT / f"{page}.md").read_text(encoding="utf-8").splitlines()
+        for number, (head, rule) in enumerate(pairwise(lines), start=1):
+            cells = re.split(r"(?<!\\)\|", head)[1:-1]
+            if re.match(r"\| ?:?-", rule) and not all(cell.strip() for cell in cells):
+                nameless.append(f"{page}.md:{number}")
+
+    assert nameless == []
+
+
+def test_what_scrolls_on_the_site_can_be_reached_by_keyboard(conf: dict[str, Any]) -> None:
+    assert set(conf["html_js_files"]) <= set(conf["html_static_path"])
+    (script,) = conf["html_js_files"]
+    text = (ROOT / "docs" / script).read_text(encoding="utf-8")
+    assert '"pre, .table-wrapper"' in text and "tabIndex = 0" in text
 
 
 def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any]) -> None:

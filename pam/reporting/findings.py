@@ -28,7 +28,8 @@ def finding(
     Args:
         label: the task's label.
         metric: the metric that decides.
-        rows: of that task and metric, from the CSV of a comparison.
+        rows: of that task and metric, from the CSV of a comparison. Columns `value_text` and
+            `interval_text`, if there are some, have the numbers as the table shows them to people.
         gains: the same from the CSV of its gains.
         names: model -> label, of the models that count.
     """
@@ -67,7 +68,7 @@ def _value(metric: Metric, row: Any) -> str:
     if quality[1].islower():
         quality = quality[0].lower() + quality[1:]
 
-    mean = f"{float(row['mean']):.{metric.decimals}f}"
+    mean = row.get("value_text") or f"{float(row['mean']):.{metric.decimals}f}"
     if metric.unit:
         mean += f" {metric.unit}"
 
@@ -89,7 +90,7 @@ def _agreement(directions: Sequence[str]) -> str:
 
 def _gain(gain: Any, metric: Metric, base: str) -> str:
     """Return a gain over the baseline, and say so if it may be chance."""
-    value = signed(float(gain["gain"]), metric.decimals)
+    value = gain.get("value_text") or signed(float(gain["gain"]), metric.decimals)
     if metric.unit == "%":
         value += " points"
     elif metric.unit:
@@ -120,7 +121,11 @@ def _counted(outcomes: Sequence[str], base: str) -> str:
 
 
 def _ends(row: Any, digits: int, sign: bool = False) -> str:
-    """Return an interval, with as many digits as tell its ends apart."""
+    """Return an interval as the table shows it, else with as many digits as tell its ends apart."""
+    text = row.get("interval_text")
+    if text:
+        return str(text)
+
     low = float(row["low"])
     high = float(row["high"])
 

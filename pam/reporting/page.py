@@ -54,7 +54,16 @@ from pam.reporting.introduction import (
     task_in_words,
 )
 from pam.reporting.outputs import FILTERS, examples
-from pam.reporting.render import Table, grid, paragraph, read, read_csv, to_csv, to_latex
+from pam.reporting.render import (
+    Table,
+    grid,
+    paragraph,
+    read,
+    read_csv,
+    to_csv,
+    to_latex,
+    without_empty_columns,
+)
 from pam.reporting.runs import label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
@@ -195,7 +204,7 @@ class Page:
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
-            "finding": self.finding(main) if main else "",
+            "findings": self.findings(main) if main else [""],
             "question": question(self.experiment),
             "tasks": [self.introduced(task) for task in [*self.real, *self.demonstrations]],
             **self.models_in_words(),
@@ -376,6 +385,8 @@ class Page:
         own_models = data[data["model"].isin(self.experiment.models_of(task))]
         means = own_models["mean"].astype(float)
         best_mean = means.min() if metric.lower_is_better else means.max()
+        # Where all are equal none is the best.
+        has_best = means.nunique() > 1
 
         gain = columns.index("Gain, ours")
         compared = next(name for name in columns if name.startswith(COMPARED))
@@ -387,7 +398,7 @@ class Page:
             standing = Standing(
                 model=row["model"],
                 label=cells[columns.index("Model")],
-                is_best=is_own and float(row["mean"]) == best_mean,
+                is_best=has_best and is_own and float(row["mean"]) == best_mean,
                 ours=cells[columns.index("Ours")],
                 # The interval of a gain stands right of it.
                 gain=f"{cells[gain]} {cells[gain + 1]}".strip(),
@@ -414,24 +425,29 @@ class Page:
             return "the baseline"
         return outcome or f"not judged, {row['setting'].rpartition(', ')[2]}"
 
-    def finding(self, main: str) -> str:
-        """Say in one sentence what the main table shows; empty if it lacks the metric."""
-        rows = self.data("tables", main)
-        rows = rows[rows["task"] == self.first]
+    def findings(self, main: str) -> list[str]:
+        """Say in a sentence for each task of the first screen what the main table shows."""
+        others = [task for task in self.ranked(main) if task != self.first]
+        texts = [self.finding(main, task) for task in others]
+        return [self.finding(main, self.first), *filter(None, texts)]
+
+    def finding(self, main: str, task: str) -> str:
+        """Say in one sentence what the main table shows of a task; empty if it lacks the metric."""
+        rows = with_texts(read(self.files.folder / "tables", main), "Ours")
+        rows = rows[rows["task"] == task]
         metric = self._metric_of_finding(main, list(rows["metric"]))
         if metric is None:
             return ""
 
         gains = pd.DataFrame(columns=["task", "metric", "model"])
-        gains_file = self.files.folder / f"tables/{main}_gains.csv"
-        if gains_file.is_file():
-            gains = read_csv(gains_file)
-        gains = gains[(gains["task"] == self.first) & (gains["metric"] == metric)]
+        if (self.files.folder / f"tables/{main}_gains.csv").is_file():
+            gains = with_texts(read(self.files.folder / "tables", f"{main}_gains"), "Gain, ours")
+        gains = gains[(gains["task"] == task) & (gains["metric"] == metric)]
 
-        models = self.experiment.models_of(self.first)
+        models = self.experiment.models_of(task)
         labels = {model: label for model, label in self.model_names.items() if model in models}
         return finding(
-            label=self.labels[self.first],
+            label=self.labels[task],
             metric=metric_of(metric),
             rows=rows[rows["metric"] == metric],
             gains=gains,
@@ -659,6 +675,19 @@ def paragraph_of(text: str) -> Markup:
     return Markup(paragraph(text))  # noqa: S704
 
 
+def with_texts(table: Table, value: str) -> pd.DataFrame:
+    """Return a table's data with a column's value and the interval right of it, as people see them.
+
+    The data are rounded for machines. Rounded again for people, some would become other numbers.
+    """
+    column = list(table.shown.columns).index(value)
+    return table.data.assign(
+        # A standard deviation may follow the mean.
+        value_text=[text.partition(" ")[0] for text in table.shown.iloc[:, column]],
+        interval_text=list(table.shown.iloc[:, column + 1]),
+    )
+
+
 def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
     """Keep a table's rows of some tasks, and those of no task, in their order."""
     if "task" not in table.data.columns:
@@ -669,21 +698,6 @@ def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
     task_of_row = [*table.data["task"], *[None] * rows_without_task]
     kept = [index for index, task in enumerate(task_of_row) if task is None or task in tasks]
     return replace(table, shown=table.shown.iloc[kept])
-
-
-def without_empty_columns(table: Table) -> Table:
-    """Leave out the columns that no row fills, such as p where there is a single seed."""
-    if table.shown.empty:
-        return table
-
-    filled = [
-        index for index in range(table.shown.shape[1]) if (table.shown.iloc[:, index] != "").any()
-    ]
-    return replace(
-        table,
-        shown=table.shown.iloc[:, filled],
-        align="".join(table.align[index] for index in filled),
-    )
 
 
 def numeric(cells: pd.Series[str]) -> bool:

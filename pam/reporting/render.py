@@ -7,7 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, NamedTuple
@@ -54,6 +54,21 @@ class Table:
             (above[: self.group] != row[: self.group], row)
             for above, row in zip(rows_above, rows, strict=False)
         ]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Leave out the columns that no row fills, such as p where there is a single seed."""
+    if table.shown.empty:
+        return table
+
+    filled = [
+        index for index in range(table.shown.shape[1]) if (table.shown.iloc[:, index] != "").any()
+    ]
+    return replace(
+        table,
+        shown=table.shown.iloc[:, filled],
+        align="".join(table.align[index] for index in filled),
+    )
 
 
 def table_of(
@@ -278,6 +293,7 @@ def latex(text: str) -> str:
 _STYLE = """\
 body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.2em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.table { overflow-x: auto; }
 thead th { border-bottom: 2px solid #444; vertical-align: bottom; }
 th, td { padding: .25em .7em; text-align: right; }
 .text { text-align: left; }
@@ -366,6 +382,7 @@ def paragraph(note: str) -> str:
 
 
 def _section(table: Table) -> str:
-    """Return a table as HTML with its title and notes."""
+    """Return a table as HTML with its title and notes, in a box that may scroll."""
     heading = f"<h2>{html.escape(table.title)}</h2>"
-    return "\n".join([heading, grid(table), *map(paragraph, table.notes)])
+    box = f'<div class="table">{grid(without_empty_columns(table))}</div>'
+    return "\n".join([heading, box, *map(paragraph, table.notes)])

@@ -128,10 +128,9 @@ GAINS = (
     "setting",
     "reason",
 )
-# So many that texts made of the CSV, such as the page's finding, round as the tables for people do.
 DIGITS = {
-    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 6),
-    **dict.fromkeys(("gain", "gain_low", "gain_high"), 6),
+    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 4),
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), 4),
     **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
     **dict.fromkeys(("cpu_s", "gpu_s"), 1),
 }
@@ -451,7 +450,10 @@ SWEEPS = (
     "p_holm",
     "dev_loss",
 )
-SWEEPS_DIGITS = {**DIGITS, "dev_loss": 4}
+SWEEPS_DIGITS = {
+    **DIGITS,
+    **dict.fromkeys(("gain_low", "gain_high", "dev_loss"), 4),
+}
 SWEEPS_NOTE = (
     "{units} Mean and standard deviation over seeds on the test split. Dev loss: the mean loss of"
     " the development split in the epoch that was chosen; values are to be chosen by it, not by the"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
 from pam.reporting.heat_maps import heading, maps, weights_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
-from pam.reporting.page import Files, Page, write
+from pam.reporting.page import Files, Page, with_texts, write
 from pam.reporting.runs import load_experiment
 from pam.reporting.style import WIDTH
 from pam.reporting.tables import build
@@ -321,6 +322,33 @@ def test_a_mark_of_the_papers_gain_is_explained_below_the_first_table(tmp_path: 
     (rank,) = content["rankings"]
     assert [row.paper for row in rank.rows] == ["", "+0.38*"]
     assert rank.note == "* on the paper's own data, which are not ours"
+
+
+def test_every_task_of_the_first_screen_has_its_finding(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, models=["soft", "postr-joint"], seeds=[1], count=8)
+    files = small_page(made, [])
+    inputs = Inputs(files.experiment, load_papers(made.paper), scores=made.scores)
+    tables = ["table2", "table2_gains", "costs"]
+    for name in tables:
+        render.write(build(name, inputs), made.folder / "tables", name)
+    summaries = dict.fromkeys(("de-noun", "de-verb"), NOUNS)
+
+    page = Page(replace(files, tables=tables, summaries=summaries))
+
+    nouns, verbs = page.content()["findings"]
+    assert nouns.startswith("On de-N, ") and verbs.startswith("On de-V, ")
+
+
+def test_where_all_models_are_equal_none_is_the_best(tmp_path: Path) -> None:
+    models = ["soft", "postr-joint"]
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=models, seeds=[1], count=8)
+    files = small_page(made, ["table2", "costs"])
+    path = made.folder / "tables/table2.csv"
+    render.read_csv(path).assign(mean="50.0").to_csv(path, index=False)
+
+    (rank,) = Page(files).content()["rankings"]
+
+    assert [row.is_best for row in rank.rows] == [False, False]
 
 
 def test_a_page_of_own_data_speaks_of_no_paper_and_of_one_seed(tmp_path: Path) -> None:
@@ -750,6 +778,23 @@ def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
     )
 
 
+def test_the_finding_has_the_numbers_that_the_table_shows() -> None:
+    # In the data −0.02346 is −0.0235, which would become −0.024 if it were rounded again.
+    data = pd.DataFrame({"mean": ["0.2345", "0.2210"], "low": ["0.1735", "-0.0235"]})
+    shown = pd.DataFrame(
+        [["0.234 ± 0.020", "[0.173, 0.303]", "+0.01"], ["0.221", "[−0.023, 0.054]", ""]],
+        columns=["Ours", "95 % interval", "Gain, ours"],
+    )
+    texts = with_texts(render.Table("", data, shown, "rrr"), "Ours")
+    assert list(texts["value_text"]) == ["0.234", "0.221"]
+    assert list(texts["interval_text"]) == ["[0.173, 0.303]", "[−0.023, 0.054]"]
+
+    rows = texts.assign(model=["joint", "soft"], n="3", high="0.3")
+    gains = pd.DataFrame(columns=["model", "seeds"])
+    text = finding("clips", METRICS["cider"], rows, gains, {"joint": "Joint", "soft": "Soft"})
+    assert "0.234 [0.173, 0.303]" in text
+
+
 def test_a_beam_is_told_from_the_value_beside_it() -> None:
     rows = pd.DataFrame([{"model": "soft", "mean": 39.04, "low": 37.0, "high": 41.0, "n": "1"}])
     gains = pd.DataFrame(columns=["model", "seeds"])
@@ -869,7 +914,8 @@ def test_a_page_whose_main_metric_was_left_out_says_why(tmp_path: Path) -> None:
     )
     content = Page(files).content()
 
-    assert content["finding"].startswith("On ") and "perplexity" in content["finding"]
+    (finding_text,) = content["findings"]
+    assert finding_text.startswith("On ") and "perplexity" in finding_text
     # The metric that is there is compared; a figure of one that is not has no row.
     assert [block.name for block in content["front"]] == ["bleu_gains", "table1"]
     with pytest.raises(UserError, match="unknown metric `bluu_b"):

@@ -49,7 +49,7 @@ def files_of_the_page(flow: WorkflowFiles) -> list[str]:
         name = path.stem
         if name.startswith("attention_"):
             task, _, seed = name.removeprefix("attention_").rpartition("_seed")
-            for models in (flow.baseline, flow.posterior):
+            for models in (flow.baseline, flow.posterior, flow.more_attention):
                 wildcards = SimpleNamespace(task=task, seed=seed)
                 files += inputs.of_models(models, "attention.json")(wildcards)
         else:

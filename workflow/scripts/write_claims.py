@@ -43,7 +43,7 @@ BEGIN = "<!-- claims -->\n"
 END = "<!-- end of claims -->\n"
 JUDGED = ("scores.json", "gold_scores.json", "analysis.json")  # files that claims are judged by
 WIDTH = 120  # characters of a line
-ALL = "| | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
+ALL = "| no. | claim | in | paper | ours | verdict |\n| --: | --- | --- | --: | --- | --- |\n"
 MAIN = (
     "| claim | paper | ours | data, size | seeds | verdict |\n| --- | --: | --- | --- | --: |"
     " --- |\n"
