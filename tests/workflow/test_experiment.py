@@ -248,7 +248,12 @@ def test_a_fault_in_a_models_file_has_its_place(
         ),
         ("architecture: agreement\ntargets: actions", 3, "writes no actions", "targets: symbols"),
         ("members: [postr-joint]\nscore: dot", 3, "an ensemble has no `score`", "leave out"),
-        ("members: [hard-mono, postr-joint]", 2, "cannot be in one ensemble", "all of symbols or all"),
+        (
+            "members: [hard-mono, postr-joint]",
+            2,
+            "cannot be in one ensemble",
+            "all of symbols or all",
+        ),
     ],
 )
 def test_parts_that_do_not_fit_have_their_place(
