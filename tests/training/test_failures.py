@@ -146,6 +146,8 @@ shutil.copytree(out, copy)
 """
 
 
+# tests/faults/test_storage.py has a full disk too.
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resumes(
     data: Path, whole: Path, tmp_path: Path
