@@ -186,7 +186,7 @@ def _watched(config: RunConfig, data: Path, out: Path) -> None:
 def test_memory_does_not_grow_with_epochs(
     epochs: int, settled: int, tmp_path: Path, record: Recorder
 ) -> None:
-    """Of a few rows, a batch takes more than the bound."""
+    """A batch of these few rows takes more than the bound."""
     rows = {split: listed[: len(listed) // 3] for split, listed in small.ROWS.items()}
     data = small.prepare(tmp_path / "few", rows)
     config = small.run("postr-joint", epochs=epochs, batch_size=60, average=2, state_every_s=60.0)
