@@ -40,7 +40,8 @@ FAULT_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev
 	@$(BIN)/python -m pytest -q -n $(FAULT_WORKERS) -m '' --records docs/faults.json \
-	  tests/faults tests/security tests/training/test_memory.py tests/training/test_distributed.py \
+	  tests/faults tests/security tests/test_docs.py \
+	  tests/training/test_memory.py tests/training/test_distributed.py \
 	  tests/training/test_options.py tests/training/test_failures.py tests/training/test_resume.py \
 	  tests/models/test_first_losses.py tests/models/test_teacher_forcing.py \
 	  tests/models/test_copying.py tests/models/test_likelihood.py tests/models/test_static.py \

@@ -91,7 +91,7 @@ def add(app: Sphinx, page: str, source: list[str]) -> None:
     if page == root_doc:
         source[0] += tree()
     elif page == "docs/gallery":
-        source[0] += gallery.text(ROOT, Path("docs"))
+        source[0] += gallery.text(ROOT, Path("docs"), app.env.found_docs)
     elif fnmatch(page, TABLES):
         front = "---\norphan: true\nno-search: true\n---\n"
         source[0] = f"{front}\n{source[0].removeprefix('##')}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,27 +70,26 @@ def caption(root: Path, figure: Path, experiment: Experiment) -> str:
     return " ".join(said.partition(AFTER)[0].split())
 
 
-def text(root: Path, page: Path) -> str:
+def text(root: Path, page: Path, pages: Collection[str] | None = None) -> str:
     """All figures, with links to the tables beside them, as MyST writes them.
 
-    `page` is the folder, from the root, of the page that they are on.
+    Args:
+        page: the folder, from the root, of the page that they are on.
+        pages: the pages of the site, without their endings; tables that are none have no link.
     """
     parts: list[str] = []
     for folder in experiments(root):
         file = folder / "experiment.yaml"
         experiment = parse(Experiment, read_yaml(file), file)
         links = [
-            f"[{TABLES[one.stem].label}]({os.path.relpath(one, root / page)})"
-            for one in tables(folder)
+            f"[{TABLES[table.stem].label}]({os.path.relpath(table, root / page)})"
+            for table in tables(folder)
+            if pages is None or str(table.relative_to(root).with_suffix("")) in pages
         ]
-        parts += [
-            "",
-            f"## {experiment.title} (`{folder.name}/`)",
-            "",
-            f"Tables: {', '.join(links)}.",
-            "",
-            "````{container} gallery",
-        ]
+        parts += ["", f"## {experiment.title} (`{folder.name}/`)", ""]
+        if links:
+            parts += [f"Tables: {', '.join(links)}.", ""]
+        parts.append("````{container} gallery")
         for figure in figures(folder):
             place = os.path.relpath(figure, root / page)
             said = f"**{label(figure)}.** {caption(root, figure, experiment)}"

@@ -8,6 +8,7 @@ import argparse
 import gzip
 import html
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -35,6 +36,7 @@ from pam.data import readers
 from pam.evaluation import metrics
 from pam.evaluation.translation import Prediction
 from pam.models.options import COMPONENTS, is_shipped
+from tests.test_texts import ELSEWHERE, TEXTS, links, read
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS: tuple[type[BaseModel], ...] = (
@@ -90,6 +92,18 @@ def shown_as_code(page: Path) -> set[str]:
         r"<code[^>]*>(.*?)</code>", page.read_text(encoding="utf-8"), flags=re.DOTALL
     )
     return {html.unescape(re.sub(r"<[^>]+>", "", part)) for part in parts}
+
+
+def linked_files() -> set[str]:
+    """Return the files, from the root, that texts for readers link."""
+    targets = set()
+    for text in TEXTS:
+        for link in links(read(text)):
+            if not link.startswith(ELSEWHERE):
+                target = (ROOT / text).parent / link.partition("#")[0]
+                targets.add(os.path.relpath(target, ROOT))
+
+    return targets
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -156,10 +170,24 @@ def test_every_stored_figure_has_the_caption_of_its_report(conf: dict[str, Any])
 
 @NEEDS_SPHINX
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "tables", ["those that texts link", pytest.param("all", marks=pytest.mark.faults)]
+)
 def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
-    tmp_path: Path, conf: dict[str, Any]
+    tables: str, tmp_path: Path, conf: dict[str, Any]
 ) -> None:
-    done = build(ROOT, tmp_path)
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{conf['TABLES']}.md")}
+    options = []
+    if tables != "all":
+        files &= linked_files()
+        patterns = [page for page in conf["include_patterns"] if "/tables/" not in page]
+        options = ["-D", f"include_patterns={','.join([*patterns, *files])}"]
+
+    done = build(ROOT, tmp_path, *options)
+
+    table_pages = tmp_path.glob(f"{conf['TABLES']}.html")
+    assert {str(page.relative_to(tmp_path).with_suffix(".md")) for page in table_pages} == files
+    assert len(files) > 20
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "index.html").read_bytes() == (tmp_path / "README.html").read_bytes()
 

@@ -82,7 +82,7 @@ MODELS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "a changed configuration": (
         "config.yaml",
-        lambda path: replaced(path, "max_ratio: 3.0", "max_ratio: 9.0"),
+        lambda path: replaced(path, "max_ratio: 1.0", "max_ratio: 9.0"),
         "does not belong to the model",
     ),
     "other lengths": (

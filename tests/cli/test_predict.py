@@ -134,9 +134,9 @@ def test_unseen_characters_are_reported_and_no_crash(called: Call, trained: Path
 
 def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path: Path) -> None:
     config = (model / "config.yaml").read_text(encoding="utf-8")
-    limits = config.replace("max_ratio: 3.0", "max_ratio: 0.01")
+    limits = config.replace("max_ratio: 1.0", "max_ratio: 0.01")
     run = tmp_path / "run.yaml"
-    run.write_text(limits.replace("max_extra: 10", "max_extra: 1"))
+    run.write_text(limits.replace("max_extra: 3", "max_extra: 1"))
 
     result = called("predict", "--run", model.parent, typed="Blatt\tcase=x\n")
     assert result.code == 0 and "line 1: cut short at 1 symbols\n" in result.err

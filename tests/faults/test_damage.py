@@ -23,9 +23,9 @@ from tests.faults.damage import damage
 from tests.faults.outcomes import outcome
 from tests.faults.subjects import SUBJECTS, Result, Subject
 
-CASES = 20
-ARCHIVE_CASES = 120
-FRAME_CASES = 50
+CASES = 10
+ARCHIVE_CASES = 60
+FRAME_CASES = 25
 """Damages in a block: of subjects, of archives and of frames, which are quick."""
 
 Made = Callable[[str], tuple[Subject, Result]]
@@ -99,7 +99,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(name): (folder / name).read_bytes() for name in files(folder)}
 
 
-@pytest.mark.parametrize("block", numbered(50, sample=1))
+@pytest.mark.parametrize("block", numbered(100, sample=1))
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_nothing_of_a_damaged_archive_gets_out_of_the_folder(
     kind: str, block: int, tmp_path: Path, record: Recorder
@@ -152,7 +152,7 @@ FRAMES: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], list[Vecto
 }
 
 
-@pytest.mark.parametrize("block", numbered(40, sample=1))
+@pytest.mark.parametrize("block", numbered(80, sample=1))
 @pytest.mark.parametrize("kind", FRAMES)
 def test_damaged_frames_are_an_error_or_numbers(
     kind: str, block: int, tmp_path: Path, record: Recorder
@@ -183,7 +183,7 @@ def test_damaged_frames_are_an_error_or_numbers(
     )
 
 
-@pytest.mark.parametrize("block", numbered(50, sample=1))
+@pytest.mark.parametrize("block", numbered(100, sample=1))
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_damaged_file_is_an_error_or_changes_nothing(
     name: str, block: int, made: Made, tmp_path: Path, record: Recorder

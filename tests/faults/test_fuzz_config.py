@@ -34,7 +34,7 @@ from tests.faults.outcomes import outcome
 from tests.training import small
 from tests.workflow.checkouts import PAIRS, REGISTRY, ROOT
 
-CASES = 30
+CASES = 15
 """Cases of a block."""
 
 EXPERIMENT = {
@@ -194,7 +194,7 @@ VALUES = (
     *("a b", "soft\n", "é" * 3000, [1], ["a", "a"], {"kind": "none"}, {"a": 1}, b"x"),
     datetime.date(2018, 5, 1),
 )
-BLOCKS = 60
+BLOCKS = 120
 """Blocks into which all keys with all odd values are divided."""
 
 
@@ -306,7 +306,7 @@ def test_what_is_changed_below_can_be_run_unchanged(kind: str, room: Path) -> No
     check_with(use)(dumped(document))
 
 
-@pytest.mark.parametrize("block", numbered(60, sample=1))
+@pytest.mark.parametrize("block", numbered(120, sample=1))
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_a_configuration_is_refused_with_a_hint_or_can_be_run(
     kind: str, block: int, room: Path, record: Recorder

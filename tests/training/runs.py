@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import psutil
+import pytest
 
 from pam.cli import main
 from pam.config import RunConfig
@@ -108,6 +109,22 @@ class Command:
         if not self.log.exists():
             return ""
         return self.log.read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One call of the command line in this process, which has ended."""
+
+    code: int
+    output: str
+
+    def end(self) -> int:
+        """Return the exit code."""
+        return self.code
+
+    def said(self) -> str:
+        """Return what it wrote to stdout and stderr."""
+        return self.output
 
 
 def start(
@@ -220,6 +237,16 @@ def train(
         call = partial(_call_by, str(warm.bin_folder() / "python"))
 
     return start(words, out / log, fault, call)
+
+
+def train_here(run: RunConfig, data: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> Ended:
+    """Train by the command line in this process, which is quicker where no process is needed."""
+    words = arguments(run, data, out)
+    capsys.readouterr()
+    code = main(words)
+    captured = capsys.readouterr()
+
+    return Ended(code, captured.out + captured.err)
 
 
 def _call_by(python: str, words: list[str]) -> int:

@@ -80,7 +80,8 @@ def run(model: str = "soft", seed: int = 1, **training: Any) -> RunConfig:
                 "state_every_s": 0.0,
                 **training,
             },
-            "decoding": {"batch_size": 8},
+            # An untrained model writes until it has to end.
+            "decoding": {"batch_size": 8, "max_ratio": 1.0, "max_extra": 3},
         }
     )
 

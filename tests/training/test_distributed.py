@@ -89,7 +89,7 @@ def test_two_and_three_processes_train_as_one_does(
 
 
 def test_with_dropout_a_group_gives_the_same_result_each_time(data: Path, tmp_path: Path) -> None:
-    run = small.run("postr-joint")
+    run = small.run("postr-joint", epochs=2)
     alone = groups.train(run, data, tmp_path / "one", 1)
     group = groups.train(run, data, tmp_path / "two", 2)
     again = groups.train(run, data, tmp_path / "again", 2)

@@ -14,7 +14,7 @@ import pytest
 
 from pam.models.checkpoint import load_model, load_tensors
 from tests.training import runs, small
-from tests.training.runs import COLUMNS, Command, Fault
+from tests.training.runs import COLUMNS, Command, Ended, Fault
 
 RUN = small.run("soft", epochs=1)
 TRAINED = 12
@@ -23,7 +23,7 @@ WRITES = 19
 whole; and until the results are published too."""
 
 
-def one_message(command: Command) -> tuple[str, str]:
+def one_message(command: Command | Ended) -> tuple[str, str]:
     """Return the message and the hint of an error that a user can fix."""
     assert command.end() == 2
 
@@ -36,10 +36,11 @@ def one_message(command: Command) -> tuple[str, str]:
 
 @pytest.mark.processor
 def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
-    data: Path, tmp_path: Path
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = small.run("postr-joint", learning_rate=1e38, warmup_steps=0)
-    message, hint = one_message(runs.train(run, data, tmp_path))
+    message, hint = one_message(runs.train_here(run, data, tmp_path, capsys))
+
     assert "the loss is no longer a number (epoch 1, batch 2: loss nan" in message
     assert hint == "lower `training.learning_rate` or `training.clip`"
     assert not (tmp_path / "model").exists()
@@ -58,10 +59,15 @@ def test_a_loss_that_is_no_number_stops_the_training_by_epoch_and_batch(
     ids=["after the first epoch", "in the first epoch", "in the last step of an epoch"],
 )
 def test_a_training_that_diverges_is_stopped(
-    training: dict[str, Any], where: tuple[str, int], data: Path, tmp_path: Path
+    training: dict[str, Any],
+    where: tuple[str, int],
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = small.run("postr-joint", **training)
-    message, hint = one_message(runs.train(run, data, tmp_path))
+    message, hint = one_message(runs.train_here(run, data, tmp_path, capsys))
+
     assert message.startswith(f"training diverges: {where[0]} loss ")
     assert f" in epoch {where[1]}, 3." in message and message.endswith(" in the first batch")
     assert hint == "lower `training.learning_rate`, or raise `training.divergence`"
@@ -146,6 +152,8 @@ shutil.copytree(out, copy)
 """
 
 
+# tests/faults/test_storage.py has a full disk too.
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_disk_that_is_really_full_is_reported_and_once_freed_the_training_resumes(
     data: Path, whole: Path, tmp_path: Path

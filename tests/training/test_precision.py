@@ -342,9 +342,11 @@ def test_a_training_that_goes_on_elsewhere_keeps_to_its_precision_or_says_why_no
 
 
 @pytest.mark.processor
-def test_the_record_of_a_training_names_its_precision(data: Path, tmp_path: Path) -> None:
+def test_the_record_of_a_training_names_its_precision(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = small.run("soft", epochs=1, precision="bf16")
-    done = runs.train(run, data, tmp_path)
+    done = runs.train_here(run, data, tmp_path, capsys)
     assert done.end() == 0, done.said()
 
     expected = "bf16" if processor.try_bfloat16().pays else "float32"

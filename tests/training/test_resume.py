@@ -13,15 +13,18 @@ from tests.training.runs import Fault
 
 STEP = ("pam.training.trainer", "Trainer._step")
 SAVE = ("pam.training.checkpoint", "save_tensors")
+RUN = small.run("postr-joint", epochs=2, batch_size=20)
+"""Two epochs of three steps, with a state after each."""
+
 MOMENTS: dict[str, tuple[Fault, int]] = {
     # The moment, and how many states were resumed after it.
     "before anything is saved": (Fault(*STEP, 1), 0),
     "within the first epoch": (Fault(*STEP, 3), 1),
-    "within a later epoch": (Fault(*STEP, 7), 1),
-    "in the evaluation between epochs": (Fault("pam.training.trainer", "evaluate", 2), 1),
-    "between two epochs, before the state of the first": (Fault(*SAVE, 4), 1),
-    "between two epochs": (Fault(*STEP, 5), 1),
-    "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 6), 1),
+    "within a later epoch": (Fault(*STEP, 5), 1),
+    "in the evaluation between epochs": (Fault("pam.training.trainer", "evaluate", 1), 1),
+    "between two epochs, before the state of the first": (Fault(*SAVE, 3), 1),
+    "between two epochs": (Fault(*STEP, 4), 1),
+    "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 5), 1),
     "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
@@ -53,7 +56,8 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train without a stop, with a state saved at the end of each epoch only."""
     out = tmp_path_factory.mktemp("undisturbed")
-    assert runs.train(small.run("postr-joint", state_every_s=60.0), data, out).end() == 0
+    run = small.run("postr-joint", epochs=2, batch_size=20, state_every_s=60.0)
+    assert runs.train(run, data, out).end() == 0
     return out
 
 
@@ -62,10 +66,9 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
     name: str, data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     fault, resumed = MOMENTS[name]
-    run = small.run("postr-joint")
-    assert runs.train(run, data, tmp_path, fault).end() == -signal.SIGKILL
+    assert runs.train(RUN, data, tmp_path, fault).end() == -signal.SIGKILL
 
-    again = runs.train(run, data, tmp_path)
+    again = runs.train(RUN, data, tmp_path)
     assert again.end() == 0, again.said()
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == resumed
@@ -75,12 +78,12 @@ def test_a_training_killed_at_this_moment_goes_on_to_the_same_result(
 def test_what_a_training_draws_and_averages_is_resumed_too(
     model: str, data: Path, tmp_path: Path
 ) -> None:
-    run = small.run(model)
+    run = small.run(model, epochs=2, batch_size=20)
     whole = tmp_path / "whole"
     killed = tmp_path / "killed"
 
     assert runs.train(run, data, whole).end() == 0
-    assert runs.train(run, data, killed, Fault(*STEP, 7)).end() == -signal.SIGKILL
+    assert runs.train(run, data, killed, Fault(*STEP, 5)).end() == -signal.SIGKILL
     assert runs.train(run, data, killed).end() == 0
     assert runs.result(killed) == runs.result(whole)
 
@@ -124,12 +127,8 @@ def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(
     stopped = tmp_path / "stopped"
 
     assert runs.train(run, data, whole).end() == 0
-    assert (
-        runs.train(
-            run, data, stopped, Fault("pam.training.trainer", "evaluate", 2, "interrupted")
-        ).end()
-        == 130
-    )
+    fault = Fault("pam.training.trainer", "evaluate", 2, "interrupted")
+    assert runs.train(run, data, stopped, fault).end() == 130
     assert runs.train(run, data, stopped).end() == 0
     assert runs.result(stopped) == runs.result(whole)
 
@@ -137,11 +136,10 @@ def test_a_training_stopped_in_an_evaluation_evaluates_what_its_schedules_say(
 def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    run = small.run("postr-joint")
-    for number in (3, 2, 4):
-        assert runs.train(run, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
+    for number in (3, 2, 3):
+        assert runs.train(RUN, data, tmp_path, Fault(*STEP, number)).end() == -signal.SIGKILL
 
-    assert runs.train(run, data, tmp_path).end() == 0
+    assert runs.train(RUN, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 3
 
@@ -149,16 +147,17 @@ def test_a_training_killed_again_and_again_goes_on_to_the_same_result(
 def test_a_training_that_is_interrupted_says_so_and_goes_on_later(
     data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    run = small.run("postr-joint")
-    stopped = runs.train(run, data, tmp_path, Fault(*STEP, 6, "interrupted"))
+    stopped = runs.train(RUN, data, tmp_path, Fault(*STEP, 5, "interrupted"))
     assert stopped.end() == 130
-    assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 4; the state is saved\n")
+    assert stopped.said().endswith(" stopped in epoch 2 after batch 2 of 3; the state is saved\n")
     assert "Traceback" not in stopped.said()
-    assert runs.train(run, data, tmp_path).end() == 0
+
+    assert runs.train(RUN, data, tmp_path).end() == 0
     assert runs.result(tmp_path) == runs.result(undisturbed)
     assert runs.record_of(tmp_path)["resumed"] == 1
 
 
+@pytest.mark.faults
 def test_the_command_itself_killed_from_outside_goes_on_to_the_same_result(
     data: Path, tmp_path: Path
 ) -> None:

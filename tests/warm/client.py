@@ -70,7 +70,8 @@ def main(path: str, real: str) -> None:
     answer = server.makefile().readline()
     code = int(answer) if answer else 1
     if code < 0:  # it was ended by a signal, and so is this one
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which has no other effect
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

@@ -154,8 +154,8 @@ class Outcome:
 class Checkout:
     """A copy of the repository, to be run and changed at will.
 
-    Its commands are forked by the server of `tests.warm`. Those of tests/faults that are killed,
-    and all of tests/slurm, are started as a user starts them.
+    Its commands are forked by the server of `tests.warm`. Those of tests/faults that are killed are
+    started as a user starts them.
     """
 
     folder: Path
