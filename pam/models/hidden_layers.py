@@ -63,7 +63,7 @@ class Tanh(HiddenLayer):
 
 
 class Standardized(HiddenLayer):
-    """z = (x - mean x) / std x: layer norm without gain and bias, which W_o and b_o take over."""
+    """z = (x - mean x) / std x: layer norm before its gain and bias, which the output layer has."""
 
     def plain(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], eps=EPSILON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from pam.models.hidden_layers import STANDARDIZED, TANH, HiddenLayer
@@ -43,9 +44,10 @@ class Readout(nn.Module):
         if views is None:
             of_context = SharedLinear(self.of_values.weight, None, bf16)
 
+        weight, bias = self.output_layer()
         return SourceReadout(
-            weight=self.output.weight,
-            bias=self.output.bias,
+            weight=weight,
+            bias=bias,
             project=self.projection(bf16),
             of_context=of_context,
             views=views,
@@ -59,23 +61,28 @@ class Readout(nn.Module):
 
         Contexts come multiplied with W_x.
         """
+        weight, bias = self.output_layer()
         search_layer = SearchLayer(
-            weight=self.output.weight,
-            bias=self.output.bias,
+            weight=weight,
+            bias=bias,
             beam=beam,
             bf16=bf16,
             hidden_layer=self.hidden_layer,
         )
 
         return SourceReadout(
-            weight=self.output.weight,
-            bias=self.output.bias,
+            weight=weight,
+            bias=bias,
             project=self.search_projection(),
             views=views,
             beam=beam,
             search_layer=search_layer,
             hidden_layer=self.hidden_layer,
         )
+
+    def output_layer(self) -> tuple[Tensor, Tensor]:
+        """Return W_o (V, R) and b_o (V,), by which symbols are scored from z."""
+        return self.output.weight, self.output.bias
 
     def projection(self, bf16: bool) -> Projection:
         """Return the function from a query s to W_s s + b, for given targets."""
@@ -89,8 +96,8 @@ class Readout(nn.Module):
 class ResidualReadout(Readout):
     """p(y | s_t, x) of a Transformer: what the source adds joins the residual state.
 
-    z = (x' - mean x') / std x' of x' = W_x x + s, p = softmax(W_o z + b_o). This is a layer norm,
-    whose gain and bias W_o and b_o take over.
+    z = (x' - mean x') / std x' of x' = W_x x + s, p = softmax(W_o (g z + b) + b_o): a layer norm
+    with its gain g and bias b.
     """
 
     hidden_layer = STANDARDIZED
@@ -98,6 +105,13 @@ class ResidualReadout(Readout):
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
         super().__init__(sizes, vocabulary)
         self.of_query = nn.Identity()  # type: ignore[assignment]
+        self.norm = nn.LayerNorm(sizes.query)  # g, b
+
+    def output_layer(self) -> tuple[Tensor, Tensor]:
+        """Return W_o diag(g) and W_o b + b_o, so that gain and bias cost nothing per position."""
+        weight = self.output.weight * self.norm.weight
+        bias = torch.addmv(self.output.bias, self.output.weight, self.norm.bias)
+        return weight, bias
 
     def projection(self, bf16: bool) -> Projection:
         return self.of_query

@@ -138,9 +138,7 @@ class Table(TokenDistribution):
         hidden = projected(model, memory, attention.query)
         if context is not None:
             hidden = hidden + model.readout.of_values(context)
-        log_probs = torch.log_softmax(
-            model.readout.output(model.readout.hidden_layer.plain(hidden)), 1
-        )
+        log_probs = symbol_log_probs(model, hidden)
         if context is not None and model.copying.copies:
             gate = p_gen(model, context, attention.query, before)
             copied = torch.einsum("nm,nmv->nv", attention.prior, _one_hot(memory))
@@ -158,9 +156,7 @@ class Table(TokenDistribution):
             model.readout.of_values(memory.values)
             + projected(model, memory, attention.query)[:, None]
         )
-        positions = torch.log_softmax(
-            model.readout.output(model.readout.hidden_layer.plain(hidden)), 2
-        )
+        positions = symbol_log_probs(model, hidden)
 
         # The positions that are summed over, and whether `top_k` leaves some out of the nucleus.
         top_k = model.marginalization.top_k
@@ -223,7 +219,10 @@ def _of_symbols(table: Tensor, symbols: Tensor) -> Tensor:
 def symbol_log_probs(model: Seq2Seq, hidden: Tensor) -> Tensor:
     """Compute log p(y), (..., V), of sums (..., R) in the output layer."""
     readout = model.readout
-    return torch.log_softmax(readout.output(readout.hidden_layer.plain(hidden)), -1)
+    z = readout.hidden_layer.plain(hidden)
+    if isinstance(readout, output_layer.ResidualReadout):
+        z = readout.norm.weight * z + readout.norm.bias
+    return torch.log_softmax(readout.output(z), -1)
 
 
 def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from pam.models.aligned_transformer import AlignedTransformer
 from pam.models.build import build
 from pam.models.fitting import FitError, check_fit
 from pam.models.packing import PackedTargets
+from pam.models.readout import ResidualReadout
 from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.models import plain, tiny
 
@@ -166,6 +167,8 @@ def test_what_a_position_adds_joins_the_residual_state_before_a_norm() -> None:
     total = query + memory.values[0] @ readout.of_values.weight.t()
     centred = total - total.mean(1, keepdim=True)
     z = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+    assert isinstance(readout, ResidualReadout)
+    z = readout.norm.weight * z + readout.norm.bias
     expected = torch.log_softmax(z @ readout.output.weight.t() + readout.output.bias, 1)
     actual = plain.position_log_probs(model, memory, query)  # type: ignore[arg-type]
     torch.testing.assert_close(actual, expected)
@@ -175,6 +178,8 @@ def test_what_a_position_adds_joins_the_residual_state_before_a_norm() -> None:
         "of_values.weight",
         "output.weight",
         "output.bias",
+        "norm.weight",
+        "norm.bias",
     ]
 
 
