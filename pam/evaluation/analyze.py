@@ -72,11 +72,10 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
     for batch in examples.in_order(batch_size):
         with enough_for(f"the analysis of {len(batch.rows)} rows side by side", HINT):
             batch = batch.to(device)
-            inputs = batch.source, batch.lengths, batch.target
-            forced = model.network.teacher_force(*inputs)
+            forced = model.network.teacher_force(batch.source, batch.lengths, batch.target)
             heads: dict[str, Tensor] = {}
             if split == GOLD:
-                heads = model.network.head_alignments(*inputs)
+                heads = model.network.head_alignments(batch.source, batch.lengths, batch.target)
         correct = forced.correct.cpu().numpy()
         log_probs = _array(forced.log_probs)
         exact = _array(forced.exact)

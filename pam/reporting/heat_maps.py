@@ -31,15 +31,15 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
             weights = cells["weight"].astype(float).round(DIGITS).to_numpy().reshape(shape).T
             models.append((label, weights.tolist()))
 
-        shown = models[:SHOWN]
-        if len(shown) == SHOWN:
-            (first_label, first), (second_label, second) = shown
+        first_maps = models[:SHOWN]
+        if len(first_maps) == SHOWN:
+            (first_label, first), (second_label, second) = first_maps
             difference = [
                 [b - a for a, b in zip(*lines, strict=True)]
                 for lines in zip(first, second, strict=True)
             ]
-            shown.append((f"{second_label} − {first_label}", difference))
-        part = {"number": number, "models": models, "shown": shown, **symbols}
+            first_maps.append((f"{second_label} − {first_label}", difference))
+        part = {"number": number, "models": models, "shown": first_maps, **symbols}
         parts.append(part | {"heading": heading(symbols["source"], symbols["target"])})
 
     return parts

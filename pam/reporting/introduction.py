@@ -161,9 +161,9 @@ def _described(model: str, experiment: Experiment) -> str:
 def _of_family(model: str) -> str:
     """Describe a model whose name begins or ends with that of one that is described."""
     for name, text in DESCRIPTIONS.items():
-        rest = re.fullmatch(rf"{re.escape(name)}-(.+)", model)
-        if rest:
-            return f"{text}; changed: {rest[1].replace('-', ' ')}"
+        changes = re.fullmatch(rf"{re.escape(name)}-(.+)", model)
+        if changes:
+            return f"{text}; changed: {changes[1].replace('-', ' ')}"
     for name, text in reversed(DESCRIPTIONS.items()):
         if model == f"transformer-{name}":
             return f"{text}; it is a Transformer"

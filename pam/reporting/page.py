@@ -362,8 +362,8 @@ class Page:
 
     def ranked(self, main: str) -> list[str]:
         """Return the tasks that the first screen has of the main table."""
-        shown = TABLES[main].shows(self.experiment, self.kinds)
-        tasks = [task for task in self.real or self.demonstrations if task in shown]
+        tasks_of_table = TABLES[main].shows(self.experiment, self.kinds)
+        tasks = [task for task in self.real or self.demonstrations if task in tasks_of_table]
         return tasks[:MOST_RANKINGS]
 
     def ranking(self, main: str, task: str) -> Ranking:
@@ -498,9 +498,13 @@ class Page:
             f"{label}: " for task, label in self.labels.items() if task not in tasks
         )
         # What is said of a task is told once, with its data or above the demonstrations.
-        told = [f"{self.labels[task]}: {self.experiment.tasks[task].note}" for task in tasks]
+        notes_of_tasks = [
+            f"{self.labels[task]}: {self.experiment.tasks[task].note}" for task in tasks
+        ]
         notes = tuple(
-            note for note in whole.notes if not note.startswith(hidden_labels) and note not in told
+            note
+            for note in whole.notes
+            if not note.startswith(hidden_labels) and note not in notes_of_tasks
         )
         if TABLES[name].builder == "examples":
             # The data have more rows than are shown to people.

@@ -203,8 +203,8 @@ def looks_of_lines(models: Sequence[str], baseline: str) -> dict[str, Look]:
     if len(models) <= MOST_LINES:
         return {model: look(model) for model in models}
 
-    shown = [baseline, *[model for model in models if "postr-joint" in model][:1]]
-    return {model: look(model) if model in shown else _QUIET for model in models}
+    highlighted = [baseline, *[model for model in models if "postr-joint" in model][:1]]
+    return {model: look(model) if model in highlighted else _QUIET for model in models}
 
 
 def depth(line: Look) -> float:

@@ -735,16 +735,16 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         label = label_of(task, inputs.experiment)
         origins_of = _origins_of(spec, outputs[0].path)
         lines_by_model = [of_model.lines for of_model in outputs]
-        shown = _most_different(lines_by_model, lengths, COUNT)
+        first_rows = _most_different(lines_by_model, lengths, COUNT)
         for row_index in _most_different(lines_by_model, lengths, ROWS):
             texts = _input_texts(spec, outputs[0], row_index)
-            # A word's origin is looked up in the whole source, which may be shown in part.
+            # A word's origin is looked up in the whole source, which may be first_rows in part.
             source = outputs[0].lines[row_index][0]
             for of_model in outputs:
                 predicted_text = of_model.lines[row_index][2]
                 origins = origins_of(predicted_text, source)
                 texts.append((of_model.model, of_model.label, predicted_text, origins))
-            is_shown = row_index in shown
+            is_shown = row_index in first_rows
             rows += [(label, is_shown, task, row_index + 1, *text) for text in texts]
 
     columns = ["task_label", "is_shown", *EXAMPLES, summarization.ORIGINS]

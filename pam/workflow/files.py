@@ -175,11 +175,11 @@ class WorkflowFiles:
 
         Those that write pointer actions have none, and of restored ones it may not be stored.
         """
-        shown = self.posterior(task, seed)
+        pair = self.posterior(task, seed)
         return [
             model
             for model in self.compared(task, seed)
-            if model not in shown
+            if model not in pair
             and seed in self.experiment.seeds_of(task, model)
             and self.plan.components[model].targets == "symbols"
             and not self.lacks((task, model, seed), self.run_of(task, model, seed).attention)

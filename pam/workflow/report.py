@@ -97,8 +97,8 @@ class ReportFiles:
         tasks = self.experiment.tasks
 
         def is_of_demonstrations(name: str) -> bool:
-            shown = TABLES[name].shows(self.experiment, self.files.kinds)
-            return all(is_demonstration(tasks[task]) for task in shown)
+            tasks_of_table = TABLES[name].shows(self.experiment, self.files.kinds)
+            return all(is_demonstration(tasks[task]) for task in tasks_of_table)
 
         names = [name for name in self._shown(TABLES) if TABLES[name].front]
         names.sort(key=is_of_demonstrations)

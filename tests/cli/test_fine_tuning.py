@@ -149,14 +149,19 @@ def test_check_accepts_a_start_that_fits(own: Checkout, called: Call) -> None:
     ("old", "new", "message", "hint"),
     [
         ("./trained/", "./trainde/", "no trained model", "name the folder of a trained run"),
-        ("./trained/", "results/tiny/nouns/soft/seed1", "is a run of the task `nouns`", "alone"),
-        ("./trained/", "pretrained:phrases/soft", "is of translation, and `small`", "same kind"),
+        (
+            "./trained/",
+            "results/tiny/nouns/soft/seed1",
+            "is a run of the task `nouns`",
+            "only the model's name",
+        ),
+        ("./trained/", "pretrained:phrases/soft", "is for translation, but `small`", "same kind"),
         ("from: postr-joint", "from: hard-mono", "which writes symbols", "targets: actions"),
         ("from: postr-joint", "from: transformer", "`architecture: recurrent`", "transformer"),
         (
             "from: postr-joint",
             "from: postr-joint\n      network: {encoder: 16, embedding: 4}",
-            "`network.embedding` is 4 on `nouns`, and 8 there",
+            "`network.embedding` is 4 in `nouns`, but 8 in the trained model",
             "write `network: {embedding: 8, encoder: 8}`",
         ),
     ],
@@ -181,7 +186,7 @@ def test_models_of_one_task_start_from_models_with_the_same_symbols(
     network = "      network: {embedding: 64, encoder: 64, decoder: 128}\n"
     with_models(own, TUNED + other + network)
     message, _ = called(*CHECK).message()
-    assert "`pretrained:nouns/soft` and `./trained/` have other symbols" in message
+    assert "`pretrained:nouns/soft` and `./trained/`, whose symbols differ" in message
 
 
 def test_jobs_depend_on_the_files_of_the_model(trained: Path, tmp_path: Path) -> None:

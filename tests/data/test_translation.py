@@ -227,7 +227,7 @@ def test_a_changed_codec_is_refused(tmp_path: Path) -> None:
     path = folder / "codec.json"
     path.write_text(path.read_text(encoding="utf-8").replace("true", "false", 1))
 
-    with pytest.raises(UserError, match="not what was prepared") as caught:
+    with pytest.raises(UserError, match="has changed since it was prepared") as caught:
         _ = Prepared(folder).codec
     assert caught.value.file == str(path)
 

@@ -186,7 +186,7 @@ def test_alignments_of_other_languages_are_refused(tmp_path: Path) -> None:
         splits[split] = {"en": names["de"], "fr": names["en"]}
 
     french = english.model_copy(update={"splits": splits}).with_format({"target": "fr"})
-    with pytest.raises(UserError, match="aligns de and en, the task translates en into fr"):
+    with pytest.raises(UserError, match="aligns de and en, but the task translates en into fr"):
         gold(tmp_path, prepared(french, tmp_path))
 
 

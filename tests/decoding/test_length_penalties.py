@@ -86,9 +86,9 @@ def test_penalties_choose_different_outputs() -> None:
         ({"length_penalties": [0.5, 0.5]}, "a candidate is given twice"),
         (
             {"length_penalties": [0.5], "length_penalty": 1.0},
-            "both a `length_penalty` and candidates",
+            "exclude each other",
         ),
-        ({"length_penalties": [0.5], "temperature": 1.0}, "outputs that are drawn"),
+        ({"length_penalties": [0.5], "temperature": 1.0}, "sampled outputs"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -175,5 +175,5 @@ def test_changed_links_are_not_scored(tmp_path: Path) -> None:
     (data / "links.json").write_text(json.dumps({"sure": model_links, "possible": model_links}))
 
     analysis = analyze(tmp_path / "a.json", len(model_links), model_links)
-    with pytest.raises(UserError, match="not what was prepared"):
+    with pytest.raises(UserError, match="has changed since it was prepared"):
         alignment.count(EvalInputs(analysis=analysis, data=data))

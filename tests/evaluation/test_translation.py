@@ -189,7 +189,7 @@ def test_bleu_by_length_takes_each_sentence_once(scores: Scores, inputs: EvalInp
         (lambda folder: (folder / "data/test.target.txt").unlink(), "no such file"),
         (
             lambda folder: write(folder / "data/test.target.txt", REFERENCES[:5]),
-            "not what was prepared",
+            "has changed since it was prepared",
         ),
         (lambda folder: shorten(folder / "data", 5, "test.target.txt"), "5 reference"),
         (lambda folder: predict(folder / "beam10/predictions.tsv", OUTPUTS, 2), "12 predictions"),

@@ -517,8 +517,8 @@ def test_attention_of_more_than_two_models_can_be_chosen(page: str) -> None:
     text = block.partition('<script type="application/json" class="weights">')[2]
     content = json.loads(text.partition("</script>")[0])
     assert content["labels"] == ["Soft", "Postr-Joint", "Mono-Postr-Joint"]
-    shown = re.findall(r'<div class="map[^"]*" data-models="([^"]*)">', block)
-    assert shown == ["0", "1", "0 1"] * len(content["weights"][0])
+    map_models = re.findall(r'<div class="map[^"]*" data-models="([^"]*)">', block)
+    assert map_models == ["0", "1", "0 1"] * len(content["weights"][0])
 
 
 def test_a_label_cannot_end_the_script_that_holds_the_weights() -> None:
@@ -781,11 +781,11 @@ def test_a_gain_that_is_not_told_from_chance_is_called_that() -> None:
 def test_the_finding_has_the_numbers_that_the_table_shows() -> None:
     # In the data −0.02346 is −0.0235, which would become −0.024 if it were rounded again.
     data = pd.DataFrame({"mean": ["0.2345", "0.2210"], "low": ["0.1735", "-0.0235"]})
-    shown = pd.DataFrame(
+    for_people = pd.DataFrame(
         [["0.234 ± 0.020", "[0.173, 0.303]", "+0.01"], ["0.221", "[−0.023, 0.054]", ""]],
         columns=["Ours", "95 % interval", "Gain, ours"],
     )
-    texts = with_texts(render.Table("", data, shown, "rrr"), "Ours")
+    texts = with_texts(render.Table("", data, for_people, "rrr"), "Ours")
     assert list(texts["value_text"]) == ["0.234", "0.221"]
     assert list(texts["interval_text"]) == ["[0.173, 0.303]", "[−0.023, 0.054]"]
 

@@ -51,18 +51,20 @@ def _panels(rows: Sequence[Row], config: Experiment) -> list[tuple[str, SweepPan
     for task in dict.fromkeys(row.task for row in rows):
         by_model = {row.model: row for row in rows if row.task == task}
         for sweep in config.sweeps():
-            shown = [
+            trained_points = [
                 (point, by_model[point.name]) for point in sweep.points() if point.name in by_model
             ]
-            if not shown:
+            if not trained_points:
                 continue
 
             baseline = by_model.get(config.baseline)
             if baseline is not None and baseline.model in points:
                 baseline = None
-            first = shown[0][1]
-            model = first.label.removesuffix(f", {shown[0][0].words}")
-            labeled.append((f"{first.task_label}: {model}", SweepPanel(sweep, shown, baseline)))
+            first = trained_points[0][1]
+            model = first.label.removesuffix(f", {trained_points[0][0].words}")
+            labeled.append(
+                (f"{first.task_label}: {model}", SweepPanel(sweep, trained_points, baseline))
+            )
 
     return labeled
 
