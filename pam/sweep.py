@@ -119,14 +119,14 @@ def check_sweep(
 
     names = [*whole, *(f"{section}.{key}" for section, keys in options.items() for key in keys)]
     for option, values in swept.items():
-        keys = (item, SWEEP, str(option))
+        option = str(option)
         if option not in names:
-            raise refused(_unknown_option(str(option), options), *keys)
+            raise refused(_unknown_option(option, options), item, SWEEP, option)
         if not isinstance(values, list) or not values:
             error = UserError(f"`{option}` needs a list of values", hint=HOW)
-            raise refused(error, *keys)
+            raise refused(error, item, SWEEP, option)
         for value in values:
-            _check_value(value, str(option), keys)
+            _check_value(value, option, (item, SWEEP, option))
 
     count = 1
     for values in swept.values():
@@ -169,17 +169,16 @@ def _check_names(item: str, swept: dict[str, list[Any]], name: str) -> None:
     """Check that the models of a sweep have names that make folders, each its own."""
     names = short_names(list(swept))
     for option, values in swept.items():
-        keys = (item, SWEEP, option)
         parts = [_part(names[option], text(value)) for value in values]
         for part, times in Counter(parts).items():
             if times > 1:
                 message = f"two values of `{option}` make the name `{part}`"
                 error = UserError(message, hint="remove one")
-                raise refused(error, *keys)
+                raise refused(error, item, SWEEP, option)
             if not re.fullmatch(name, part):
                 hint = "write these models as variants, each with a name of its own"
                 error = UserError(f"`{item}-{part}` cannot be the name of a model", hint=hint)
-                raise refused(error, *keys)
+                raise refused(error, item, SWEEP, option)
 
     for point in Sweep(0, item, {SWEEP: swept}).points():
         if not re.fullmatch(name, point.name):

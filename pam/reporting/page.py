@@ -380,7 +380,7 @@ class Page:
         metric = metric_of(metric_name)
         is_shown = (table.data["task"] == task) & (table.data["metric"] == metric_name)
         data = table.data[is_shown]
-        shown = table.shown[is_shown.to_numpy()]
+        rows_for_people = table.shown[is_shown.to_numpy()]
         columns = list(table.shown.columns)
         own_models = data[data["model"].isin(self.experiment.models_of(task))]
         means = own_models["mean"].astype(float)
@@ -393,7 +393,9 @@ class Page:
         outcome = columns.index(compared)
         paper = columns.index("Gain, paper") if "Gain, paper" in columns else None
         rows = []
-        for (_, row), cells in zip(data.iterrows(), shown.itertuples(index=False), strict=True):
+        for (_, row), cells in zip(
+            data.iterrows(), rows_for_people.itertuples(index=False), strict=True
+        ):
             is_own = row["model"] in set(own_models["model"])
             standing = Standing(
                 model=row["model"],

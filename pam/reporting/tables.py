@@ -738,7 +738,7 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         first_rows = _most_different(lines_by_model, lengths, COUNT)
         for row_index in _most_different(lines_by_model, lengths, ROWS):
             texts = _input_texts(spec, outputs[0], row_index)
-            # A word's origin is looked up in the whole source, which may be first_rows in part.
+            # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]
             for of_model in outputs:
                 predicted_text = of_model.lines[row_index][2]
