@@ -87,13 +87,13 @@ RULE = (
     " it, else `agrees with` if the paper's figure lies in our interval, else `cannot tell`; its"
     " size says where the paper's figure lies. The setting says whose data and size ours are: a"
     " verdict on other data, or at another size, is about the claim, not about the paper's figure."
-    " A gain is `better` or `worse` if its interval excludes 0, else `undecided`, with"
-    f" {LEAST_SEEDS} seeds and more."
+    f" A gain is `better` or `worse` if its interval excludes 0 and p is at most {1 - LEVEL:.2g},"
+    f" else `undecided`, with {LEAST_SEEDS} seeds and more."
 )
 RULE_OF_OWN_DATA = (
     f"{_INTERVALS} A gain over the baseline, counted so that better is positive, is `better` or"
-    f" `worse` if its paired interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and"
-    " more."
+    f" `worse` if its paired interval excludes 0 and p is at most {1 - LEVEL:.2g}, else"
+    f" `undecided`, with {LEAST_SEEDS} seeds and more."
 )
 COMPARED = "Compared with "  # begins the heading of `better`, `worse` and `undecided`
 RULE_NOTE = f"Verdict. {RULE}"
@@ -115,6 +115,20 @@ class Verdict(NamedTuple):
     def words(self) -> str:
         """Direction and size, such as `agrees, within`; `cannot tell` of both is said once."""
         return ", ".join(dict.fromkeys(filter(None, [self.direction, self.size])))
+
+
+def outcome_of(low: float, high: float, p: float | None) -> str:
+    """Return `better`, `worse` or `undecided` by a gain's interval and, where there is one, its p.
+
+    Near the border the two tests may differ; a gain is decided only if both say so.
+    """
+    if p is not None and p > 1 - LEVEL:
+        return "undecided"
+    if low > 0:
+        return "better"
+    if high < 0:
+        return "worse"
+    return "undecided"
 
 
 def margin_of(metric: str, paper: float) -> float:
@@ -313,11 +327,7 @@ class Row(NamedTuple):
         """`better`, `worse` or `undecided`; None where there is no gain, or too few seeds."""
         if self.gain_low is None or self.gain_high is None or self.compared_seeds < LEAST_SEEDS:
             return None
-        if self.gain_low > 0:
-            return "better"
-        if self.gain_high < 0:
-            return "worse"
-        return "undecided"
+        return outcome_of(self.gain_low, self.gain_high, self.p)
 
     @property
     def verdict(self) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pam.config import Experiment
 from pam.evaluation.metrics import Metric, metric_of
-from pam.reporting.comparison import LEAST_SEEDS
+from pam.reporting.comparison import LEAST_SEEDS, outcome_of
 from pam.reporting.render import interval, signed
 
 # The finding.
@@ -138,11 +138,10 @@ def _outcome(gain: Any) -> str | None:
     """Return `better`, `worse` or `undecided`; None with too few seeds to judge."""
     if int(gain["seeds"]) < LEAST_SEEDS:
         return None
-    if float(gain["low"]) > 0:
-        return "better"
-    if float(gain["high"]) < 0:
-        return "worse"
-    return "undecided"
+
+    p_text = gain.get("p")
+    p = float(p_text) if p_text not in (None, "") else None
+    return outcome_of(float(gain["low"]), float(gain["high"]), p)
 
 
 def _seeds(rows: pd.DataFrame) -> str:

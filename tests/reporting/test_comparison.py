@@ -15,7 +15,7 @@ from pam.config import Experiment
 from pam.io import UserError
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
-from pam.reporting.comparison import Row, compare, setting_of
+from pam.reporting.comparison import Row, compare, outcome_of, setting_of
 
 
 def rows_of(
@@ -240,3 +240,19 @@ def test_a_model_that_one_task_leaves_out_is_in_the_others(tmp_path: Path) -> No
     expected = [("first", model) for model in models] + [("second", "soft")]
 
     assert [(row.task, row.model) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "outcome"),
+    [
+        (0.1, 0.4, 0.01, "better"),
+        (-0.4, -0.1, 0.05, "worse"),
+        (-0.1, 0.4, 0.04, "undecided"),
+        (0.1, 0.4, 0.052, "undecided"),
+        (0.1, 0.4, None, "better"),
+    ],
+)
+def test_a_gain_is_decided_only_where_its_interval_and_its_p_agree(
+    low: float, high: float, p: float | None, outcome: str
+) -> None:
+    assert outcome_of(low, high, p) == outcome

@@ -532,8 +532,9 @@ def test_no_digit_hides_a_difference_that_is_called_worse(tmp_path: Path) -> Non
     experiment = load_experiment(made.config)
     row = compare(load_runs(made.scores, experiment), experiment, ["accuracy"], None)[1]
     row = row._replace(compared_seeds=3, low=80.0, high=82.0)
-    worse = row._replace(gain=-0.004, gain_low=-0.01, gain_high=-0.0006)
+    worse = row._replace(gain=-0.004, gain_low=-0.01, gain_high=-0.0006, p=0.01)
     assert worse.outcome == "worse"
+    assert worse._replace(p=0.06).outcome == "undecided"
     assert worse.digits == 3
 
 
