@@ -315,7 +315,7 @@ def check_no_features(plan: Plan, task: str, kind: str) -> None:
                 error = UserError(
                     f"model `{name}` of task `{task}` has `feature_kinds`, and a task of {kind} has"
                     " no features",
-                    hint="set `feature_kinds: false`, or leave the model out there",
+                    hint="set `feature_kinds: false`, or leave the model out of this task",
                 )
                 raise placed(error, plan.files, ["tasks", task])
 

@@ -174,6 +174,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines, with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+
+    return lines
+
+
 def unknown(noun: str, name: str, names: list[str], file: Path | str | None = None) -> UserError:
     """Return the error for a name that nothing has, with the closest one."""
     hint = f"known: {', '.join(names) or 'none'}"

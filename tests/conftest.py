@@ -23,21 +23,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 Recorder = Callable[..., None]
 LONGEST = ("slurm", "workflow", "faults")  # folders whose files take longest
 LONG_FILES = (  # and the longest files of each folder
-    *(
-        "test_interruptions.py",
-        "test_reruns.py",
-        "test_translated.py",
-        "test_special_models.py",
-        "test_plans.py",
-    ),
-    *("test_elsewhere.py", "test_newcomer.py", "test_processors.py"),
-    *(
-        "test_teacher_forcing.py",
-        "test_output_kernels.py",
-        "test_first_losses.py",
-        "test_docs.py",
-        "test_figures.py",
-    ),
+    "test_interruptions.py",
+    "test_reruns.py",
+    "test_translated.py",
+    "test_special_models.py",
+    "test_plans.py",
+    "test_elsewhere.py",
+    "test_newcomer.py",
+    "test_processors.py",
+    "test_teacher_forcing.py",
+    "test_output_kernels.py",
+    "test_first_losses.py",
+    "test_docs.py",
+    "test_figures.py",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -207,6 +207,7 @@ def check(args: Namespace) -> int:
 def data(args: Namespace) -> int:
     from pam.data.new import Choices, plain_name, write_entry
     from pam.data.tokenizers import InflectionCodec
+    from pam.io import aligned
 
     name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
     registry = args.registry or args.files[0].parent / "datasets.yaml"
@@ -226,7 +227,7 @@ def data(args: Namespace) -> int:
         headings = (dataset.format["source"], dataset.format["target"])
 
     sys.stdout.write(f"this looks like {dataset.task}; the first rows:\n\n")
-    sys.stdout.write(_indented(_aligned([headings, *entry.rows])))
+    sys.stdout.write(_indented(aligned([headings, *entry.rows])))
     if entry.notes:
         sys.stdout.write(
             "\nThis was guessed; to say otherwise, remove the entry and call again:\n\n"
@@ -236,17 +237,6 @@ def data(args: Namespace) -> int:
     sys.stdout.write(f"\nadded to {registry}, where you can correct it:\n\n{entry.text}\n")
     sys.stdout.write(USE.format(name=name, registry=registry, run=how_to_run(name)))
     return 0
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows of a table as lines, with columns of one width."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-
-    return lines
 
 
 def _indented(lines: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Units, metric_of
 from pam.evaluation.plain_texts import Gain, gains_of
 from pam.evaluation.scores import Scores, Value
-from pam.io import Strict, UserError
+from pam.io import Strict, UserError, aligned
 from pam.reporting.runs import ScoredRun, check_comparable
 from pam.run_folder import RunFolder
 
@@ -143,14 +143,14 @@ def report(pair: RunPair) -> str:
             )
         )
 
-    lines = [f"A: {pair.runs[0]}", f"B: {pair.runs[1]}", "", *_aligned(rows), ""]
+    lines = [f"A: {pair.runs[0]}", f"B: {pair.runs[1]}", "", *aligned(rows), ""]
     units = f"{pair.units} {pair.over} of the {pair.split} split"
     lines.append(f"paired by {units}; of these two runs alone")
     lines.append("")
     if pair.differing:
         keys = [("configuration", "A", "B")]
         keys += [(key, _as_yaml(a), _as_yaml(b)) for key, (a, b) in pair.differing.items()]
-        lines += _aligned(keys)
+        lines += aligned(keys)
     else:
         lines.append("the configurations are the same")
 
@@ -162,14 +162,3 @@ def _as_yaml(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines with columns of one width."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-
-    return lines

@@ -242,6 +242,20 @@ def plain_mixture(
     return mixture_plain(weights.masked_fill(~kept, no_weight), log_likelihoods, summed)
 
 
+def assert_same_mixture(equal: bool, summed: bool, **how: Any) -> None:
+    """Hold the kernel of mixtures to its twin; `equal`: one gradient for all tokens."""
+
+    def kernel(*inputs: Tensor) -> Tensor:
+        log_likelihood = mixture(*inputs, summed=summed, **how)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
+
+    def twin(*inputs: Tensor) -> Tensor:
+        log_likelihood = plain_mixture(*inputs, summed=summed, **how)
+        return 1.5 * log_likelihood.sum() if equal else log_likelihood
+
+    assert_same(kernel, twin, *mixture_inputs(summed))
+
+
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
 @pytest.mark.parametrize("summed", [True, False], ids=["summed", "expected"])
@@ -260,15 +274,7 @@ def test_mixtures_of_all_tokens(
     monkeypatch.setattr(output_kernels, "PICKING", picking)
     monkeypatch.setattr(output_kernels, "CHUNK", chunk)
 
-    def kernel(*inputs: Tensor) -> Tensor:
-        log_likelihood = mixture(*inputs, kept=kept, summed=summed)
-        return 1.5 * log_likelihood.sum() if equal else log_likelihood
-
-    def twin(*inputs: Tensor) -> Tensor:
-        log_likelihood = plain_mixture(*inputs, kept=kept, summed=summed)
-        return 1.5 * log_likelihood.sum() if equal else log_likelihood
-
-    assert_same(kernel, twin, *mixture_inputs(summed))
+    assert_same_mixture(equal, kept=kept, summed=summed)
 
 
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
@@ -276,15 +282,7 @@ def test_mixtures_of_standardized_sums(equal: bool, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(output_kernels, "PICKING", 0)
     monkeypatch.setattr(output_kernels, "CHUNK", LITTLE)
 
-    def kernel(*inputs: Tensor) -> Tensor:
-        log_likelihood = mixture(*inputs, kept=FEW, hidden_layer=STANDARDIZED)
-        return 1.5 * log_likelihood.sum() if equal else log_likelihood
-
-    def twin(*inputs: Tensor) -> Tensor:
-        log_likelihood = plain_mixture(*inputs, kept=FEW, hidden_layer=STANDARDIZED)
-        return 1.5 * log_likelihood.sum() if equal else log_likelihood
-
-    assert_same(kernel, twin, *mixture_inputs(True))
+    assert_same_mixture(equal, kept=FEW, summed=True, hidden_layer=STANDARDIZED)
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])

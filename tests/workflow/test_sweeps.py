@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from pam.config import Experiment, load_model
-from pam.experiment import Plan, load_plan
+from pam.experiment import load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.workflow.checkouts import EXPERIMENT, REGISTRY, ROOT
+from tests.workflow.listed_models import HEAD, load, load_all
 from tests.workflow.schemas import validator
 from tests.workflow.test_workflow import made
 
-HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 MASS = "  - postr-joint:\n      sweep:\n        marginalization.mass: [0.9, 0.99, 1]\n"
 TWO = "  - soft:\n      sweep:\n        network.dropout: [0, 0.3]\n        score: [dot, mlp]\n"
 
@@ -25,19 +25,6 @@ TWO = "  - soft:\n      sweep:\n        network.dropout: [0, 0.3]\n        score
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def load(models: str) -> Plan:
-    """Return the plan of an experiment with `soft` and these models."""
-    Path("mine.yaml").write_text(HEAD + models, encoding="utf-8")
-    return load_plan(files=["mine.yaml"])
-
-
-def load_all(models: str) -> None:
-    """Load an experiment with `soft` and these models, and the configuration of every run."""
-    plan = load(models)
-    for name in plan.experiment.model_names:
-        plan.run("nouns", name, 1)
 
 
 def test_each_value_makes_a_model_with_a_readable_name_and_label() -> None:

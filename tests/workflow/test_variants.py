@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from pam.config import Experiment, load_model, model_files
-from pam.experiment import Plan, load_plan
+from pam.experiment import load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.variants import MODELS, experiment_files, variant_names
 from tests.workflow.checkouts import ROOT
+from tests.workflow.listed_models import HEAD, load, load_all
 from tests.workflow.schemas import validator
 
-HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 ACVI = "  - acvi-kl0:\n      from: acvi\n      latent:\n        weight: 0\n"
 
 
@@ -28,19 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "config/models", tmp_path / "config/models")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def load(models: str) -> Plan:
-    """Return the plan of an experiment with `soft` and these models."""
-    Path("mine.yaml").write_text(HEAD + models, encoding="utf-8")
-    return load_plan(files=["mine.yaml"])
-
-
-def load_all(models: str) -> None:
-    """Load an experiment with `soft` and these models, and the configuration of every run."""
-    plan = load(models)
-    for name in plan.experiment.model_names:
-        plan.run("nouns", name, 1)
 
 
 def fault(models: str) -> UserError:
