@@ -119,7 +119,11 @@ class General(Options):
 
     implementation = "pam.models.scores:General"
     kind: Literal["general"] = "general"
-    scale: bool = Field(True, description="divide by the square root of the decoder's units")
+    scale: bool | Literal["learned"] = Field(
+        True,
+        description="divide by the square root of the decoder's units; "
+        "`learned`: multiply by a number that is trained, 1 at first",
+    )
 
 
 @kind_of("score")

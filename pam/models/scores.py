@@ -30,11 +30,19 @@ class General(Score):
     rate, so the change of e in one step grows with the number of units. Without the division, at
     256 units, all attention is on one word of each sentence within 25 steps, before anything is
     learned.
+
+    A `learned` scale is a parameter g, 1 at first: e_t(a) = g s_t^T W h_a, the `scaled_luong` of
+    TensorFlow's and the paper's first author's code.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
         super().__init__()
-        self.factor = scale_of(options.scale, sizes.query)
+
+        self.factor: float | nn.Parameter
+        if options.scale == "learned":
+            self.factor = nn.Parameter(torch.ones(()))
+        else:
+            self.factor = scale_of(options.scale, sizes.query)
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> SourceMatrix:

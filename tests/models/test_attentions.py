@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch_struct import LinearChainCRF
 
+from pam.config import Network
 from pam.data.vocabulary import PAD
 from pam.models import options
+from pam.models.build import build
 from pam.models.couplings import Chain, smoothed
 from pam.models.distributions import Softmax
 from pam.models.interfaces import AttentionHistory, Noise, Sizes
@@ -146,6 +148,24 @@ def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
     values = torch.randn(2, 3, 6, dtype=DOUBLE)
     dot = Dot(options.Dot(), Sizes(6, 6, embedding=4, direction=3, layers=1, rate=0.0))
     torch.testing.assert_close(dot.keys(values).matrix, values / 6**0.5)
+
+
+def test_a_learned_scale_multiplies_the_product() -> None:
+    learned, plain = both(
+        "postr-joint", "postr-joint", score={"kind": "general", "scale": "learned"}
+    )
+    plain.score.factor = learned.score.factor.item()
+    assert_same(learned, plain)
+
+    learned.log_likelihood(*tiny.batch()).sum().backward()
+    assert learned.score.factor.grad.abs() > 0
+
+
+def test_a_learned_scale_is_one_at_first_whatever_the_initial_range() -> None:
+    components = tiny.components("soft", score={"kind": "general", "scale": "learned"})
+    network = Network(embedding=4, encoder=3, decoder=5, initial_range=0.01)
+
+    assert build(components, network, source=7, target=8).score.factor == 1
 
 
 def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:
