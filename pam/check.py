@@ -26,7 +26,8 @@ before anything runs, and reads the data that are at hand.
       check_starts         pam.check                models to start from are there and fit
       check_unchanged      pam.restored             restored runs are of this configuration
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
-      options_without_effect  pam.experiment        * defaults that reach no model (`check`)
+      without_effect       pam.experiment        * settings and defaults that reach no run
+                                                    (`check`)
       unsuited             pam.estimate             * settings that are too large for little data
                                                     (`check`)
     when the first job is about to run, in the Snakefile
@@ -49,7 +50,7 @@ from typing import Any
 
 from pam.config import RunConfig
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import SIZES, Plan, check_known, load_plan, options_without_effect
+from pam.experiment import SIZES, Plan, check_known, load_plan, without_effect
 from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.models.options import MultiHeadOptions
@@ -88,7 +89,7 @@ def check(
     workflow_files.check_restored()
     for text in ReportFiles(plan, workflow_files).left_out_texts():
         say(f"restored runs have no weights: {text}")
-    warnings = list(options_without_effect(plan))
+    warnings = list(without_effect(plan))
     return warnings + estimate(plan, datasets, workflow_files, say, expected)
 
 

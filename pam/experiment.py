@@ -289,7 +289,46 @@ def with_options(components: ModelConfig, *layers: OptionLayer) -> ModelConfig:
     return components.model_copy(update=changed)
 
 
-def options_without_effect(plan: Plan) -> Iterator[str]:
+def without_effect(plan: Plan) -> Iterator[str]:
+    """Yield a warning for every setting and every default of an option that no run has."""
+    yield from _settings_without_effect(plan)
+    yield from _options_without_effect(plan)
+
+
+def _settings_without_effect(plan: Plan) -> Iterator[str]:
+    """Yield a warning for keys of `network`, `training`, `decoding` that all models set."""
+    experiment = plan.experiment
+    for section in ("network", "training", "decoding"):
+        # Which keys each run's task and model set.
+        runs = []
+        for task, config in experiment.tasks.items():
+            of_task = set(getattr(config, section))
+            of_models = [
+                set(getattr(model, section)) for model in _models_with(plan, section, [task])
+            ]
+            runs += [of_task | of_model for of_model in of_models]
+
+            for key in sorted(of_task.intersection(*of_models)):
+                yield f"`tasks.{task}.{section}.{key}` has no effect: every model sets it itself"
+
+        written = getattr(experiment, section).model_fields_set
+        for key in sorted(written.intersection(*runs)):
+            yield f"`{section}.{key}` has no effect: every task or model sets it itself"
+
+
+def _models_with(plan: Plan, section: str, tasks: Sequence[str]) -> list[ModelConfig]:
+    """Return the models of some tasks that a section is for.
+
+    Ensembles are not trained: of `network` and `training` their members have them.
+    """
+    if section == "decoding":
+        names = dict.fromkeys(name for task in tasks for name in plan.experiment.models_of(task))
+        return [plan.model(name) for name in names]
+
+    return [model for model in _models_with_members(plan, tasks) if not model.members]
+
+
+def _options_without_effect(plan: Plan) -> Iterator[str]:
     """Yield a warning for every entry of `options` that changes no model of its tasks."""
     experiment = plan.experiment
     layers = [("options", experiment.options, list(experiment.tasks))]

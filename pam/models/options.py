@@ -119,10 +119,9 @@ class General(Options):
 
     implementation = "pam.models.scores:General"
     kind: Literal["general"] = "general"
-    scale: bool | Literal["learned"] = Field(
-        True,
-        description="divide by the square root of the decoder's units; "
-        "`learned`: multiply by a number that is trained, 1 at first",
+    scale: bool = Field(True, description="divide by the square root of the decoder's units")
+    learned_scale: bool = Field(
+        False, description="multiply by a number that is trained, 1 at first"
     )
 
 

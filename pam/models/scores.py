@@ -31,23 +31,24 @@ class General(Score):
     256 units, all attention is on one word of each sentence within 25 steps, before anything is
     learned.
 
-    A `learned` scale is a parameter g, 1 at first: e_t(a) = g s_t^T W h_a, the `scaled_luong` of
-    TensorFlow's and the paper's first author's code.
+    With `learned_scale` they are multiplied by a parameter g, 1 at first: the `scaled_luong` of
+    TensorFlow and of the release of Shankar and Sarawagi, which has no division.
     """
 
     def __init__(self, options: options.General, sizes: Sizes) -> None:
         super().__init__()
 
-        self.factor: float | nn.Parameter
-        if options.scale == "learned":
-            self.factor = nn.Parameter(torch.ones(()))
-        else:
-            self.factor = scale_of(options.scale, sizes.query)
+        self.factor = scale_of(options.scale, sizes.query)
+        self.learned_factor: nn.Parameter | None = None
+        if options.learned_scale:
+            self.learned_factor = nn.Parameter(torch.ones(()))
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
     def keys(self, values: Tensor) -> SourceMatrix:
         # Autocast may have changed the type of the product; steps multiply in that of their states.
         keys = self.weight(values) * self.factor
+        if self.learned_factor is not None:
+            keys = keys * self.learned_factor
         return SourceMatrix(keys.to(values.dtype))
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:

@@ -138,7 +138,14 @@ _LOOKS = {
     **_family(
         "#1B7F5C", structured_mlp="p", acvi_mlp="o", ved_mlp="X", acvi_pointer_coverage_last0="D"
     ),
-    **_family("#2F4B7C", transformer="p", ensemble="*", soft_no_input_feeding="X", none="d"),
+    **_family(
+        "#2F4B7C",
+        transformer="p",
+        ensemble="*",
+        soft_no_input_feeding="X",
+        none="d",
+        ensemble_of_three="h",
+    ),
     **_family(
         "#00549A", soft_pointer="D", soft_pointer_coverage="*", structured_pointer_coverage="d"
     ),
@@ -159,7 +166,7 @@ _LOOKS = {
         transformer_prox_postr_joint="v",
         transformer_mono_postr_joint="P",
     ),
-    "transformer-pointer": Look("#8F7BE8", "X", _DASHED),
+    **_family("#8F7BE8", transformer_inflection="s", transformer_pointer="X"),
     **_family(
         "#5B8C5A",
         head_soft="o",

@@ -151,21 +151,20 @@ def test_a_scaled_product_is_the_product_over_the_root_of_its_units() -> None:
 
 
 def test_a_learned_scale_multiplies_the_product() -> None:
-    learned, plain = both(
-        "postr-joint", "postr-joint", score={"kind": "general", "scale": "learned"}
-    )
-    plain.score.factor = learned.score.factor.item()
+    score = {"kind": "general", "learned_scale": True}
+    learned, plain = both("postr-joint", "postr-joint", score=score)
+    plain.score.factor *= learned.score.learned_factor.item()
     assert_same(learned, plain)
 
     learned.log_likelihood(*tiny.batch()).sum().backward()
-    assert learned.score.factor.grad.abs() > 0
+    assert learned.score.learned_factor.grad.abs() > 0
 
 
 def test_a_learned_scale_is_one_at_first_whatever_the_initial_range() -> None:
-    components = tiny.components("soft", score={"kind": "general", "scale": "learned"})
+    components = tiny.components("soft", score={"kind": "general", "learned_scale": True})
     network = Network(embedding=4, encoder=3, decoder=5, initial_range=0.01)
 
-    assert build(components, network, source=7, target=8).score.factor == 1
+    assert build(components, network, source=7, target=8).score.learned_factor == 1
 
 
 def test_a_location_score_ignores_what_lies_beyond_its_longest_sentence() -> None:

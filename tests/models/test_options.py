@@ -118,7 +118,7 @@ def test_a_kind_is_named_as_yaml_names_it_and_read_from_there(component: str, ki
 def test_options_are_held_as_objects_and_written_as_yaml() -> None:
     model = parse(ModelConfig, {"label": "Mine", "score": {"kind": "general", "scale": True}})
     assert model.score == options.General(scale=True)
-    assert model.model_dump()["score"] == {"kind": "general", "scale": True}
+    assert model.model_dump()["score"] == {"kind": "general", "scale": True, "learned_scale": False}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 
 from pam.check import check_datasets
 from pam.config import load_run
-from pam.experiment import Plan, load_plan, options_without_effect
+from pam.experiment import Plan, load_plan, without_effect
 from pam.io import UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
@@ -468,15 +468,28 @@ def test_defaults_of_options_that_reach_no_model_are_warned_of(
     text = RIGHT.replace("- postr-joint", "- soft-pointer-coverage")
     plan = load(f"{text}options:\n  {options}\n")
 
-    assert list(options_without_effect(plan)) == warnings
+    assert list(without_effect(plan)) == warnings
 
 
 def test_defaults_of_a_task_are_warned_of_by_its_own_models() -> None:
     of_task = "models: [soft]\n    options: {score: {general: {scale: false}, dot: {scale: false}}}"
     plan = load(RIGHT.replace("epochs: 3", f"epochs: 3\n    {of_task}"))
 
-    (warning,) = options_without_effect(plan)
+    (warning,) = without_effect(plan)
     assert warning.startswith("`tasks.nouns.options.score.dot.scale` has no effect")
+
+
+def test_settings_that_every_model_overrides_are_warned_of() -> None:
+    text = RIGHT.replace("  - soft\n  - postr-joint", "  - transformer")
+    of_task = "network: {dropout: 0.3, embedding: 8}"
+    plan = load(
+        text.replace("epochs: 3", f"epochs: 3\n    {of_task}") + "network: {dropout: 0.5}\n"
+    )
+
+    assert list(without_effect(plan)) == [
+        "`tasks.nouns.network.dropout` has no effect: every model sets it itself",
+        "`network.dropout` has no effect: every task or model sets it itself",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -484,8 +497,8 @@ def test_defaults_of_a_task_are_warned_of_by_its_own_models() -> None:
     experiment_files(),
     ids=lambda path: path.stem,
 )
-def test_every_default_of_our_experiments_reaches_a_model(path: Path) -> None:
-    assert list(options_without_effect(load_plan(files=[path]))) == []
+def test_every_setting_of_our_experiments_reaches_a_run(path: Path) -> None:
+    assert list(without_effect(load_plan(files=[path]))) == []
 
 
 PLACES = {
