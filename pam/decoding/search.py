@@ -27,6 +27,8 @@ from pam.models.search_layer import largest
 from pam.runtime import processor
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
+# steps after which the processor asks a GPU what has ended, as it has to wait for the answer
+LOOK_EVERY = 8
 
 
 def search(
@@ -61,6 +63,10 @@ def beam_search(
     are all its continuations. So one search serves several penalties: it drops what is hopeless for
     each of them, and finds for each what a search with this penalty alone finds.
 
+    On a GPU the search looks only every few steps what has ended (`steps_between_looks`), and
+    follows hopeless hypotheses until then. That changes no output: all that they displace is less
+    probable, and so is hopeless too.
+
     Args:
         model: in evaluation mode.
         source: (B, m) padded at the end.
@@ -84,15 +90,18 @@ def beam_search(
     forbidden = torch.tensor(forbidden_symbols(actions), device=source.device)
     bf16 = processor.usable_search_precision(decoding.precision, source.device) == "bf16"
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, bf16)
+    look_every = steps_between_looks(source.device)
+    last = int(limits.max())
 
-    for written in range(1, int(limits.max()) + 1):
+    for written in range(1, last + 1):
         log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         forbid(log_probs, beams.written, decoding)
         parents = beams.extend(log_probs)
-        beams.collect(written)
 
+        looks = written % look_every == 0 or written == last
+        beams.collect(written, looks)
         is_open = (beams.total > -torch.inf).any(1)
-        if not is_open.any():
+        if looks and not is_open.any():
             break
 
         hypotheses.update(parents, beams.symbol)
@@ -100,7 +109,7 @@ def beam_search(
             beams.attend(hypotheses.most_attended(bare_lengths[beams.rows]))
 
         # Dropping finished sentences copies the others, so it waits for a few of them.
-        if int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
+        if looks and int(is_open.sum()) <= KEEP_SHARE * len(beams.rows):
             open_rows = is_open.nonzero().squeeze(1)
             hypotheses.keep(open_rows)
             beams.keep(open_rows)
@@ -115,6 +124,13 @@ def beam_search(
     ]
 
 
+def steps_between_looks(device: torch.device) -> int:
+    """Return after how many steps a search looks what has ended; outputs do not depend on it."""
+    if device.type == "cpu":
+        return 1
+    return LOOK_EVERY
+
+
 @dataclass(frozen=True)
 class _Ended:
     """A hypothesis that is not extended any more."""
@@ -123,6 +139,18 @@ class _Ended:
     complete: bool  # false where the length limit cuts it short
     written: list[int]  # symbols, with an end symbol if it is complete
     attended: list[int]  # source positions
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The hypotheses of a step, of which some are done, while they are on the device."""
+
+    rows: Tensor  # (B,) numbers of the sentences
+    is_done: Tensor  # (B, k) whether a hypothesis has ended or is too long to go on
+    has_ended: Tensor  # (B, k) whether it has ended
+    total: Tensor  # (B, k) log p
+    written: Tensor  # (B, k, n)
+    attended: Tensor  # (B, k, n - 1)
 
 
 class _Finished:
@@ -184,6 +212,7 @@ class _Beams:
         self.total[:, 0] = 0.0
         self.written = torch.empty((*shape, 0), dtype=torch.long, device=device)
         self.attended = self.written
+        self.unread: list[_Done] = []  # of the steps since the search has looked
 
     def extend(self, log_probs: Tensor) -> Tensor:
         """Go on with the best of all continuations (B, k, V); return their parents, (B, k).
@@ -202,31 +231,41 @@ class _Beams:
             self.attended = self.attended.gather(1, _wide(parents, self.attended))
         return parents
 
-    def collect(self, written: int) -> None:
-        """Take out what ended, what is too long, and what can no longer be among the best."""
+    def collect(self, written: int, looks: bool) -> None:
+        """Take out what ended, what is too long, and what can no longer be among the best.
+
+        If the search looks, outputs that ended join the best of their sentences; before that they
+        are kept on the device.
+        """
         is_alive = self.total > -torch.inf
         has_ended = (self.symbol == EOS) & is_alive
         is_done = has_ended | ((written >= self.limits[self.rows])[:, None] & is_alive)
-        if is_done.any():
-            self._finish(is_done, has_ended)
+        self.unread.append(
+            _Done(self.rows, is_done, has_ended, self.total, self.written, self.attended)
+        )
+        if looks:
+            self._finish_unread()
 
         losses = [finished.is_lost(self.rows, self.total, written) for finished in self.finished]
         is_hopeless = torch.stack(losses).all(0)
         self.total = self.total.masked_fill(is_done | is_hopeless, -torch.inf)
 
-    def _finish(self, is_done: Tensor, has_ended: Tensor) -> None:
-        """Offer hypotheses to the best of their sentences; those not ended are cut short."""
-        indices = is_done.nonzero(as_tuple=True)
-        columns = (
-            self.total[indices],
-            has_ended[indices],
-            self.written[indices],
-            self.attended[indices],
-        )
-        values = zip(*(column.tolist() for column in columns), strict=True)
+    def _finish_unread(self) -> None:
+        """Offer what was done in the steps since the search has looked to the best."""
+        is_any_done = torch.stack([done.is_done.any() for done in self.unread]).tolist()
+        for done, is_any in zip(self.unread, is_any_done, strict=True):
+            if is_any:
+                self._finish(done)
+        self.unread.clear()
+
+    def _finish(self, done: _Done) -> None:
+        """Offer what is done to the best of its sentence; what has not ended is cut short."""
+        indices = done.is_done.nonzero(as_tuple=True)
+        columns = (done.total, done.has_ended, done.written, done.attended)
+        values = zip(*(column[indices].tolist() for column in columns), strict=True)
         hypotheses = [_Ended(*row_values) for row_values in values]
 
-        rows = self.rows[indices[0]].tolist()
+        rows = done.rows[indices[0]].tolist()
         for finished in self.finished:
             finished.add(rows, hypotheses)
 
@@ -299,7 +338,8 @@ def sample(
     is_open = torch.ones_like(symbol, dtype=torch.bool)
     written = symbol[:, :, None][:, :, :0]  # (B, n_best, n)
     attended: list[Tensor] = []  # (B, n_best) of each step
-    while is_open.any():
+    look_every = steps_between_looks(device)
+    while written.shape[2] % look_every or is_open.any():
         log_probs = hypotheses.step(symbol).index_fill_(2, forbidden, -torch.inf)
         forbid(log_probs, written, decoding)
 
