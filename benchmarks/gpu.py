@@ -56,6 +56,7 @@ class Worker:
     ready: dict[str, Any] | None = None
     turns: list[dict[str, Any]] = field(default_factory=list)
     busy: dict[str, Any] | None = None
+    evaluated: dict[str, Any] | None = None
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
         """Wait `seconds` for an answer; None, and a message, if there is none."""
@@ -212,6 +213,11 @@ def measure(args: argparse.Namespace) -> list[Worker]:
         for worker in workers:
             if worker.job.way not in PEER_MODELS and time.monotonic() < deadline - 2 * args.seconds:
                 worker.busy = worker.ask({"what": "profile"}, deadline - time.monotonic())
+
+        for worker in workers:
+            if worker.job.way == "graphs" and time.monotonic() < deadline - 4 * args.seconds:
+                asked = {"what": "evaluation", "seconds": args.seconds}
+                worker.evaluated = worker.ask(asked, deadline - time.monotonic())
     finally:
         for worker in workers:
             worker.end()
@@ -254,6 +260,12 @@ def figures_of(worker: Worker) -> dict[str, Any]:
     if worker.busy is not None and worker.busy["busy_s_per_step"] is not None:
         busy = worker.busy["busy_s_per_step"] * figures["steps_per_second"]
         figures["busy"] = round(busy, 3)
+
+    if worker.evaluated is not None:
+        figures |= worker.evaluated
+        epoch_s = worker.evaluated["train_batches"] / figures["steps_per_second"]
+        loss_s = worker.evaluated["dev_batches"] / worker.evaluated["losses_per_second"]
+        figures["loss_share"] = round(loss_s / epoch_s, 3)
     return figures
 
 
@@ -270,6 +282,9 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
         "GPU busy, graphs",
         "GPU MB, graphs",
         "recording, s",
+        "development loss / epoch's steps",
+        "beam 4, batches/s",
+        "looking each step",
     ]
     lines = [
         f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}",
@@ -288,6 +303,9 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
             graphs.get("busy", ""),
             graphs.get("gpu_mb", ""),
             graphs.get("recording_s", ""),
+            graphs.get("loss_share", ""),
+            graphs.get("searches_per_second", ""),
+            graphs.get("searches_looking_each_step_per_second", ""),
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
@@ -308,7 +326,7 @@ def worker(settings: dict[str, Any]) -> None:
 
     from pam import benchmark
     from pam.config import Network
-    from pam.data.dataset import Prepared
+    from pam.data.dataset import Examples, Prepared
     from pam.runtime import devices
 
     # Without this an older version that lacks a module would be measured by another one that is
@@ -327,8 +345,8 @@ def worker(settings: dict[str, Any]) -> None:
     components = benchmark.named_model(settings["model"])
     data = Prepared(Path(settings["data"]))
     model = benchmark.fresh(components, data, plan, device)
-    batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))
-    batches = batches[: settings["batches"]]
+    all_batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))
+    batches = all_batches[: settings["batches"]]
 
     ready: dict[str, Any] = {"ready": True}
     if settings["way"] == "graphs":
@@ -348,6 +366,11 @@ def worker(settings: dict[str, Any]) -> None:
         request = json.loads(line)
         if request["what"] == "profile":
             reply(channel, profile(work, batches, device))
+        elif request["what"] == "evaluation":
+            split = Examples(data.split("dev", components.copying.copies), components.targets)
+            dev = list(split.in_order(settings["batch_size"]))
+            answer = {"train_batches": len(all_batches), "dev_batches": len(dev)}
+            reply(channel, answer | evaluation(model, dev, request["seconds"], device))
         else:
             reply(channel, turn(work, batches, request["seconds"], device))
 
@@ -439,6 +462,52 @@ def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) ->
     kernels = [event for event in record.events() or [] if event.device_type == DeviceType.CUDA]
     microseconds = sum(event.time_range.elapsed_us() for event in kernels)
     return {"busy_s_per_step": microseconds / 1e6 / count}
+
+
+def evaluation(model: Any, batches: Sequence[Any], seconds: float, device: Any) -> dict[str, float]:
+    """Measure the development loss and beam search, in batches a second.
+
+    A model that is not trained ends no output, so it writes as many symbols as its source has.
+    """
+    import torch
+
+    from pam.config import Decoding
+    from pam.decoding import search
+
+    decoding = Decoding(beam=4, max_ratio=1.0, max_extra=1)
+
+    def loss(batch: Any) -> None:
+        with torch.no_grad():
+            model.log_likelihood(batch.source, batch.lengths, batch.target)
+
+    def write(batch: Any) -> None:
+        search.search(model, batch.source, batch.lengths, decoding)
+
+    model.eval()
+    seldom = search.LOOK_EVERY
+    figures = {
+        "losses_per_second": rate_of(loss, batches, seconds, device),
+        "searches_per_second": rate_of(write, batches, seconds, device),
+    }
+    search.LOOK_EVERY = 1
+    figures["searches_looking_each_step_per_second"] = rate_of(write, batches, seconds, device)
+    search.LOOK_EVERY = seldom
+    return figures
+
+
+def rate_of(
+    work: Callable[[Any], None], batches: Sequence[Any], seconds: float, device: Any
+) -> float:
+    """Return how many batches a second are worked on."""
+    work(batches[0].to(device))
+    synchronize(device)
+    began = time.perf_counter()
+    count = 0
+    while not count or time.perf_counter() - began < seconds:
+        work(batches[count % len(batches)].to(device))
+        synchronize(device)
+        count += 1
+    return round(count / (time.perf_counter() - began), 2)
 
 
 def synchronize(device: Any) -> None:

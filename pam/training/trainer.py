@@ -587,7 +587,8 @@ def evaluate(
     model.eval()
     greedy = decoding.model_copy(update={"beam": 1})
 
-    loss = 0.0
+    # On the device, for whose sum the processor waits but once.
+    loss = torch.zeros((), dtype=torch.float64, device=group.device)
     tokens = 0
     matches = 0
     metrics = torch.zeros(len(EVAL_METRICS), dtype=torch.float64)
@@ -597,10 +598,10 @@ def evaluate(
 
         work = f"the evaluation of {len(batch.rows)} examples side by side"
         with enough_for(work, "lower `decoding.batch_size`"):
+            tokens += int(batch.mask.sum())
             batch = batch.to(group.device)
             log_likelihood = model.log_likelihood(batch.source, batch.lengths, batch.target)
-            loss -= float(log_likelihood.double()[batch.mask].sum())
-            tokens += int(batch.mask.sum())
+            loss -= torch.where(batch.mask, log_likelihood.double(), 0.0).sum()
             if accuracy:
                 outputs = search(model, batch.source, batch.lengths, greedy, actions)
                 for row, output in zip(batch.rows.tolist(), outputs, strict=True):
@@ -608,7 +609,7 @@ def evaluate(
             if eval_metrics or objective:
                 metrics += _sum_metrics(model, batch, eval_metrics)
 
-    *sums, exit_codes = group.gather(loss, tokens, matches, *metrics.tolist(), stop.exit_code())
+    *sums, exit_codes = group.gather(float(loss), tokens, matches, *metrics.tolist(), stop.exit_code())
     if any(exit_codes):
         raise Stopped(int(max(exit_codes)))
 

@@ -33,6 +33,8 @@ def test_steps_are_measured_plainly_and_as_graphs_and_what_fails_is_left_out(
     assert min(row["plain"]["steps_per_second"], row["graphs"]["steps_per_second"]) > 0
     assert row["graphs"]["shapes"] == 1
     assert 0 < row["graphs"]["padding"] < 1
+    assert row["graphs"]["loss_share"] > 0
+    assert row["graphs"]["searches_per_second"] > 0
     assert "old" not in row
     assert "left out: soft, old: " in done.stderr
     assert "left out: soft-pointer, postr-joint-pointer:0.99:6: no data are named" in done.stderr
