@@ -99,6 +99,7 @@ def _gather(model: SavedModel, data: Prepared, split: str, batch_size: int) -> G
                 heads={name: of_head[batch_row, :n, :m] for name, of_head in of_heads.items()},
                 source_words=codec.words(source, "source"),
                 target_words=codec.words(target[: n - 1], "target"),
+                gives_positions=model.network.gives_positions,
             )
             gathered.add(row_index, sentence)
 

@@ -39,6 +39,11 @@ class Sentences(Strict):
         description="mean over source words of the attention they got in all, at most 1 each"
     )
     covered: list[float] = Field(description=f"share of source words that got {COVERED} or more")
+    posterior_gain: list[float] | None = Field(
+        None,
+        description="sum over target symbols, end symbol included, of KL(posterior || prior) in"
+        " nats; of models whose positions have likelihoods",
+    )
     # For each target word the source word most attended. Stored runs have them only of
     # hand-aligned sentences.
     links: list[Links] | None = Field(
@@ -115,6 +120,7 @@ class Sentence:
     posterior: Floats  # (n, m) likewise, given the symbol
     source_words: list[int]  # for each source symbol but the end symbol, the index of its word
     target_words: list[int]  # (n - 1,) likewise
+    gives_positions: bool = False  # whether the posterior is by Bayes' rule
     # the alignments (n, m) of the heads of a model that has several, by their names
     heads: dict[str, Floats] = field(default_factory=dict)
 
@@ -146,6 +152,7 @@ class Gatherer:
             "source_words": alignment.shape[1],
             "coverage": _rounded(coverage.mean()),
             "covered": _rounded((coverage >= COVERED).mean()),
+            "posterior_gain": _posterior_gain(sentence),
             "links": most_attended(alignment, sentence.target_words),
             "links_prior": most_attended(prior, sentence.target_words),
             "links_late": most_attended(late, sentence.target_words),
@@ -167,6 +174,8 @@ class Gatherer:
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
         if not any(columns["links_heads"]):
             del columns["links_heads"]
+        if None in columns["posterior_gain"]:
+            del columns["posterior_gain"]
 
         nats = np.concatenate(self.entropies)
         is_correct = np.concatenate(self.correct)
@@ -189,6 +198,18 @@ def entropies(distributions: Floats) -> Floats:
     # log 1 in place of log 0, which would be infinite, times 0.
     logs = np.log(np.where(distributions > 0, distributions, 1.0))
     return np.asarray(-(distributions * logs).sum(axis=1))
+
+
+def _posterior_gain(sentence: Sentence) -> float | None:
+    """Return the nats by which the symbols of a sentence tell where they come from."""
+    if not sentence.gives_positions:
+        return None
+
+    prior = sentence.prior
+    posterior = sentence.posterior
+    is_possible = (posterior > 0) & (prior > 0)
+    ratio = np.divide(posterior, prior, out=np.ones_like(prior), where=is_possible)
+    return _rounded((posterior * np.log(ratio)).sum())
 
 
 def most_attended(alignment: Floats, words: list[int]) -> Links:

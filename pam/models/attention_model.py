@@ -125,6 +125,7 @@ class AttentionModel(Model):
 
         # The output, and what is fed back.
         self.marginalization = marginalization
+        self.gives_positions = marginalization.gives_positions
         self.input_feeding = input_feeding
         self.inference = inference
         self.estimator = estimator
@@ -303,7 +304,7 @@ class AttentionModel(Model):
         forced = super().teacher_force(source, lengths, target)
         alignment = self.coupling.given_all(forced.alignment, (target != PAD).sum(1))
         posterior = alignment
-        if self.marginalization.gives_positions:
+        if self.gives_positions:
             posterior = forced.posterior
 
         return replace(forced, alignment=alignment, posterior=posterior)

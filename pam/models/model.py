@@ -137,6 +137,9 @@ class Model(nn.Module, ABC):
     in a sum; else gradients are NaN.
     """
 
+    gives_positions = False
+    """Whether positions have likelihoods, so that posteriors are by Bayes' rule."""
+
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
         """Encode a batch of sources; see `Encoded`.

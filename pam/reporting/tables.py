@@ -517,12 +517,13 @@ GLANCE = (
     "ppl",
     "one_minus_aer",
     "entropy",
+    "posterior_gain",
     "trained_per_s",
     "decoded_per_s",
     "parameters",
     "n",
 )
-GLANCE_DIGITS = dict.fromkeys(GLANCE[3:10], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
+GLANCE_DIGITS = dict.fromkeys(GLANCE[3:11], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
 GLANCE_SHOWN = (
     TASK,
     MODEL,
@@ -531,6 +532,7 @@ GLANCE_SHOWN = (
     Column("Perplexity", "{ppl:.3f}"),
     Column("1 − AER", "{one_minus_aer:.3f}"),
     Column("Entropy", "{entropy:.3f}"),
+    Column("Posterior's gain", "{posterior_gain:.3f}"),
     Column("Trained/s", "{trained_per_s:,.0f}"),
     Column("Decoded/s", "{decoded_per_s:,.0f}"),
     Column("Parameters", "{parameters:,.0f}"),
@@ -542,9 +544,11 @@ GLANCE_NOTE = (
     " the prior, latent vectors are at their means, hard attention feeds back the most probable"
     " position; it counts target symbols (letters, words or pieces of words). Entropy: mean of the"
     " prior's over positions, in nats; a model without attention counts as attending to all"
-    " positions alike. Trained/s: training examples, Decoded/s: test rows with the main beam, per"
-    " processor second, or per GPU second where one was used; other work on the machine lowers both"
-    " rates; `python -m pam bench` measures the models in turns."
+    " positions alike. Posterior's gain: mean over target symbols of the KL divergence of posterior"
+    " from prior, in nats: what a symbol tells about its position. Trained/s: training examples,"
+    " Decoded/s: test rows with the main beam, per processor second, or per GPU second where one"
+    " was used; other work on the machine lowers both rates; `python -m pam bench` measures the"
+    " models in turns."
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."
 
@@ -563,7 +567,7 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     for means in (
         *(_means(_rates(inputs.tasks, measure), [name]) for name, measure in RATES.items()),
         _means(_sizes(inputs.tasks), ["parameters"]),
-        _means(_uncertainties(inputs.analyses), ["ppl", "entropy"]),
+        _means(_uncertainties(inputs.analyses), ["ppl", "entropy", "posterior_gain"]),
         _means(_alignments(inputs), ["one_minus_aer"]),
     ):
         frame = frame.merge(means, how="left", on=["task", "model"])
@@ -597,14 +601,25 @@ def _sizes(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
     ]
 
 
-def _uncertainties(paths: Sequence[Path]) -> list[tuple[str, str, float, float]]:
-    """Return task, model, perplexity and entropy of attention of each analysis."""
+def _uncertainties(paths: Sequence[Path]) -> list[tuple[str, str, float, float, float | None]]:
+    """Return task, model, perplexity, entropy and the posterior's gain of each analysis."""
     records = []
     for path in paths:
         analysis = load(Analysis, path)
-        sums = np.array([sum(analysis.sentences.nll), sum(analysis.sentences.tokens)])
+        sentences = analysis.sentences
+        tokens = sum(sentences.tokens)
+        sums = np.array([sum(sentences.nll), tokens])
+        gain = None
+        if sentences.posterior_gain is not None:
+            gain = sum(sentences.posterior_gain) / tokens
         records.append(
-            (analysis.task, analysis.model, float(perplexity(sums)), analysis.entropy.mean)
+            (
+                analysis.task,
+                analysis.model,
+                float(perplexity(sums)),
+                analysis.entropy.mean,
+                gain,
+            )
         )
     return records
 

@@ -609,7 +609,9 @@ def evaluate(
             if eval_metrics or objective:
                 metrics += _sum_metrics(model, batch, eval_metrics)
 
-    *sums, exit_codes = group.gather(float(loss), tokens, matches, *metrics.tolist(), stop.exit_code())
+    *sums, exit_codes = group.gather(
+        float(loss), tokens, matches, *metrics.tolist(), stop.exit_code()
+    )
     if any(exit_codes):
         raise Stopped(int(max(exit_codes)))
 

@@ -58,6 +58,16 @@ def test_likelihoods_are_summed_with_the_end_symbol() -> None:
     assert sentences.nll_exact == pytest.approx([-4 * np.log(0.75), -2 * np.log(0.75)], abs=1e-6)
 
 
+def test_the_posteriors_gain_is_its_divergence_from_the_prior() -> None:
+    prior = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
+    posterior = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    bayes = sentence(prior, posterior=posterior, gives_positions=True)
+
+    # One symbol halves the two positions of its prior, the next the four quarters of its prior.
+    assert gathered(bayes, bayes).sentences.posterior_gain == [pytest.approx(2 * np.log(2))] * 2
+    assert gathered(sentence(prior, posterior=posterior)).sentences.posterior_gain is None
+
+
 def test_each_target_word_is_linked_to_the_word_it_attends_most() -> None:
     sentences = gathered(
         sentence(ONE_HOT, prior=np.eye(4), posterior=np.eye(4)[[1, 0, 2, 3]])

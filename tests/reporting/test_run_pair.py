@@ -53,6 +53,7 @@ def test_keys_of_the_configuration_that_differ_are_told(tmp_path: Path) -> None:
         "seed": (1, 2),
         "score.kind": ("general", "mlp"),
         "score.scale": (True, "-"),
+        "score.learned_scale": (False, "-"),
         "score.units": ("-", 7),
         "network.dropout": (0.2, 0.5),
     }
