@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -68,8 +69,8 @@ def test_outputs_do_not_depend_on_how_often_a_search_looks(
 def test_penalties_that_share_a_search_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = varied.model("postr-joint")
     source, lengths, _ = tiny.batch(rows=6)
-    search = lambda: searching.beam_search(  # noqa: E731
-        model, source, lengths, Decoding(beam=4), penalties=[0.0, 0.6, 2.0]
+    search = partial(
+        searching.beam_search, model, source, lengths, Decoding(beam=4), penalties=[0.0, 0.6, 2.0]
     )
     expected = search()
     monkeypatch.setattr(searching, "steps_between_looks", lambda device: 8)
@@ -82,8 +83,8 @@ def test_penalties_that_share_a_search_find_the_same(monkeypatch: pytest.MonkeyP
 def test_drawn_outputs_do_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = varied.model("soft")
     source, lengths, _ = tiny.batch(rows=6)
-    draw = lambda: sample(  # noqa: E731
-        model, source, lengths, Decoding(), Sampling(), numbers=range(6), n_best=3
+    draw = partial(
+        sample, model, source, lengths, Decoding(), Sampling(), numbers=range(6), n_best=3
     )
     expected = draw()
     monkeypatch.setattr(searching, "steps_between_looks", lambda device: 8)
