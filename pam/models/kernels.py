@@ -305,13 +305,13 @@ def additive_plain(
     keys: Tensor,
     query: Tensor,
     vector: Tensor,
-    covered: Tensor | None = None,
+    features: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Return v . tanh(k_a + q + c_a w), the definition of `additive`."""
+    """Return v . tanh(k_a + q + W f_a), the definition of `additive`."""
     hidden = keys + query[:, None]
-    if covered is not None and weight is not None:
-        hidden = hidden + covered[:, :, None] * weight
+    if features is not None and weight is not None:
+        hidden = hidden + features @ weight
 
     return torch.tanh(hidden) @ vector
 
@@ -320,19 +320,20 @@ def additive(
     keys: Tensor,
     query: Tensor,
     vector: Tensor,
-    covered: Tensor | None = None,
+    features: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Return the scores v . tanh(k_a + q + c_a w), (n, m).
+    """Return the scores v . tanh(k_a + q + W f_a), (n, m).
 
     The hidden layer, which is m times as large as all else of a step, is computed once more in the
     backward pass: of many steps over long sources it would fill gigabytes.
 
     Args:
         keys: (n, m, U) k; query: (n, U) q; vector: (U,) v.
-        covered: (n, m) what was attended before, c, if it counts; weight: (U,) w, with it.
+        features: (n, m, F) f of a position, such as what was attended before; None: there are none.
+        weight: (F, U) W, with them.
     """
-    scores: Tensor = _Additive.apply(keys, query, vector, covered, weight)
+    scores: Tensor = _Additive.apply(keys, query, vector, features, weight)
     return scores
 
 
@@ -343,34 +344,34 @@ class _Additive(Function):
         keys: Tensor,
         query: Tensor,
         vector: Tensor,
-        covered: Tensor | None,
+        features: Tensor | None,
         weight: Tensor | None,
     ) -> Tensor:
-        ctx.save_for_backward(keys, query, vector, covered, weight)
-        return _hidden(keys, query, covered, weight) @ vector
+        ctx.save_for_backward(keys, query, vector, features, weight)
+        return _hidden(keys, query, features, weight) @ vector
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        keys, query, vector, covered, weight = ctx.saved_tensors
-        hidden = _hidden(keys, query, covered, weight)
+        keys, query, vector, features, weight = ctx.saved_tensors
+        hidden = _hidden(keys, query, features, weight)
 
         dvector = grads[0].flatten() @ hidden.flatten(0, 1)
         # The slope of tanh is 1 - hidden^2.
         dkeys = hidden.mul_(hidden).neg_().add_(1).mul_(vector).mul_(grads[0][:, :, None])
-        dcovered = dweight = None
-        if covered is not None and weight is not None:
-            dcovered = dkeys @ weight
-            dweight = covered.flatten() @ dkeys.flatten(0, 1)
+        dfeatures = dweight = None
+        if features is not None and weight is not None:
+            dfeatures = dkeys @ weight.t()
+            dweight = features.flatten(0, 1).t() @ dkeys.flatten(0, 1)
 
-        return dkeys, dkeys.sum(1), dvector, dcovered, dweight
+        return dkeys, dkeys.sum(1), dvector, dfeatures, dweight
 
 
-def _hidden(keys: Tensor, query: Tensor, covered: Tensor | None, weight: Tensor | None) -> Tensor:
+def _hidden(keys: Tensor, query: Tensor, features: Tensor | None, weight: Tensor | None) -> Tensor:
     """Return the hidden layer of the additive score, (n, m, U)."""
     hidden = keys + query[:, None]
-    if covered is not None and weight is not None:
-        hidden.addcmul_(covered[:, :, None], weight)
+    if features is not None and weight is not None:
+        hidden.flatten(0, 1).addmm_(features.flatten(0, 1), weight)
 
     return tanh_(hidden)
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pam.models import options
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
 from pam.models.kernels import SourceMatrix, additive
-from pam.models.logspace import ZERO, tanh
+from pam.models.logspace import ZERO
 
 
 def scale_of(scale: bool, units: int) -> float:
@@ -174,21 +174,32 @@ class Structural(Mlp):
         self.costs = self.gaussian is not None
 
     def forward(self, query: Tensor, memory: Memory, history: AttentionHistory) -> Tensor:
-        hidden = memory.keys + self.of_query(query)[:, None]
+        features = []
+        weights = []
 
         # P psi
         if self.of_place is not None:
-            features = position_features(memory, history)
-            hidden = hidden + self.of_place(features.to(hidden.dtype))
+            features.append(position_features(memory, history).to(query.dtype))
+            weights.append(self.of_place.weight.t())
         # M xi_1
         if self.of_previous is not None and history.alignment is not None:
-            hidden = hidden + self.of_previous(history.alignment[:, None]).transpose(1, 2)
+            features.append(_windows(history.alignment, self.of_previous))
+            weights.append(self.of_previous.weight.squeeze(1).t())
         # F xi_2
         if self.of_sum is not None and history.summed is not None:
-            hidden = hidden + self.of_sum(history.summed[:, None]).transpose(1, 2)
+            features.append(_windows(history.summed, self.of_sum))
+            weights.append(self.of_sum.weight.squeeze(1).t())
 
-        scores: Tensor = self.weight(tanh(hidden))
-        return scores.squeeze(2)
+        vector = self.weight.weight.squeeze(0)
+        if not features:
+            return additive(memory.keys, self.of_query(query), vector)
+        return additive(
+            memory.keys,
+            self.of_query(query),
+            vector,
+            features=torch.cat(features, 2),
+            weight=torch.cat(weights),
+        )
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
         if self.gaussian is None:
@@ -242,8 +253,8 @@ class Coverage(Mlp):
             memory.keys,
             shifted_query,
             vector,
-            covered=coverage,
-            weight=self.of_sum.weight.squeeze(1),
+            features=coverage[:, :, None],
+            weight=self.of_sum.weight.t(),
         )
 
     def cost(self, memory: Memory, prior: Tensor, alignment: Tensor) -> Tensor | None:
@@ -267,3 +278,10 @@ def _window(half_width: int | None, units: int) -> nn.Conv1d | None:
     if half_width is None:
         return None
     return nn.Conv1d(1, units, 2 * half_width + 1, padding=half_width, bias=False)
+
+
+def _windows(alignment: Tensor, weight: nn.Conv1d) -> Tensor:
+    """Return what each position and those around it got, (B, m, 2 k + 1), of (B, m)."""
+    (size,) = weight.kernel_size
+    half_width = size // 2
+    return F.pad(alignment, (half_width, half_width)).unfold(1, size, 1)

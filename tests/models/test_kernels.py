@@ -144,7 +144,7 @@ def test_an_lstm_cell_saturates_without_overflow(scale: float) -> None:
 def test_the_additive_score_keeps_no_hidden_layer_and_has_its_gradient(covers: bool) -> None:
     shapes: list[tuple[int, ...]] = [(3, 5, 4), (3, 4), (4,)]
     if covers:
-        shapes += [(3, 5), (4,)]
+        shapes += [(3, 5, 2), (2, 4)]
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     torch.testing.assert_close(additive(*inputs), additive_plain(*inputs))
     assert gradcheck(additive, inputs)
