@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,9 @@ from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Floats
 from pam.io import atomic_write, write_text
+from pam.reporting.fonts import find_fonts
+
+log = logging.getLogger(__name__)
 
 Drawn = TypeVar("Drawn")  # the data of a task's panels
 WIDTH = 7.2  # of a figure, in inches: a text column, and the report shows it without scaling
@@ -30,6 +35,7 @@ ACROSS = 3  # the most panels of tasks side by side
 LETTERS = 63  # letters of a heading, in the width of a figure
 INK = "#222222"  # color of lines and texts
 PAPER = INK  # color of marks for a paper's values
+SHOWN_SIGNS = 12  # of those that no font has, in a message
 
 _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,  # a word or label with two dollar signs is no formula
@@ -365,13 +371,26 @@ def legend_models(
 def save(drawing: Drawing, path: Path | str) -> None:
     """Write a figure as .svg and .png and its data as .csv, and close the figure.
 
-    The same figure gives the same SVG, byte for byte: ids are salted, no date is written.
+    The same figure gives the same SVG, byte for byte: ids are salted, no date is written. Texts of
+    an SVG are outlines, unless this machine has no font for some of their signs: then they are
+    texts, for the fonts of whoever looks at it.
 
     Args:
         path: with one of the two endings.
     """
     figure, data = drawing
-    with mpl.rc_context({key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}):
+    settings: Any = {key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}
+    missing = find_fonts(figure)
+    if missing:
+        settings["svg.fonttype"] = "none"
+        log.warning(
+            f"{Path(path).stem}.png: no font here has {missing[:SHOWN_SIGNS]}; the .svg and the"
+            " page show them. Noto fonts have all scripts, such as fonts-noto-cjk on Debian"
+        )
+
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # What is missing was said above.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         # A date, or the version of Matplotlib, would make the same figure another file.
         for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:

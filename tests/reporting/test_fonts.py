@@ -1,0 +1,82 @@
+"""Figures show the signs of any script, or say which ones they cannot draw."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from pam.reporting import fonts, style
+from pam.reporting.fonts import find_fonts
+
+OF_STIX = "\u210a"  # script small g: of Matplotlib's fonts, STIX has it, DejaVu Sans has not
+JAPANESE = "猫が鳴く"
+
+
+def labelled(text: str) -> Figure:
+    """Make a figure with a text in the font of all figures."""
+    figure, panels = style.panels(1, 1, 2.0)
+    panels[0].set_title(text)
+    return figure
+
+
+@pytest.fixture
+def without_japanese(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine have no other fonts than Matplotlib's."""
+    own = {
+        name: path
+        for name, path in fonts._regular_fonts().items()
+        if not set(map(ord, JAPANESE)) & fonts._signs_of(path)
+    }
+    monkeypatch.setattr(fonts, "_regular_fonts", lambda: own)
+
+
+def test_texts_whose_signs_the_font_has_are_left_alone() -> None:
+    figure = labelled("Übergröße, Ελληνικά, кошка, قطة")
+    title = figure.axes[0].title
+    families = title.get_fontfamily()
+
+    assert find_fonts(figure) == ""
+    assert title.get_fontfamily() == families
+    plt.close(figure)
+
+
+def test_a_sign_that_the_font_lacks_is_drawn_by_another_font() -> None:
+    figure = labelled(f"a {OF_STIX} b")
+    title = figure.axes[0].title
+    families = title.get_fontfamily()
+    assert not _has_sign("DejaVu Sans", OF_STIX)
+
+    assert find_fonts(figure) == ""
+    assert title.get_fontfamily()[: len(families)] == families
+    (added,) = title.get_fontfamily()[len(families) :]
+    assert _has_sign(added, OF_STIX)
+    plt.close(figure)
+
+
+def _has_sign(family: str, sign: str) -> bool:
+    return ord(sign) in fonts._signs_of(fonts._regular_fonts()[family])
+
+
+@pytest.mark.usefixtures("without_japanese")
+def test_signs_without_a_font_are_texts_of_the_svg_and_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        style.save(style.Drawing(labelled(JAPANESE), pd.DataFrame()), tmp_path / "cat.svg")
+
+    assert JAPANESE in (tmp_path / "cat.svg").read_text(encoding="utf-8")
+    assert (tmp_path / "cat.png").stat().st_size > 0
+    (message,) = caplog.messages
+    assert message.startswith("cat.png: no font here has ")
+    assert all(sign in message for sign in JAPANESE)
+
+
+def test_other_texts_stay_outlines(tmp_path: Path) -> None:
+    style.save(style.Drawing(labelled("cat"), pd.DataFrame()), tmp_path / "cat.svg")
+
+    assert "<text" not in (tmp_path / "cat.svg").read_text(encoding="utf-8")
