@@ -45,7 +45,8 @@ faults: $(VENV)/dev
 	  tests/training/test_options.py tests/training/test_failures.py tests/training/test_resume.py \
 	  tests/models/test_first_losses.py tests/models/test_teacher_forcing.py \
 	  tests/models/test_copying.py tests/models/test_likelihood.py tests/models/test_static.py \
-	  tests/decoding/test_search.py tests/decoding/test_length_penalties.py \
+	  tests/decoding/test_search.py tests/decoding/test_looks.py \
+	  tests/decoding/test_length_penalties.py \
 	  tests/data/test_commands.py tests/data/test_real_text.py tests/test_processors.py \
 	  tests/cli/test_bench.py tests/evaluation/test_summarization.py \
 	  tests/workflow/test_plans.py::test_many_jobs_are_planned_within_seconds $(ARGS)
