@@ -26,10 +26,10 @@ def find_fonts(figure: Figure) -> str:
     texts = [text for text in figure.findobj(Text) if text.get_text()]
     lacking: dict[str, None] = {}
     for text in texts:
-        own = _signs_of(findfont(text.get_fontproperties()))
-        needed = [sign for sign in text.get_text() if sign.isprintable() and ord(sign) not in own]
-        if needed:
-            families, missing = _families_with(frozenset(needed))
+        drawn = _signs_of(findfont(text.get_fontproperties()))
+        signs = [sign for sign in text.get_text() if sign.isprintable() and ord(sign) not in drawn]
+        if signs:
+            families, missing = _families_with(frozenset(signs))
             text.set_fontfamily([*text.get_fontfamily(), *families])
             lacking |= dict.fromkeys(missing)
 
