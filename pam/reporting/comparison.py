@@ -286,7 +286,8 @@ class Row(NamedTuple):
     size: Size
     setting: str
     reason: str
-    # device -> seconds of training plus decoding, mean over the seeds with both on that device
+    # device -> seconds of training plus decoding, mean over the seeds with both on that device;
+    # of an ensemble with those of its members
     seconds: Mapping[str, float]
     # whether a seed, left out of these means, was trained on one device and decoded on another
     divided: bool
@@ -407,7 +408,7 @@ def compare(
         resampled = Resampled.of(task.models, columns)
         for metric in metrics:
             measured = {model: resampled.measured(metric, model) for model in task.models}
-            rows += _rows(task, metric, measured, experiment, paper)
+            rows += _with_members(list(_rows(task, metric, measured, experiment, paper)))
 
     return _corrected(rows)
 
@@ -610,6 +611,28 @@ def _members_of(run: ScoredRun) -> tuple[str, ...]:
     """Return the models of an ensemble, by the paths `MODEL/seedN/model` of their weights."""
     members = run.scores.training.get("members", [])
     return tuple(Path(member).parts[-3:][0] for member in members)
+
+
+def _with_members(rows: Sequence[Row]) -> list[Row]:
+    """Add to the seconds of ensembles those of their members, in the rows of a task.
+
+    An ensemble's cost is unknown where that of a member is, or where a member was not compared.
+    """
+    by_model = {row.model: row for row in rows}
+
+    def seconds(model: str) -> dict[str, float]:
+        if model not in by_model:
+            return {}
+
+        row = by_model[model]
+        parts = [row.seconds, *map(seconds, row.members)]
+        return {
+            device: sum(part[device] for part in parts)
+            for device in DEVICES
+            if all(device in part for part in parts)
+        }
+
+    return [row._replace(seconds=seconds(row.model)) for row in rows]
 
 
 def _seconds_by_device(runs: Sequence[ScoredRun]) -> tuple[dict[str, float], bool]:

@@ -141,7 +141,8 @@ OTHER_DATA_NOTE = (
 )
 OURS_NOTE = (
     "{units} Ours: {ours}. {gain} "
-    "CPU s (and GPU s): mean of one training with the decoding of the test set."
+    "CPU s (and GPU s): mean of one training with the decoding of the test set; of an ensemble with"
+    " those of its members."
 )
 OURS_OF_ONE_SEED = "the value of a single seed"
 OURS_OF_SEVERAL_SEEDS = "mean and standard deviation over seeds"

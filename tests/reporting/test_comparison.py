@@ -12,7 +12,7 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.config import Experiment
-from pam.io import UserError
+from pam.io import UserError, write_json
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
 from pam.reporting.comparison import Row, compare, outcome_of, setting_of
@@ -91,6 +91,22 @@ def test_cost_is_the_mean_of_training_with_decoding(made: MadeExperiment) -> Non
     row = find(rows_of(made), "de-noun", "soft")
     assert row.cpu_s == pytest.approx((131 + 132) / 2 + 1.3)
     assert row.gpu_s == 0.0
+
+
+def test_an_ensemble_costs_what_its_members_do_too(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, models=["soft", "postr-joint"], seeds=[1], tasks=["de-noun"])
+    alone = {row.model: row.cpu_s for row in rows_of(made)}
+    path = made.run("de-noun", "postr-joint", 1) / "scores.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["training"]["members"] = [f"results/made/{path.parts[-4]}/soft/seed1/model"]
+    write_json(path, content)
+
+    together = find(rows_of(made), "de-noun", "postr-joint").cpu_s
+    assert together == pytest.approx(alone["postr-joint"] + alone["soft"])
+
+    content["training"]["members"] = ["results/made/de-noun/another/seed1/model"]
+    write_json(path, content)
+    assert find(rows_of(made), "de-noun", "postr-joint").cpu_s is None
 
 
 def test_of_other_data_the_baselines_level_is_not_judged(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def _cost_panels(task: str, rows: Sequence[Row]) -> list[CostPanel]:
     """Return the panels of a task, one for each device that both trained and decoded a model."""
     panels = []
     for device in DEVICES:
-        seconds = [(row, _seconds(row, rows, device)) for row in rows if row.task == task]
+        seconds = [(row, row.seconds.get(device)) for row in rows if row.task == task]
         costs = [(row, spent) for row, spent in seconds if spent is not None]
         without = [row for row, spent in seconds if spent is None]
         if costs:
@@ -218,20 +218,6 @@ def _cost_data(rows: Sequence[Row], panels: Sequence[CostPanel]) -> pd.DataFrame
             spent.get((device, row.task, row.model)) for row in drawn
         ]
     return frame
-
-
-def _seconds(row: Row, rows: Sequence[Row], device: str) -> float | None:
-    """Return a row's cost on a device with its ensemble's members; None where one is unknown."""
-    of_task = {other.model: other for other in rows if other.task == row.task}
-    members = [
-        _seconds(of_task[member], rows, device) for member in row.members if member in of_task
-    ]
-    parts = [row.seconds.get(device), *members]
-
-    # A member that was not compared leaves the cost unknown.
-    if None in parts or len(members) < len(row.members):
-        return None
-    return sum(part or 0.0 for part in parts)
 
 
 # One line per model.
