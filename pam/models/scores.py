@@ -40,7 +40,8 @@ class General(Score):
 
         self.factor = scale_of(options.scale, sizes.query)
         self.learned_factor: nn.Parameter | None = None
-        if options.learned_scale:
+        # Options of a package elsewhere may have `scale` alone.
+        if getattr(options, "learned_scale", False):
             self.learned_factor = nn.Parameter(torch.ones(()))
         self.weight = nn.Linear(sizes.values, sizes.query, bias=False)
 
