@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import (
+    OVERRIDES,
     Decoding,
     Experiment,
     Member,
@@ -298,13 +299,13 @@ def without_effect(plan: Plan) -> Iterator[str]:
 def _settings_without_effect(plan: Plan) -> Iterator[str]:
     """Yield a warning for keys of `network`, `training`, `decoding` that all models set."""
     experiment = plan.experiment
-    for section in ("network", "training", "decoding"):
+    for section in OVERRIDES:
         # Which keys each run's task and model set.
         runs = []
         for task, config in experiment.tasks.items():
             of_task = set(getattr(config, section))
             of_models = [
-                set(getattr(model, section)) for model in _models_with(plan, section, [task])
+                set(getattr(model, section)) for model in _models_with(plan, section, task)
             ]
             runs += [of_task | of_model for of_model in of_models]
 
@@ -316,16 +317,14 @@ def _settings_without_effect(plan: Plan) -> Iterator[str]:
             yield f"`{section}.{key}` has no effect: every task or model sets it itself"
 
 
-def _models_with(plan: Plan, section: str, tasks: Sequence[str]) -> list[ModelConfig]:
-    """Return the models of some tasks that a section is for.
+def _models_with(plan: Plan, section: str, task: str) -> list[ModelConfig]:
+    """Return the models of a task that a section is for.
 
     Ensembles are not trained: of `network` and `training` their members have them.
     """
     if section == "decoding":
-        names = dict.fromkeys(name for task in tasks for name in plan.experiment.models_of(task))
-        return [plan.model(name) for name in names]
-
-    return [model for model in _models_with_members(plan, tasks) if not model.members]
+        return [plan.model(name) for name in plan.experiment.models_of(task)]
+    return [model for model in _models_with_members(plan, [task]) if not model.members]
 
 
 def _options_without_effect(plan: Plan) -> Iterator[str]:

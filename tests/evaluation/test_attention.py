@@ -63,7 +63,7 @@ def test_the_posteriors_gain_is_its_divergence_from_the_prior() -> None:
     posterior = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     bayes = sentence(prior, posterior=posterior, gives_positions=True)
 
-    # One symbol halves the two positions of its prior, the next the four quarters of its prior.
+    # Each of the first two symbols is possible from half of its prior alone, the last from all.
     assert gathered(bayes, bayes).sentences.posterior_gain == [pytest.approx(2 * np.log(2))] * 2
     assert gathered(sentence(prior, posterior=posterior)).sentences.posterior_gain is None
 

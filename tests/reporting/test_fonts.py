@@ -26,7 +26,7 @@ def labelled(text: str) -> Figure:
 
 @pytest.fixture
 def without_japanese(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this machine have no other fonts than Matplotlib's."""
+    """Let this machine have no font for Japanese."""
     own = {
         name: path
         for name, path in fonts._regular_fonts().items()
