@@ -73,28 +73,35 @@ _INTERVALS = (
     " over units alone, and its gain has none. p is two-sided; `Holm` is p corrected for all gains"
     " of the table."
 )
-RULE = (
-    f"{_INTERVALS} With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is"
-    " judged, nor where the paper has no figure. A gain over the baseline is counted so that"
-    " better is positive, in the paper and here, and judged twice. Direction: `agrees` if our"
-    " interval excludes 0 on the side of the paper's gain, `contradicts` if it excludes 0 on the"
-    " other side, else `cannot tell`. Size: `larger` or `smaller` if our interval lies wholly"
-    " beyond the paper's gain, away from 0 or towards it; else `cannot tell` if it has 0 in it"
-    " too, else `within`. The baseline is judged by its level, on the paper's own data alone, with"
-    f" a margin around the paper's figure: {MARGIN_OF_PERCENTAGES:g} of metrics in per cent,"
-    f" {MARGIN_OF_SHARES:g} of shares and CIDEr, {100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity."
-    " It is `equivalent` if our interval lies within the margin, `differs` if wholly outside of"
-    " it, else `agrees with` if the paper's figure lies in our interval, else `cannot tell`; its"
-    " size says where the paper's figure lies. The setting says whose data and size ours are: a"
-    " verdict on other data, or at another size, is about the claim, not about the paper's figure."
-    f" A gain is `better` or `worse` if its interval excludes 0 and p is at most {1 - LEVEL:.2g},"
-    f" else `undecided`, with {LEAST_SEEDS} seeds and more."
+# One paragraph each on the page.
+PARTS_OF_RULE: tuple[str, ...] = (
+    _INTERVALS,
+    f"With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is judged, nor where"
+    " the paper has no figure.",
+    "A gain over the baseline is counted so that better is positive, in the paper and here, and"
+    " judged twice. Direction: `agrees` if our interval excludes 0 on the side of the paper's gain,"
+    " `contradicts` if it excludes 0 on the other side, else `cannot tell`. Size: `larger` or"
+    " `smaller` if our interval lies wholly beyond the paper's gain, away from 0 or towards it;"
+    " else `cannot tell` if it has 0 in it too, else `within`.",
+    "The baseline is judged by its level, on the paper's own data alone, with a margin around the"
+    f" paper's figure: {MARGIN_OF_PERCENTAGES:g} of metrics in per cent, {MARGIN_OF_SHARES:g} of"
+    f" shares and CIDEr, {100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity. It is `equivalent` if"
+    " our interval lies within the margin, `differs` if wholly outside of it, else `agrees with` if"
+    " the paper's figure lies in our interval, else `cannot tell`; its size says where the paper's"
+    " figure lies.",
+    "The setting says whose data and size ours are: a verdict on other data, or at another size, is"
+    " about the claim, not about the paper's figure.",
+    f"A gain is `better` or `worse` if its interval excludes 0 and p is at most {1 - LEVEL:.2g},"
+    f" else `undecided`, with {LEAST_SEEDS} seeds and more.",
 )
-RULE_OF_OWN_DATA = (
-    f"{_INTERVALS} A gain over the baseline, counted so that better is positive, is `better` or"
-    f" `worse` if its paired interval excludes 0 and p is at most {1 - LEVEL:.2g}, else"
-    f" `undecided`, with {LEAST_SEEDS} seeds and more."
+PARTS_OF_RULE_OF_OWN_DATA: tuple[str, ...] = (
+    _INTERVALS,
+    "A gain over the baseline, counted so that better is positive, is `better` or `worse` if its"
+    f" paired interval excludes 0 and p is at most {1 - LEVEL:.2g}, else `undecided`, with"
+    f" {LEAST_SEEDS} seeds and more.",
 )
+RULE = " ".join(PARTS_OF_RULE)
+RULE_OF_OWN_DATA = " ".join(PARTS_OF_RULE_OF_OWN_DATA)
 COMPARED = "Compared with "  # begins the heading of `better`, `worse` and `undecided`
 RULE_NOTE = f"Verdict. {RULE}"
 NOTE_OF_OWN_DATA = f"Comparison. {RULE_OF_OWN_DATA}"

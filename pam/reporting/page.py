@@ -39,9 +39,9 @@ from pam.reporting.catalogue import (
 from pam.reporting.comparison import (
     COMPARED,
     NOTE_OF_OWN_DATA,
-    RULE,
+    PARTS_OF_RULE,
+    PARTS_OF_RULE_OF_OWN_DATA,
     RULE_NOTE,
-    RULE_OF_OWN_DATA,
 )
 from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions, finding
@@ -197,10 +197,10 @@ class Page:
         self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
 
         rule_title = "How models are compared"
-        rule = RULE_OF_OWN_DATA
+        rule = PARTS_OF_RULE_OF_OWN_DATA
         if self.refers:
             rule_title = "How a verdict is reached"
-            rule = RULE
+            rule = PARTS_OF_RULE
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
@@ -214,7 +214,7 @@ class Page:
             "filters": FILTERS,
             "most_rows": MOST_ROWS,
             "rule_title": rule_title,
-            "rule": paragraph_of(rule),
+            "rule": [paragraph_of(part) for part in rule],
             "spent": self.spent(),
             "left_out": self.files.left_out,
             "sections": sections,

@@ -440,6 +440,15 @@ def test_on_paper_nothing_scrolls_and_what_explains_a_number_is_open(page: str) 
     assert "Data and command" in {words for _, words in folded}
 
 
+def test_the_rule_of_verdicts_is_read_in_paragraphs(page: str) -> None:
+    folded = re.search(r'<details class="rule printed">(.*?)</details>', page, re.DOTALL)
+    assert folded is not None
+
+    paragraphs = re.findall(r"<p>(.*?)</p>", folded[1], re.DOTALL)
+    assert len(paragraphs) > 3
+    assert " ".join(paragraphs) == render.paragraph(RULE)[len("<p>") : -len("</p>")]
+
+
 def test_captions_say_what_a_figure_shows_and_which_direction_is_better(page: str) -> None:
     for name, words in (
         ("accuracy", r"On de-N, Mono-Postr-Joint is ahead with .+ % \(Soft: .+ %\)\. Higher is"),
