@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.models.attention_model import AttentionModel, Unrolled, remember
+from pam.models.dropout import Dropout
 from pam.models.interfaces import AttentionHistory, Memory
 from pam.models.lstm import Embedding, replace_unknown
 from pam.models.outputs import TokenDistribution
@@ -52,7 +53,7 @@ class PositionedSymbols(nn.Module):
         super().__init__()
         self.symbols = Embedding(vocabulary, shape.units)
         nn.init.normal_(self.symbols.weight, std=shape.units**-0.5)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
         self.feature_kinds = None
         if feature_kinds:
             self.feature_kinds = FeatureKinds(shape.units, vocabulary)

@@ -1,8 +1,7 @@
-"""LSTMs: the encoder, the decoder's layers, and their dropout."""
+"""LSTMs: the encoder and the decoder's layers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -10,34 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import UNK
+from pam.models.dropout import dropout, dropout_mask
 from pam.models.interfaces import Cell, Hidden
 from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear, large_products
-
-_LEVELS = 1 << 16  # values of a 16-bit random number
-
-
-def dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor) -> Tensor:
-    """Zeros with probability `rate`, else 1 / (1 - rate); dtype and device of `like`.
-
-    Four entries are drawn per 64-bit random number, which on a CPU takes a fifth of the time of
-    `torch.nn.functional.dropout`; the rate is met to within 2^-17.
-    """
-    # A 64-bit number is read as four of 16 bits.
-    count = math.prod(shape)
-    words = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
-    words.random_(-(2**63), None)
-    draws = words.view(torch.int16)[:count].view(shape)
-
-    kept = draws >= round(rate * _LEVELS) - _LEVELS // 2
-    return kept.to(like.dtype).mul_(1 / (1 - rate))
-
-
-def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
-    """Apply dropout to `values`; the identity outside training or at rate 0."""
-    if not training or rate == 0:
-        return values
-
-    return values * dropout_mask(tuple(values.shape), rate, values)
 
 
 def replace_unknown(symbols: Tensor, embedding: nn.Embedding) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, SPECIALS, Vocabulary
+from pam.models.dropout import Dropout
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
@@ -178,6 +179,9 @@ def encoder_layers(shape: Shape) -> nn.TransformerEncoder:
         batch_first=True,
         norm_first=True,
     )
+    for name in ("dropout", "dropout1", "dropout2"):
+        setattr(layer, name, Dropout(shape.dropout))
+
     return nn.TransformerEncoder(
         layer,
         shape.encoder_layers,
@@ -210,12 +214,12 @@ class DecoderLayer(nn.Module):
         self.between = nn.Sequential(
             nn.Linear(shape.units, shape.feedforward),
             nn.ReLU(),
-            nn.Dropout(shape.dropout),
+            Dropout(shape.dropout),
             nn.Linear(shape.feedforward, shape.units),
         )
         parts = 3 if attends else 2
         self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(parts))
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(
         self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
@@ -277,7 +281,7 @@ class Transformer(Model):
         self.target = nn.Embedding(target, shape.units)
         for embedding in (self.source, self.target):
             nn.init.normal_(embedding.weight, std=shape.units**-0.5)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
         self.encoder = encoder_layers(shape)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
