@@ -49,6 +49,19 @@ class HiddenLayer(ABC):
         """Return the gradient of x, (P, R), given that of z, which may be overwritten."""
 
 
+class Identity(HiddenLayer):
+    """z = x: there is no hidden layer."""
+
+    def plain(self, x: Tensor) -> Tensor:
+        return x
+
+    def overwrite(self, x: Tensor) -> Hidden:
+        return Hidden(x)
+
+    def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
+        return dz
+
+
 class Tanh(HiddenLayer):
     """z = tanh(x)."""
 
@@ -83,5 +96,6 @@ class Standardized(HiddenLayer):
         return dz * hidden.scale
 
 
+IDENTITY = Identity()
 TANH = Tanh()
 STANDARDIZED = Standardized()

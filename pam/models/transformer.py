@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, SPECIALS, Vocabulary
 from pam.models.dropout import Dropout
+from pam.models.hidden_layers import IDENTITY
 from pam.models.interfaces import AttentionHistory
 from pam.models.logspace import safe_log
 from pam.models.model import Model
+from pam.models.output_kernels import Mixture, mixture_log_likelihood
 from pam.models.outputs import TokenDistribution
+from pam.models.packing import PackedTargets
 from pam.models.search_layer import SearchLayer
 
 
@@ -336,8 +339,32 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        log_probs = self._log_probs(source, lengths, target)
-        return log_probs.gather(2, target[:, :, None]).squeeze(2)
+        # Only the logits of tokens are computed, and not those of padding.
+        packed = PackedTargets.of(target, drop_ended=not self.static)
+        real_steps = packed.target[:, : packed.steps]
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+            states, _ = self._run(source[packed.order], lengths[packed.order], real_steps)
+        query = packed.pack(states.transpose(0, 1)).to(self.output.weight.dtype)
+
+        # A single sum for each token: its state.
+        log_weights = query.new_zeros(len(query), 1)
+        mixture = Mixture(
+            symbols=packed.symbols,
+            kept=torch.ones_like(log_weights, dtype=torch.bool),
+            sentences=packed.sentences,
+            bf16=self.bf16,
+            static=self.static,
+            hidden_layer=IDENTITY,
+        )
+        log_likelihood = mixture_log_likelihood(
+            views=None,
+            query=query,
+            weights=log_weights,
+            weight=self.output.weight,
+            bias=self.output.bias,
+            mixture=mixture,
+        )
+        return packed.unpack(log_likelihood)
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Return log p(y_t | y_<t, x), (B, T), smoothed (Szegedy et al. 2016, section 7).

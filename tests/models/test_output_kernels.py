@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pam.models import output_kernels
-from pam.models.hidden_layers import STANDARDIZED, TANH, HiddenLayer
+from pam.models.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
 from pam.models.output_kernels import (
     Mixture,
     OutputLayer,
@@ -277,12 +277,15 @@ def test_mixtures_of_all_tokens(
     assert_same_mixture(equal, kept=kept, summed=summed)
 
 
+@pytest.mark.parametrize("hidden_layer", [IDENTITY, STANDARDIZED], ids=["identity", "standardized"])
 @pytest.mark.parametrize("equal", [True, False], ids=["equal", "unequal"])
-def test_mixtures_of_standardized_sums(equal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixtures_of_other_hidden_layers(
+    equal: bool, hidden_layer: HiddenLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_kernels, "PICKING", 0)
     monkeypatch.setattr(output_kernels, "CHUNK", LITTLE)
 
-    assert_same_mixture(equal, kept=FEW, summed=True, hidden_layer=STANDARDIZED)
+    assert_same_mixture(equal, kept=FEW, summed=True, hidden_layer=hidden_layer)
 
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
@@ -383,7 +386,9 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(
 
 @pytest.mark.parametrize("chunk", [ALL, LITTLE])
 @pytest.mark.parametrize("picking", [0, 10**6])
-@pytest.mark.parametrize("hidden_layer", [TANH, STANDARDIZED], ids=["tanh", "standardized"])
+@pytest.mark.parametrize(
+    "hidden_layer", [IDENTITY, TANH, STANDARDIZED], ids=["identity", "tanh", "standardized"]
+)
 def test_search_knows_every_symbol_at_every_position(
     hidden_layer: HiddenLayer, picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

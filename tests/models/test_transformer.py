@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.config import Decoding, ModelConfig, Network
-from pam.data.vocabulary import BOS, EOS, Vocabulary
+from pam.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from pam.decoding.hypotheses import Hypotheses
 from pam.models.build import build
 from pam.models.model import match
@@ -130,11 +130,32 @@ def test_label_smoothing_adds_the_mean_over_all_symbols_to_the_objective_alone()
         ]
     )
 
-    torch.testing.assert_close(
-        smoothed.objective(source, lengths, target), 0.9 * likelihood + 0.1 * of_symbols.mean(0)
-    )
+    objective = smoothed.objective(source, lengths, target)
+    expected = 0.9 * likelihood + 0.1 * of_symbols.mean(0)
+    is_real = target != PAD
+    torch.testing.assert_close(objective[is_real], expected[is_real])
     torch.testing.assert_close(smoothed.log_likelihood(source, lengths, target), likelihood)
     torch.testing.assert_close(plain.objective(source, lengths, target), likelihood)
+
+
+def test_the_likelihood_is_the_softmax_of_all_logits_and_has_its_gradient() -> None:
+    model = made()
+    source, lengths, target = tiny.batch()
+    is_real = target != PAD
+
+    def gradient_of(log_likelihood: Tensor) -> Tensor:
+        model.zero_grad()
+        log_likelihood[is_real].sum().backward()
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+    log_likelihood = model.log_likelihood(source, lengths, target)
+    gradient = gradient_of(log_likelihood)
+    log_probs = model._log_probs(source, lengths, target)
+    expected = log_probs.gather(2, target[:, :, None]).squeeze(2)
+
+    torch.testing.assert_close(log_likelihood[is_real], expected[is_real])
+    assert not log_likelihood[~is_real].any()
+    torch.testing.assert_close(gradient, gradient_of(expected))
 
 
 @pytest.mark.parametrize("kind", ["transformer", "aligned-transformer"])
