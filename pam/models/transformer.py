@@ -346,7 +346,7 @@ class Transformer(Model):
             states, _ = self._run(source[packed.order], lengths[packed.order], real_steps)
         query = packed.pack(states.transpose(0, 1)).to(self.output.weight.dtype)
 
-        # A single sum for each token: its state.
+        # The mixture has one component, and its hidden layer is the state itself.
         log_weights = query.new_zeros(len(query), 1)
         mixture = Mixture(
             symbols=packed.symbols,
