@@ -2,8 +2,8 @@
 
 Trainings are told of twice a minute. Both lines have the time that is left. On a terminal there is
 a bar too. Snakemake says what its scheduler does by records of `logging` that carry an event, as
-logger plugins read them. This handler reads two of them: a job begins, and it ends. Failed jobs are
-not reported here: Snakemake already prints their logs.
+logger plugins read them. This handler reads three of them: a job begins, it ends, and it fails.
+Failed jobs have no line here, as Snakemake already prints their logs.
 """
 
 from __future__ import annotations
@@ -136,6 +136,8 @@ class JobProgress(logging.Handler):
             self._start(record)
         elif event == "job_finished" and record.job_id in self.running:
             self._end(self.running.pop(record.job_id))
+        elif event == "job_error":
+            self.running.pop(record.jobid, None)  # it has failed, or was stopped
 
     def _start(self, record: Any) -> None:
         """Move a job from those that wait to those that run."""

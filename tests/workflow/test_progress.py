@@ -157,6 +157,23 @@ def test_trainings_at_work_are_told_with_epoch_and_score(
     )
 
 
+def test_a_training_that_failed_is_not_told_as_at_work_unless_it_is_tried_again(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (rule, wildcards), *_ = runs = of_runs("soft")
+    handler = JobProgress(runs, bar=False)
+    begin(handler, 3, rule, "Training", wildcards=wildcards)
+    say(handler, LogEvent.JOB_ERROR, jobid=3)
+    handler.tell_trainings()
+
+    assert capsys.readouterr().err == ""
+
+    begin(handler, 3, rule, "Training", wildcards=wildcards)
+    handler.tell_trainings()
+
+    assert capsys.readouterr().err == "training: soft on nouns, seed 1: begins\n"
+
+
 def test_other_records_are_nothing_to_it(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     handler = JobProgress([("train_run", {})], bar=False)
     handler.handle(logging.makeLogRecord({"msg": "Building DAG of jobs..."}))
