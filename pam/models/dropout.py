@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 _LEVELS = 1 << 16  # values of a 16-bit random number
 
@@ -42,6 +41,6 @@ class Dropout(nn.Dropout):
 
     def forward(self, values: Tensor) -> Tensor:
         if values.device.type != "cpu":
-            return F.dropout(values, self.p, self.training)
+            return super().forward(values)
 
         return dropout(values, self.p, self.training)
