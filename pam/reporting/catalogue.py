@@ -163,8 +163,10 @@ class TableSpec(Item):
 
 
 def gains_of(spec: TableSpec, label: str = "") -> TableSpec:
-    """Return the same comparison as gains over the baseline."""
-    return replace(spec, label=label, builder="gains", front=False)
+    """Return the same comparison as gains over the baseline, of tasks that have any."""
+    # Rows of no model have gains too, where the baseline is the only model.
+    needs = spec.needs if spec.controls else (*spec.needs, "gains")
+    return replace(spec, label=label, builder="gains", needs=needs, front=False)
 
 
 _translation = partial(TableSpec, kind=TRANSLATION, files=SCORES)

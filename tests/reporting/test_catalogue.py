@@ -66,11 +66,13 @@ def test_alignments_are_shown_of_tasks_that_have_gold_ones() -> None:
     assert FIGURES["curves"].shows(made, kinds) == ["plain", "aligned", "nouns"]
 
 
-def test_gains_are_drawn_where_there_is_a_baseline_and_another_model() -> None:
+def test_gains_are_shown_where_there_is_a_baseline_and_another_model() -> None:
     kinds = {"nouns": "inflection", "alone": "inflection", "without": "inflection"}
     made = experiment(nouns={}, alone={"models": ["soft"]}, without={"models": ["prior-joint"]})
     assert FIGURES["gains"].shows(made, kinds) == ["nouns"]
     assert FIGURES["accuracy"].shows(made, kinds) == ["nouns", "alone", "without"]
+    assert TABLES["table2_gains"].shows(made, kinds) == ["nouns"]
+    assert TABLES["table2"].shows(made, kinds) == ["nouns", "alone", "without"]
 
 
 def test_bounds_are_drawn_of_trainings_that_measure_them() -> None:
