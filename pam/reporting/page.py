@@ -62,7 +62,6 @@ from pam.reporting.render import (
     read_csv,
     to_csv,
     to_latex,
-    without_empty_columns,
 )
 from pam.reporting.runs import label_of
 
@@ -541,7 +540,6 @@ class Page:
                 group=max(1, table.group - 1),
             )
 
-        table = without_empty_columns(table)
         notes = tuple(
             paragraph_of(note)
             for note in table.notes

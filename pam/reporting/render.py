@@ -212,11 +212,15 @@ def read_csv(path: Path | str) -> pd.DataFrame:
 
 
 def to_markdown(table: Table) -> str:
-    """Return a pipe table, padded so that it can be read as plain text too."""
+    """Return a pipe table, padded so that it can be read as plain text too.
+
+    Columns that no row fills are left out.
+    """
 
     def escaped(text: str) -> str:
         return re.sub(r"([\\|*]|<(?=[A-Za-z/!?]))", r"\\\1", text)
 
+    table = without_empty_columns(table)
     columns = []
     for index, (heading, side) in enumerate(zip(table.shown.columns, table.align, strict=True)):
         cells = [escaped(text) for text in (heading, *table.shown.iloc[:, index])]
@@ -246,7 +250,11 @@ def wrapped(paragraph: str) -> str:
 
 
 def to_latex(table: Table, label: str) -> str:
-    r"""Return a `table` environment with booktabs rules; the notes go below the tabular."""
+    r"""Return a `table` environment with booktabs rules; the notes go below the tabular.
+
+    Columns that no row fills are left out.
+    """
+    table = without_empty_columns(table)
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table}",
@@ -335,9 +343,10 @@ def page(title: str, tables: Sequence[Table]) -> str:
 def grid(table: Table) -> str:
     """Return the table alone as HTML, without title and notes.
 
-    The models are the headings of the rows, or else the first column is.
+    The models are the headings of the rows, or else the first column is. Columns that no row fills
+    are left out.
     """
-
+    table = without_empty_columns(table)
     columns = list(table.shown.columns)
     heading = columns.index(MODEL.heading) if MODEL.heading in columns else 0
     names = "".join(
@@ -384,5 +393,5 @@ def paragraph(note: str) -> str:
 def _section(table: Table) -> str:
     """Return a table as HTML with its title and notes, in a box that may scroll."""
     heading = f"<h2>{html.escape(table.title)}</h2>"
-    box = f'<div class="table">{grid(without_empty_columns(table))}</div>'
+    box = f'<div class="table">{grid(table)}</div>'
     return "\n".join([heading, box, *map(paragraph, table.notes)])

@@ -358,13 +358,13 @@ def _notes(
     notes = []
     if rows:
         units = "; ".join(sorted({_unit_of(row.metric) for row in rows})) + "."
-        gain = GAIN_NOTE
-        gain += TEST_NOTE if any(row.p is not None for row in rows) else NO_TEST_NOTE
-        gain = gain.format(_label(rows, inputs.experiment.baseline))
+        gain = _gain_note(rows, inputs.experiment.baseline)
         ours = OURS_OF_ONE_SEED
         if any(row.sd is not None for row in rows):
             ours = OURS_OF_SEVERAL_SEEDS
-        notes.append(first.format(units=units, gain=gain, ours=ours))
+        note = first.format(units=units, gain=gain, ours=ours)
+        # Where nothing is said of a gain, its place is left without a space of its own.
+        notes.append(" ".join(note.split()))
 
     task_labels = {row.task: row.task_label for row in rows}
     for task, label in task_labels.items():
@@ -383,6 +383,16 @@ def _notes(
 
     notes.append(RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA)
     return notes
+
+
+def _gain_note(rows: Sequence[Row], baseline: str) -> str:
+    """Say what a gain is and how it is tested, or nothing where no row has one."""
+    if all(row.gain is None and row.paper_gain is None for row in rows):
+        return ""
+
+    note = GAIN_NOTE
+    note += TEST_NOTE if any(row.p is not None for row in rows) else NO_TEST_NOTE
+    return note.format(_label(rows, baseline))
 
 
 def _paper_rows(rows: Sequence[Row], experiment: Experiment) -> str:
