@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from operator import itemgetter
 from pathlib import Path
@@ -45,7 +45,9 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.reporting.runs import load_experiment
+from pam.reporting import render
+from pam.reporting.catalogue import TABLES
+from pam.reporting.runs import label_of, load_experiment
 from pam.restored import Name, data_of, decoding_of, identity_of
 from pam.run_folder import RunFolder
 
@@ -66,6 +68,7 @@ MEASURED = (
 # files that hold text of the data, stored only if its license allows it
 TEXTS = ("predictions.tsv", "attention.json")
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
+LEFT_OUT_NOTE = "Left out, as the license does not let the text be passed on: {}."
 UNPACKED = 2**30  # the most bytes of all runs of an experiment, unpacked
 
 
@@ -107,7 +110,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     # The new folder takes the place of the old one when it is whole.
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    _copy_shown(results, part, closed)
+    _copy_shown(results, part, experiment, closed)
     shutil.copyfile(results / EXPERIMENT, part / EXPERIMENT)
     _write_archive(part / ARCHIVE, results, tasks, closed)
 
@@ -119,18 +122,38 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     part.rename(out)
 
 
-def _copy_shown(results: Path, out: Path, closed: set[str]) -> None:
-    """Copy tables and figures, except those with text of the `closed` tasks."""
+def _copy_shown(results: Path, out: Path, experiment: Experiment, closed: set[str]) -> None:
+    """Copy tables and figures without the text of the `closed` tasks."""
     maps_of_closed = tuple(f"attention_{task}_" for task in closed)
     for folder, endings in SHOWN.items():
         (out / folder).mkdir(parents=True)
         for path in whole_files(results / folder):
-            has_closed_text = path.name.startswith(maps_of_closed) or (
-                closed and "examples" in path.name
-            )
+            if path.suffix not in endings or path.name.startswith(maps_of_closed):
+                continue
 
-            if path.suffix in endings and not has_closed_text:
+            if closed and path.stem in TABLES and TABLES[path.stem].builder == "examples":
+                _copy_open_examples(path, out / folder, experiment, closed)
+            else:
                 shutil.copyfile(path, out / folder / path.name)
+
+
+def _copy_open_examples(path: Path, out: Path, experiment: Experiment, closed: set[str]) -> None:
+    """Copy a file of a table of examples without the rows of the `closed` tasks.
+
+    It is left out where no row is left.
+    """
+    table = render.read(path.parent, path.stem)
+    data = table.data[~table.data["task"].isin(closed)]
+    if data.empty:
+        return
+
+    # People read labels. Where two tasks have one label, both are left out.
+    labels = [label_of(task, experiment) for task in sorted(closed)]
+    shown = table.shown[~table.shown[render.TASK.heading].isin(labels)]
+    notes = (*table.notes, LEFT_OUT_NOTE.format(", ".join(labels)))
+
+    text_of = {".csv": render.to_csv, ".md": render.to_markdown}[path.suffix]
+    write_text(out / path.name, text_of(replace(table, data=data, shown=shown, notes=notes)))
 
 
 def _score_row(run: Path) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, read_json, read_yaml, write_json, write_text
-from pam.reporting import reference, runs
+from pam.reporting import reference, render, runs, tables
+from pam.reporting.comparison import Inputs
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
@@ -84,6 +85,13 @@ def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
     results = tmp_path / "later"
     shutil.copytree(made.folder / "de-en/data", results / "de-en/data")
     return results
+
+
+def write_examples(made: MadeExperiment) -> None:
+    """Write the table of examples of all tasks into an experiment's results."""
+    experiment = runs.load_experiment(made.config)
+    table = tables.build("examples", Inputs(experiment, {}, predictions=made.predictions))
+    render.write(table, made.folder / "tables", "examples")
 
 
 def registry_of(text: str, links: str) -> dict[str, object]:
@@ -175,8 +183,8 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
     content = read_json(summary)
     del content["redistributable"]
     write_json(summary, content | permission)
-    for file in ("tables/examples.csv", "figures/attention_de-en_seed1.svg"):
-        write_text(finished.folder / file, "x\n")
+    write_examples(finished)
+    write_text(finished.folder / "figures/attention_de-en_seed1.svg", "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
 
     stored = store()
@@ -185,7 +193,26 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
 
     assert {"scores.json", "analysis.json", "bleu.svg"} < names
     assert not names & {"predictions.tsv", "attention.json"}
-    assert not names & {"examples.csv", "attention_de-en_seed1.svg"}
+    assert not names & {"examples.csv", "examples.md", "attention_de-en_seed1.svg"}
+
+
+def test_examples_of_an_open_task_are_stored_beside_a_closed_one(tmp_path: Path) -> None:
+    made = make_translations(
+        tmp_path, tasks=["de-en", "en-de"], models=["soft"], seeds=[1], count=6
+    )
+    shutil.copyfile(made.config, made.folder / "experiment.yaml")
+    write_examples(made)
+    summary = made.folder / "en-de/data/summary.json"
+    write_json(summary, read_json(summary) | {"redistributable": False})
+
+    reference.store(made.folder, tmp_path / "stored", "a command", "a commit")
+    rows = pd.read_csv(tmp_path / "stored/tables/examples.csv")
+    text = (tmp_path / "stored/tables/examples.md").read_text(encoding="utf-8")
+    shown = [line for line in text.splitlines() if line.startswith("|")][2:]
+
+    assert set(rows["task"]) == {"de-en"}
+    assert shown and all(line.startswith("| de-en |") for line in shown)
+    assert "let the text be passed on: en-de." in text
 
 
 def test_values_of_outputs_and_of_alignments_are_in_one_row(store: Store) -> None:
