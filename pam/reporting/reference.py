@@ -143,17 +143,20 @@ def _copy_open_examples(path: Path, out: Path, experiment: Experiment, closed: s
     It is left out where no row is left.
     """
     table = render.read(path.parent, path.stem)
-    data = table.data[~table.data["task"].isin(closed)]
+    left_out = sorted(closed.intersection(table.data["task"]))
+    data = table.data[~table.data["task"].isin(left_out)]
     if data.empty:
         return
 
-    # People read labels. Where two tasks have one label, both are left out.
-    labels = [label_of(task, experiment) for task in sorted(closed)]
-    shown = table.shown[~table.shown[render.TASK.heading].isin(labels)]
-    notes = (*table.notes, LEFT_OUT_NOTE.format(", ".join(labels)))
+    if left_out:
+        # People read labels. Where two tasks have one label, both are left out.
+        labels = [label_of(task, experiment) for task in left_out]
+        shown = table.shown[~table.shown[render.TASK.heading].isin(labels)]
+        notes = (*table.notes, LEFT_OUT_NOTE.format(", ".join(labels)))
+        table = replace(table, data=data, shown=shown, notes=notes)
 
     text_of = {".csv": render.to_csv, ".md": render.to_markdown}[path.suffix]
-    write_text(out / path.name, text_of(replace(table, data=data, shown=shown, notes=notes)))
+    write_text(out / path.name, text_of(table))
 
 
 def _score_row(run: Path) -> dict[str, Any]:

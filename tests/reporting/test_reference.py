@@ -87,10 +87,11 @@ def later_run(made: MadeExperiment, tmp_path: Path) -> Path:
     return results
 
 
-def write_examples(made: MadeExperiment) -> None:
-    """Write the table of examples of all tasks into an experiment's results."""
+def write_examples(made: MadeExperiment, task: str = "") -> None:
+    """Write the table of examples of a task, or of all, into an experiment's results."""
     experiment = runs.load_experiment(made.config)
-    table = tables.build("examples", Inputs(experiment, {}, predictions=made.predictions))
+    predictions = [path for path in made.predictions if not task or task in path.parts]
+    table = tables.build("examples", Inputs(experiment, {}, predictions=predictions))
     render.write(table, made.folder / "tables", "examples")
 
 
@@ -213,6 +214,21 @@ def test_examples_of_an_open_task_are_stored_beside_a_closed_one(tmp_path: Path)
     assert set(rows["task"]) == {"de-en"}
     assert shown and all(line.startswith("| de-en |") for line in shown)
     assert "let the text be passed on: en-de." in text
+
+
+def test_examples_of_open_tasks_alone_are_stored_as_they_are(tmp_path: Path) -> None:
+    made = make_translations(
+        tmp_path, tasks=["de-en", "en-de"], models=["soft"], seeds=[1], count=6
+    )
+    shutil.copyfile(made.config, made.folder / "experiment.yaml")
+    summary = made.folder / "en-de/data/summary.json"
+    write_json(summary, read_json(summary) | {"redistributable": False})
+    write_examples(made, task="de-en")
+
+    reference.store(made.folder, tmp_path / "stored", "a command", "a commit")
+    for file in ("examples.csv", "examples.md"):
+        before = (made.folder / "tables" / file).read_bytes()
+        assert (tmp_path / "stored/tables" / file).read_bytes() == before
 
 
 def test_values_of_outputs_and_of_alignments_are_in_one_row(store: Store) -> None:
