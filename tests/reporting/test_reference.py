@@ -75,6 +75,18 @@ def store(finished: MadeExperiment, tmp_path: Path) -> Store:
     return stored
 
 
+@pytest.fixture
+def half_closed(tmp_path: Path) -> MadeExperiment:
+    """An experiment of two tasks that has run; the text of `en-de` may not be passed on."""
+    made = make_translations(
+        tmp_path, tasks=["de-en", "en-de"], models=["soft"], seeds=[1], count=6
+    )
+    shutil.copyfile(made.config, made.folder / "experiment.yaml")
+    summary = made.folder / "en-de/data/summary.json"
+    write_json(summary, read_json(summary) | {"redistributable": False})
+    return made
+
+
 def plan_of(made: MadeExperiment) -> Plan:
     """Load the plan of an experiment."""
     return load_plan(files=[made.config])
@@ -197,16 +209,11 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
     assert not names & {"examples.csv", "examples.md", "attention_de-en_seed1.svg"}
 
 
-def test_examples_of_an_open_task_are_stored_beside_a_closed_one(tmp_path: Path) -> None:
-    made = make_translations(
-        tmp_path, tasks=["de-en", "en-de"], models=["soft"], seeds=[1], count=6
-    )
-    shutil.copyfile(made.config, made.folder / "experiment.yaml")
-    write_examples(made)
-    summary = made.folder / "en-de/data/summary.json"
-    write_json(summary, read_json(summary) | {"redistributable": False})
-
-    reference.store(made.folder, tmp_path / "stored", "a command", "a commit")
+def test_examples_of_an_open_task_are_stored_beside_a_closed_one(
+    half_closed: MadeExperiment, tmp_path: Path
+) -> None:
+    write_examples(half_closed)
+    reference.store(half_closed.folder, tmp_path / "stored", "a command", "a commit")
     rows = pd.read_csv(tmp_path / "stored/tables/examples.csv")
     text = (tmp_path / "stored/tables/examples.md").read_text(encoding="utf-8")
     shown = [line for line in text.splitlines() if line.startswith("|")][2:]
@@ -216,18 +223,13 @@ def test_examples_of_an_open_task_are_stored_beside_a_closed_one(tmp_path: Path)
     assert "let the text be passed on: en-de." in text
 
 
-def test_examples_of_open_tasks_alone_are_stored_as_they_are(tmp_path: Path) -> None:
-    made = make_translations(
-        tmp_path, tasks=["de-en", "en-de"], models=["soft"], seeds=[1], count=6
-    )
-    shutil.copyfile(made.config, made.folder / "experiment.yaml")
-    summary = made.folder / "en-de/data/summary.json"
-    write_json(summary, read_json(summary) | {"redistributable": False})
-    write_examples(made, task="de-en")
-
-    reference.store(made.folder, tmp_path / "stored", "a command", "a commit")
+def test_examples_of_open_tasks_alone_are_stored_as_they_are(
+    half_closed: MadeExperiment, tmp_path: Path
+) -> None:
+    write_examples(half_closed, task="de-en")
+    reference.store(half_closed.folder, tmp_path / "stored", "a command", "a commit")
     for file in ("examples.csv", "examples.md"):
-        before = (made.folder / "tables" / file).read_bytes()
+        before = (half_closed.folder / "tables" / file).read_bytes()
         assert (tmp_path / "stored/tables" / file).read_bytes() == before
 
 
