@@ -34,6 +34,9 @@ SCRATCH = "pam-unpacked-"  # how the names of temporary folders begin
 NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a leftover
 # The names of such files, as `mkstemp` makes them.
 PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
+# how YAML calls the kinds of a key: `no` is a boolean, and a key is always a name
+BOOLEAN_TAG = "tag:yaml.org,2002:bool"
+TEXT_TAG = "tag:yaml.org,2002:str"
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 # Keys and values of a YAML file, each counted as often as it is repeated by an alias.
 LARGEST = 100_000
@@ -544,7 +547,11 @@ def parse(
         return kind.model_validate(value)
     except ValidationError as invalid:
         # A key that is unknown is told before one that is missing, as it may be that one misspelt.
-        problem = min(invalid.errors(), key=lambda error: error["type"] != "extra_forbidden")
+        # A name that YAML took for a truth value is why the value around it has no kind that fits.
+        problem = min(
+            invalid.errors(),
+            key=lambda error: (error["type"] != "extra_forbidden", not _is_misread_name(error)),
+        )
         # An error in a key itself is reported below that key, as `[key]`.
         keys = [str(part) for part in problem["loc"] if part != "[key]"]
         worded = _worded(kind, problem, [*under, *keys], keys)
@@ -602,11 +609,16 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
     # As YAML takes 1e-3 for a text.
     if isinstance(value, str) and NUMBER.fullmatch(value):
         hint = "write a number with a point, such as 1.0e-3"
-    elif isinstance(value, bool) and problem["type"] == "string_type":
-        hint = "put it into quotes: YAML takes yes, no, on and off for true and false"
+    elif _is_misread_name(problem):
+        hint = "put it into quotes, as 'no': YAML takes yes, no, on and off for true and false"
 
     message = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
     return UserError(f"`{where}`: {message}, not {value!r}", hint=hint)
+
+
+def _is_misread_name(problem: Any) -> bool:
+    """Tell whether what pydantic found is a truth value in place of a name, such as `no`."""
+    return isinstance(problem["input"], bool) and problem["type"] == "string_type"
 
 
 def _fields_at(kind: type[BaseModel], keys: list[str]) -> list[str]:
@@ -812,12 +824,14 @@ def _check_size(node: yaml.Node, path: Path | str) -> None:
 
 
 def _check_keys(node: yaml.MappingNode, path: Path | str) -> None:
-    """Refuse a key that is given twice."""
+    """Refuse a key that is given twice; let `no`, `on`, `yes` and `off` be names, as all keys."""
     keys = set()
     for key, _ in node.value:
         # Merges may be repeated.
         if key.value == "<<" or not isinstance(key, yaml.ScalarNode):
             continue
+        if key.tag == BOOLEAN_TAG:
+            key.tag = TEXT_TAG
         if (key.tag, key.value) in keys:
             raise UserError(
                 f"`{key.value}` is given twice",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.io import write_text
+from pam.io import Strict, UserError, parse, parse_yaml, write_text
 
 
 @pytest.fixture
@@ -27,3 +27,20 @@ def test_a_file_follows_the_umask(tmp_path: Path, mask: int, value: int) -> None
     write_text(tmp_path / "new.txt", "x")
 
     assert (tmp_path / "new.txt").stat().st_mode & 0o777 == 0o666 & ~value
+
+
+@pytest.mark.parametrize("name", ["no", "on", "off", "yes", "true"])
+def test_a_key_is_a_name_whatever_yaml_takes_it_for(name: str) -> None:
+    assert parse_yaml(f"{{splits: {{{name}: a}}}}", "x.yaml") == {"splits": {name: "a"}}
+
+
+def test_a_name_that_yaml_takes_for_a_truth_value_is_told_to_be_quoted() -> None:
+    class Files(Strict):
+        splits: dict[str, str | dict[str, str]]
+
+    class Names(Strict):
+        names: list[str]
+
+    for kind, text in ((Files, "splits: {train: {sv: no}}"), (Names, "names: [sv, no]")):
+        with pytest.raises(UserError, match="quotes"):
+            parse(kind, parse_yaml(text, "x.yaml"), "x.yaml")

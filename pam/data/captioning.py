@@ -23,7 +23,7 @@ from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.languages import LANGUAGE, composed, language, segmentation_hint
 from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
-from pam.data.text_files import cleaned, lines_of
+from pam.data.text_files import cleaned, lines_of, refuse_half_characters
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
@@ -148,8 +148,13 @@ def read_captions(path: Path) -> dict[str, list[str]]:
 
 def _read_json(path: Path) -> Any:
     """Parse a user's JSON file, also compressed; a UserError names the line of an error."""
+    texts = []
+    for line in lines_of(path):
+        refuse_half_characters(line)
+        texts.append(line.text)
+
     try:
-        return json.loads("\n".join(line.text for line in lines_of(path)))
+        return json.loads("\n".join(texts))
     except (ValueError, RecursionError) as error:
         message = f"this is not valid JSON: {error}"
         line = getattr(error, "lineno", None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -28,6 +28,7 @@ from pam.data.text_files import (
     cells_of,
     cleaned,
     lines_of,
+    refuse_half_characters,
     refuse_markup,
     text_lines,
 )
@@ -101,6 +102,10 @@ class Faults:
 
 class Reader(Strict):
     """Reads sentence pairs; its fields are its options."""
+
+    # what is said of a text without words, and what to do; `{}` is what the reader knows it by
+    blank: ClassVar[str] = "`{}` is empty"
+    blank_hint: ClassVar[str] = "complete the row or delete it"
 
     kind: str
 
@@ -218,6 +223,9 @@ class Columns(DividingReader):
 class Lines(DividingReader):
     """A file for each language, in which line n of one translates line n of the other."""
 
+    blank = "the line is blank"
+    blank_hint = "delete it together with the same line of the other file"
+
     kind: Literal["lines"] = "lines"
     markup: Literal["refuse", "keep"] = Field(
         "refuse", description="`keep` reads tags, such as `<doc>`, as text"
@@ -257,6 +265,8 @@ class JsonLines(DividingReader):
     references, of which the first is learned. A list of pieces of one text, such as its words, is
     named in `joined`.
     """
+
+    blank_hint = "write text under this key, in each of several references, or delete the row"
 
     kind: Literal["jsonl"] = "jsonl"
     joined: list[str] = Field(
@@ -336,6 +346,7 @@ class JsonLines(DividingReader):
 
 def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
     """Parse a line of JSON; a UserError says that it is no object with these keys."""
+    refuse_half_characters(line)
     try:
         record = json.loads(line.text)
     except (ValueError, RecursionError) as error:

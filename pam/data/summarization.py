@@ -88,13 +88,6 @@ class SummarizationFormat(PairsFormat):
         return SummarizationCodec(settings)
 
 
-class ExtractSummaries(Extract):
-    """Files to one line a text."""
-
-    blank = "`{}` is empty"
-    hint = "complete it or delete the record"
-
-
 class TokenizeSummaries(Stage[SummarizationFormat]):
     """Texts to words.
 
@@ -195,7 +188,7 @@ class Summarization(Task[SummarizationFormat]):
     Format = SummarizationFormat
     tests_alone = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
-        "extract": ExtractSummaries,
+        "extract": Extract,
         "tokenize": TokenizeSummaries,
         "segment": SegmentSummaries,
         "index": IndexSummaries,

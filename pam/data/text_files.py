@@ -69,6 +69,13 @@ MARKUP = re.compile(
 )
 
 
+# What JSON writes with a backslash: a pair of surrogates, half of one (with its number), and others.
+ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|\\u([dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+
+
 class Line(NamedTuple):
     """A line and its place."""
 
@@ -164,6 +171,21 @@ def refuse_markup(line: Line) -> None:
             " tags"
         )
         raise line.error(message, hint)
+
+
+def refuse_half_characters(line: Line) -> None:
+    """Refuse a line of JSON with one of the two numbers that write one character.
+
+    Such a half is valid JSON, but no text: it cannot be written as UTF-8.
+    """
+    if "\\u" not in line.text:
+        return
+
+    for escape in ESCAPES.finditer(line.text):
+        if escape[1]:
+            message = f"half a character (U+{escape[1].upper()})"
+            hint = "write the whole character, write \\ufffd in its place, or delete it"
+            raise line.error(message, hint)
 
 
 def cells_of(line: Line, delimiter: str, quotes: bool = False) -> list[str]:

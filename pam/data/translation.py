@@ -285,8 +285,6 @@ class Extract(Stage[PairsFormat]):
     """
 
     keys = ("source", "target", "read", "blank_lines", "sample")
-    blank = "the line is blank"  # said of a text without words; `{}` is what a reader knows it by
-    hint = "delete it together with the same line of the other language"
 
     def run(self) -> dict[str, Any]:
         """Write the pairs of each split; count them, and lines with control characters."""
@@ -320,8 +318,9 @@ class Extract(Stage[PairsFormat]):
                 writer.dropped["a blank line"] += 1
             else:
                 blank_side = 1 if all(source) else 0
-                message = self.blank.format(self.layout.fields[blank_side])
-                hint = f"{self.hint}, or write `format: {{blank_lines: drop}}`"
+                reader = self.layout.read
+                message = reader.blank.format(self.layout.fields[blank_side])
+                hint = f"{reader.blank_hint}, or write `format: {{blank_lines: drop}}`"
                 faults.add(pair[blank_side].error(message, hint))
 
         faults.check()

@@ -35,6 +35,8 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
     if not files:
         files = [str(find_file(DEFAULT))]
 
+    # Snakemake has filled it from the same files, by another reading of YAML: a key `no` is false.
+    config.clear()
     for file in files:
         content = read_yaml(file)
         if not isinstance(content, dict):

@@ -356,3 +356,11 @@ def test_damaged_features_are_found(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="this file has changed since it was prepared"):
         Prepared(data.folder).split("train")
+
+
+def test_half_a_character_in_a_caption_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "captions.json"
+    path.write_text('{"clip0":\n ["a \\ud83d dog"]}', encoding="utf-8")
+    with pytest.raises(UserError, match=r"U\+D83D") as caught:
+        read_captions(path)
+    assert caught.value.line == 2

@@ -545,3 +545,36 @@ def test_pairs_of_an_article_stay_together(tmp_path: Path) -> None:
         "dev": 2,
         "test": 3,
     }
+
+
+@pytest.mark.parametrize("key", ["src", "ref"])
+def test_half_a_character_in_json_is_named_with_its_line(tmp_path: Path, key: str) -> None:
+    whole = '{"src": "a \\\\ud83d \\ud83d\\ude00", "ref": "b"}'
+    half = '{"src": "a", "ref": "b"}'.replace(f'"{key}": "', f'"{key}": "\\ud83d ')
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{whole}\n{half}\n", encoding="utf-8")
+
+    pairs = JsonLines().pairs("train", path, ("src", "ref"))
+    assert next(pairs)[0].text == "a \\ud83d \U0001f600"
+    with pytest.raises(UserError, match=r"U\+D83D") as caught:
+        next(pairs)
+    assert (caught.value.file, caught.value.line) == (str(path), 2)
+
+
+@pytest.mark.parametrize("reference", ["", ["", " "], ["a", ""]])
+def test_a_blank_text_is_named_by_its_row_and_key(tmp_path: Path, reference: Any) -> None:
+    rows = [{"src": f"s {number}", "ref": [f"t {number}"]} for number in range(3)]
+    rows[1]["ref"] = reference
+    path = tmp_path / "all.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    entry = {
+        "task": "translation",
+        "files": {"all.jsonl": {"path": str(path)}},
+        "splits": dict.fromkeys(SPLITS, "all.jsonl"),
+        "format": {"source": "src", "target": "ref", "read": "jsonl"},
+    }
+
+    with pytest.raises(UserError, match="`ref`") as caught:
+        prepared(Dataset.model_validate(entry), tmp_path / "made")
+    assert (caught.value.file, caught.value.line) == (str(path), 2)
+    assert "language" not in str(caught.value)

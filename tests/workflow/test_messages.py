@@ -150,6 +150,14 @@ def test_lists_and_sections_on_the_command_line_are_read_as_yaml(fresh: Checkout
     assert outcome.jobs["train_run"] == 4
 
 
+def test_a_name_that_yaml_takes_for_false_is_a_name(fresh: Checkout) -> None:
+    fresh.edit(EXPERIMENT, "{dataset: small}", "{dataset: small}\n  no: {dataset: small}")
+    outcome = fresh.plan("train", *OWN)
+
+    assert outcome.code == 0, outcome.said
+    assert outcome.jobs["train_run"] == 4
+
+
 @pytest.mark.parametrize(
     ("keys", "texts"),
     [
