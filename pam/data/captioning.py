@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
-from pam.data.languages import LANGUAGE, composed, language, segmentation_hint
+from pam.data.languages import INVISIBLE, LANGUAGE, language, segmentation_hint
 from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
 from pam.data.text_files import cleaned, lines_of, refuse_half_characters
@@ -247,10 +247,12 @@ class Extract(Stage[CaptioningFormat]):
 
         Dev and test have one line for each clip, with all of its captions.
         """
+        invisible = 0
         with pair_writer(self.out / "extract", split) as writer:
             texts_of = {}
             for clip in clips:
-                texts_of[clip] = [cleaned(composed(text)) for text in captions[clip]]
+                invisible += sum(bool(INVISIBLE.search(text)) for text in captions[clip])
+                texts_of[clip] = [cleaned(text) for text in captions[clip]]
                 if not all(texts_of[clip]):
                     number = texts_of[clip].index("") + 1
                     message = f"caption {number} of the clip `{clip}` is empty"
@@ -266,7 +268,7 @@ class Extract(Stage[CaptioningFormat]):
             for clip, text in drawn:
                 writer.write(clip, text)
 
-        return writer.stats(split)
+        return writer.stats(split) | {"invisible_characters": invisible}
 
 
 class Tokenize(Stage[CaptioningFormat]):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, Prepared, write_split
-from pam.data.languages import composed
+from pam.data.languages import INVISIBLE, visible
 from pam.data.prepare import (
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
@@ -136,30 +136,28 @@ class Index(Stage[InflectionFormat]):
 
     def _sampled_rows(self) -> tuple[dict[str, list[Row]], dict[str, dict[str, int]], list[str]]:
         """Read the rows that are used; return with them counts of those left out, and warnings."""
-        rows, blank_lines, warnings = self._read()
+        rows, counts, warnings = self._read()
         left_out = {}
         for split in rows:
             drawn, not_drawn = self.layout.sample.of(split, rows[split])
             rows[split] = list(drawn)
-            left_out[split] = {"not_in_sample": not_drawn}
-            if self.layout.blank_lines == "drop":
-                left_out[split]["blank_lines"] = blank_lines[split]
+            left_out[split] = {"not_in_sample": not_drawn, **counts[split]}
         return rows, left_out, warnings
 
-    def _read(self) -> tuple[dict[str, list[Row]], dict[str, int], list[str]]:
-        """Read the rows of each split; return with them numbers of blank lines, and warnings.
+    def _read(self) -> tuple[dict[str, list[Row]], dict[str, dict[str, int]], list[str]]:
+        """Read the rows of each split; return with them counts of what is left out, and warnings.
 
         No lemma is in two splits where rows are divided. A UserError counts the faulty lines of all
         files.
         """
         rows = {}
-        blank_lines = {}
+        counts = {}
         faults = Faults()
         for split, path in self.files.items():
             if not isinstance(path, Path):
                 hint = "name one file of three columns"
                 raise UserError(f"split {split} has several files", hint=hint)
-            rows[split], blank_lines[split] = _read_rows(path, self.layout, faults)
+            rows[split], counts[split] = _read_rows(path, self.layout, faults)
 
         faults.check()
 
@@ -169,11 +167,13 @@ class Index(Stage[InflectionFormat]):
                 raise UserError("the file has no rows", file=str(path), hint=hint)
 
         if self.layout.divide is None:
-            return rows, blank_lines, []
+            return rows, counts, []
 
         (undivided,) = rows.values()
         divided, warnings = _divided(undivided, self.layout.divide)
-        return divided, dict.fromkeys(divided, 0) | {"train": blank_lines[ALL]}, warnings
+        # What one file lacks is counted with the first split.
+        counts_of_none = dict.fromkeys(counts[ALL], 0)
+        return divided, dict.fromkeys(divided, counts_of_none) | {"train": counts[ALL]}, warnings
 
     def _rewritten(self, rows: Sequence[Row], codec: InflectionCodec) -> list[Row]:
         """Write the features of rows with the separator of another codec."""
@@ -387,17 +387,17 @@ def _lines(path: Path, layout: InflectionFormat) -> Iterator[Line]:
 
 
 def _cells(line: Line, layout: InflectionFormat) -> list[str]:
-    """Return the three columns of a line, in Unicode's composed form (NFC)."""
+    """Return the three columns of a line, without invisible characters."""
     check_plain(line)
-    line_composed = line._replace(text=composed(line.text))
-    cells = [cell.strip() for cell in cells_of(line_composed, layout.delimiter, layout.quotes)]
+    plain = line._replace(text=visible(line.text))
+    cells = [cell.strip() for cell in cells_of(plain, layout.delimiter, layout.quotes)]
     if len(cells) == len(layout.columns):
         return cells
 
     # The line is refused: say how columns are to be written.
     between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
     hint = f"write {', '.join(layout.columns)}, with {between} between two columns"
-    if line.text.strip():
+    if cleaned(line.text):
         raise line.error(f"{len(cells)} columns instead of 3", hint)
     hint = f"{hint}, or leave it out: `format: {{blank_lines: drop}}`"
     raise line.error("the line is blank", hint)
@@ -460,23 +460,29 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
     return rows
 
 
-def _read_rows(path: Path, layout: InflectionFormat, faults: Faults) -> tuple[list[Row], int]:
-    """Read all rows of a file; return them, and how many blank lines were left out.
+def _read_rows(
+    path: Path, layout: InflectionFormat, faults: Faults
+) -> tuple[list[Row], dict[str, int]]:
+    """Read all rows of a file; count blank lines, if they are left out, and invisible characters.
 
     Faulty lines are added to `faults`.
     """
     rows = []
-    blank_lines = 0
+    counts = {"invisible_characters": 0}
+    if layout.blank_lines == "drop":
+        counts["blank_lines"] = 0
+
     for line in _lines(path, layout):
         if layout.blank_lines == "drop" and not cleaned(line.text):
-            blank_lines += 1
+            counts["blank_lines"] += 1
             continue
+        counts["invisible_characters"] += bool(INVISIBLE.search(line.text))
 
         try:
             rows.append(_row(line, _cells(line, layout), layout))
         except UserError as error:
             faults.add(error)
-    return rows, blank_lines
+    return rows, counts
 
 
 # Monotone character alignments by the memoryless stochastic transducer of Ristad and Yianilos

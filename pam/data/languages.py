@@ -218,6 +218,29 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+# Characters that show nothing and that nobody types: marks of direction, places where a line may
+# break, byte order marks. The joiners are not among them, as they shape letters.
+INVISIBLE = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+    "\ufff9-\ufffb]"
+)
+
+
+def visible(text: str) -> str:
+    """Return the text without what is invisible, in composed form."""
+    return composed(INVISIBLE.sub("", text))
+
+
+def shown(symbol: str) -> str:
+    """Return a symbol for a message, with numbers for characters that show nothing."""
+    is_joiner = not symbol.strip(JOINERS)
+    pieces = []
+    for character in symbol:
+        is_seen = character.isprintable() or (character in JOINERS and not is_joiner)
+        pieces.append(character if is_seen else f"U+{ord(character):04X}")
+    return "".join(pieces)
+
+
 def words_of(text: str) -> list[str]:
     """Return the runs of letters, digits and the marks that combine with them.
 

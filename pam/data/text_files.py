@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, cast
 
+from pam.data.languages import JOINERS, composed, visible
 from pam.io import UserError
 
 if sys.version_info >= (3, 14):
@@ -69,7 +70,7 @@ MARKUP = re.compile(
 )
 
 
-# What JSON writes with a backslash: a pair of surrogates, half of one (with its number), and others.
+# What JSON writes with a backslash: a pair of surrogates, half of one with its number, all else.
 ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|\\u([dD][89a-fA-F][0-9a-fA-F]{2})|\\."
@@ -89,13 +90,17 @@ class Line(NamedTuple):
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
-def cleaned(text: str) -> str:
+def cleaned(text: str, *, keep_invisible: bool = False) -> str:
     """Return the text as models read it.
 
-    It has one space where white space or control characters were, and no byte order mark at an end.
-    A text that shows nothing becomes empty.
+    It is in composed form, without invisible characters unless they are kept, and has one space
+    where white space or control characters were. A text that shows nothing becomes empty.
     """
-    return " ".join(CONTROL.sub(" ", text).split()).strip(f"{MARK} ")
+    text = composed(text) if keep_invisible else visible(text)
+    words = CONTROL.sub(" ", text).split()
+    if not any(word.strip(JOINERS) for word in words):
+        return ""
+    return " ".join(words).strip(f"{MARK} ")
 
 
 def read_lines(path: Path | str) -> list[str]:

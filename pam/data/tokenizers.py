@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
-from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks, composed
+from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks, visible
 from pam.data.languages import language as language_of
 from pam.data.text_files import Line, cells_of, cleaned
 from pam.io import Section, Strict, UserError, unknown, write_text
@@ -360,12 +360,12 @@ class InflectionCodec(Codec):
                 "expected a lemma, a tab and features", hint=f"for example: Haus<TAB>{example}"
             )
 
-        lemma, features = (composed(column).strip() for column in columns)
+        lemma, features = (visible(column).strip() for column in columns)
         names = split_features(features, separator)
         return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
 
     def target_symbols(self, target: str) -> list[str]:
-        return list(composed(target).strip())
+        return list(visible(target).strip())
 
     def typed_source(self, line: str) -> tuple[str, ...]:
         """Return lemma and features of a line, which may be a whole row of the data's files.
@@ -374,6 +374,7 @@ class InflectionCodec(Codec):
         without that separator may have commas in its place.
         """
         settings = self.settings
+        line = visible(line)
         columns = tuple(line.split("\t"))
         if len(columns) == 1 and settings.delimiter in line:
             columns = tuple(cells_of(Line(line, Path(), 1), settings.delimiter, settings.quotes))
@@ -442,9 +443,9 @@ class SideCodec:
     def typed_words(self, line: str) -> list[str]:
         """Return the words of a line that a person types.
 
-        Letters are composed and control characters left out, as in training text.
+        It is cleaned as training text is.
         """
-        return self.words(cleaned(composed(line)))
+        return self.words(cleaned(line))
 
     def cased(self, text: str) -> str:
         """Return the text, in small letters if the task's text is."""

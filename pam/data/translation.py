@@ -21,7 +21,7 @@ from typing import IO, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
-from pam.data.languages import composed, language, segmentation_hint
+from pam.data.languages import INVISIBLE, language, segmentation_hint
 from pam.data.prepare import (
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
@@ -100,6 +100,9 @@ class PairsFormat(TaskFormat):
     )
     blank_lines: Literal["refuse", "drop"] = Field(
         "refuse", description="`drop` leaves out pairs without words"
+    )
+    invisible: Literal["drop", "keep"] = Field(
+        "drop", description="`keep` learns characters that show nothing, such as soft hyphens"
     )
     tokenize: str | dict[str, str] = Field(
         "moses", description="tokenizer, or one by language (pam.data.tokenizers)"
@@ -281,37 +284,40 @@ class Extract(Stage[PairsFormat]):
     """A data set's files to one line a sentence.
 
     Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are
-    in Unicode's composed form (NFC), with one space where white space or control characters were.
+    as `cleaned` returns them.
     """
 
-    keys = ("source", "target", "read", "blank_lines", "sample")
+    keys = ("source", "target", "read", "blank_lines", "invisible", "sample")
 
     def run(self) -> dict[str, Any]:
-        """Write the pairs of each split; count them, and lines with control characters."""
+        """Write the pairs of each split; count them, and lines with characters left out."""
         counts: dict[str, dict[str, Any]] = {}
         warnings: list[str] = []
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
             with pair_writer(self.out / "extract", split) as writer:
                 drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
-                control_lines = self._write(drawn, writer)
+                characters = self._write(drawn, writer)
 
-            counts[split] = writer.stats(split) | {"control_characters": control_lines}
+            counts[split] = writer.stats(split) | characters
             warnings += self._other_size(split, counts[split]["pairs_in"])
 
         return {"splits": [counts[name] for name in SPLITS if name in counts], "warnings": warnings}
 
-    def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> int:
-        """Write pairs; return the number of lines with control characters.
+    def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> dict[str, int]:
+        """Write pairs; count the lines with control characters, and with invisible ones.
 
         A UserError counts all blank lines.
         """
-        control_lines = 0
+        counts = {"control_characters": 0, "invisible_characters": 0}
+        clean = partial(cleaned, keep_invisible=self.layout.invisible == "keep")
         faults = Faults()
         for pair in pairs:
-            raw_texts = [[composed(text) for text in (line.text, *line.more)] for line in pair]
-            control_lines += sum(any(map(CONTROL.search, texts)) for texts in raw_texts)
+            raw_texts = [(line.text, *line.more) for line in pair]
+            for name, characters in (("control", CONTROL), ("invisible", INVISIBLE)):
+                lines = sum(any(map(characters.search, texts)) for texts in raw_texts)
+                counts[f"{name}_characters"] += lines
 
-            source, target = ([cleaned(text) for text in texts] for texts in raw_texts)
+            source, target = ([clean(text) for text in texts] for texts in raw_texts)
             if all(source) and all(target):
                 writer.write(REFERENCE.join(source), REFERENCE.join(target))
             elif self.layout.blank_lines == "drop":
@@ -324,7 +330,7 @@ class Extract(Stage[PairsFormat]):
                 faults.add(pair[blank_side].error(message, hint))
 
         faults.check()
-        return control_lines
+        return counts
 
     def _other_size(self, split: str, pairs: int) -> list[str]:
         """Warn that a split drawn from all pairs has not the size that was asked for."""

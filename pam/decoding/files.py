@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pam.data.dataset import padded
+from pam.data.languages import shown
 from pam.data.text_files import Line, cleaned, text_lines
 from pam.data.vocabulary import ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
@@ -111,7 +112,7 @@ def _warn(answer: Answer, generator: Generator) -> None:
     location = f"{answer.line.file}:{answer.line.number}"
     unseen = generator.unseen(answer.source)
     if unseen:
-        sys.stderr.write(f"{location}: not seen in training: {' '.join(unseen)}\n")
+        sys.stderr.write(f"{location}: not seen in training: {' '.join(map(shown, unseen))}\n")
 
     for hypothesis in answer.outputs:
         if not hypothesis.output.complete:

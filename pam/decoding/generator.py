@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.dataset import Prepared, Split, padded
+from pam.data.languages import shown
 from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
@@ -393,7 +394,7 @@ def _answer_line(generator: Generator, number: int, source: list[str], n_best: i
     """Write the outputs of a line."""
     unseen = generator.unseen(source)
     if unseen:
-        sys.stderr.write(f"line {number}: not seen in training: {' '.join(unseen)}\n")
+        sys.stderr.write(f"line {number}: not seen in training: {' '.join(map(shown, unseen))}\n")
 
     (hypotheses,) = generator([source], number)
     for rank, hypothesis in enumerate(hypotheses, 1):

@@ -103,7 +103,9 @@ def test_a_faulty_line_is_named_after_the_good_ones_were_answered(
     assert len(result.out.splitlines()) == 3
 
 
-@pytest.mark.parametrize("blank", ["\a", " \x85\u2028", "\ufeff"])
+@pytest.mark.parametrize(
+    "blank", ["\a", " \x85\u2028", "\ufeff", "\u200b", "\u00ad \u200e\t\u2060", "\u200d"]
+)
 def test_a_line_that_shows_nothing_has_a_blank_answer(
     called: Call, trained: Path, tmp_path: Path, blank: str
 ) -> None:

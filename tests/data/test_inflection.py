@@ -243,3 +243,15 @@ def test_a_fault_in_any_split_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_task_names_the_closest() -> None:
     with pytest.raises(UserError, match="did you mean `inflection`"):
         load_task("inflexion")
+
+
+def test_invisible_characters_are_left_out_and_counted(tmp_path: Path) -> None:
+    hidden = "\u200eHa\u00adus\tcase=dative\u200b\tHause\ufeff\n"
+    path = written(tmp_path, GOOD + hidden)
+    rows = read_rows(path, InflectionFormat())
+    assert rows[-1] == ("Haus", "case=dative", "Hause")
+
+    counts = Index(dict.fromkeys(SPLITS, path), InflectionFormat(), tmp_path / "out").run()
+    assert counts["splits"]["train"]["invisible_characters"] == 1
+    typed = InflectionFormat().codec().typed_source(hidden.rpartition("\t")[0])
+    assert typed == ("Haus", "case=dative")

@@ -16,10 +16,12 @@ from pam.data.languages import (
     language,
     segmentation_hint,
     sentences_of,
+    shown,
     words_of,
 )
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
+from pam.data.text_files import cleaned
 from pam.data.tokenizers import load_tokenizer
 from pam.io import UserError
 
@@ -244,3 +246,30 @@ def test_a_summary_is_divided_at_its_own_marks(tmp_path: Path) -> None:
     ((reference,),) = [json.loads(line) for line in lines]
 
     assert len(reference) == 3
+
+
+INVISIBLE = ["\u200b", "\u00ad", "\u200e", "\u2060", "\ufeff", "\u200f\u202a", "\u200d"]
+
+
+@pytest.mark.parametrize("text", INVISIBLE)
+def test_a_text_that_shows_nothing_is_empty(text: str) -> None:
+    assert cleaned(f" {text} {text}") == ""
+
+
+@pytest.mark.parametrize("character", INVISIBLE[:-1])
+def test_what_is_invisible_is_not_text(character: str) -> None:
+    assert cleaned(f"{character}Ir{character}land {character}") == "Irland"
+    assert cleaned(f"u{character}\u0308") == "\u00fc"
+    assert (
+        cleaned(f"Ir{character}land", keep_invisible=True).strip("\ufeff") == f"Ir{character}land"
+    )
+
+
+def test_joiners_that_shape_letters_stay() -> None:
+    for word in ("می\u200cخواهم", "क्\u200dष"):
+        assert cleaned(word) == word
+        assert shown(word) == word
+
+
+def test_a_message_shows_what_is_invisible_by_its_number() -> None:
+    assert [shown(symbol) for symbol in ("\u200d", "a\u00ad", "ä")] == ["U+200D", "aU+00AD", "ä"]

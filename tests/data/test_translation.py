@@ -157,6 +157,16 @@ def test_odd_white_space_and_control_characters_become_spaces(tmp_path: Path) ->
     assert stages(folder)["extract", "train"]["control_characters"] == 1
 
 
+@pytest.mark.parametrize(("invisible", "word"), [("drop", "Irland"), ("keep", "Ir\u00adland")])
+def test_invisible_characters_are_left_out_and_counted_or_kept(
+    tmp_path: Path, invisible: str, word: str
+) -> None:
+    odd = SENTENCES | {"train": [("Ir\u00adland", "Ire\u200dland"), ("da", "there")]}
+    folder = ready(tmp_path, odd, tokenize="none", invisible=invisible)
+    assert columns(folder, "train")[0] == (word, "Ire\u200dland")
+    assert stages(folder)["extract", "train"]["invisible_characters"] == 1
+
+
 def test_a_language_without_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="split train has no file for the language `fr`"):
         ready(tmp_path, source="fr")
