@@ -148,13 +148,12 @@ def read_captions(path: Path) -> dict[str, list[str]]:
 
 def _read_json(path: Path) -> Any:
     """Parse a user's JSON file, also compressed; a UserError names the line of an error."""
-    texts = []
-    for line in lines_of(path):
-        refuse_half_characters(line)
-        texts.append(line.text)
+    lines = list(lines_of(path))
+    for text in lines:
+        refuse_half_characters(text)
 
     try:
-        return json.loads("\n".join(texts))
+        return json.loads("\n".join(line.text for line in lines))
     except (ValueError, RecursionError) as error:
         message = f"this is not valid JSON: {error}"
         line = getattr(error, "lineno", None)
