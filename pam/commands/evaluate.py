@@ -14,7 +14,7 @@ NAMES = "table1, table2, attentions, examples, costs, ...; an unknown name lists
 
 # Options of `score` that name files of a run, and those for plain text files.
 OF_FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
-OF_TEXTS = ("hypotheses", "references", "baseline", "lang", "metric")
+OF_TEXTS = ("hypotheses", "references", "baseline", "lang", "metric", "join_subwords")
 
 
 @command(
@@ -111,7 +111,14 @@ def attention(args: Namespace) -> int:
     path("--baseline", "for --hypotheses: outputs of another system to compare with"),
     option(
         "--lang",
-        "for --hypotheses: code of the language (default: any language with spaces between words)",
+        "for --hypotheses: code of the language (default: the one that the script of the references"
+        " tells, else any language with spaces between words)",
+    ),
+    option(
+        "--join-subwords",
+        "for --hypotheses: join subwords, such as `teach@@ er`, to words in all files that hold"
+        " some",
+        action="store_true",
     ),
     option(
         "--metric",
@@ -123,7 +130,7 @@ def attention(args: Namespace) -> int:
 )
 def score(args: Namespace) -> int:
     from pam.evaluation.inputs import save
-    from pam.evaluation.scores import Scored, files_of, score
+    from pam.evaluation.scores import Scored, files_of, notes_of, score
     from pam.io import UserError
 
     if any(getattr(args, name) for name in OF_TEXTS):
@@ -144,6 +151,8 @@ def score(args: Namespace) -> int:
     if out:
         save(scores, out)
         return 0
+    for note in notes_of(scores):
+        sys.stdout.write(f"note: {note}\n")
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
         interval = f"[{value.low:.2f}, {value.high:.2f}]"
@@ -161,7 +170,7 @@ def _score_texts(args: Namespace) -> int:
     for name in OF_TEXTS[1:]:
         if getattr(args, name) and not args.hypotheses:
             hint = "name the outputs with --hypotheses, one a line"
-            raise UserError(f"--{name} without --hypotheses", hint=hint)
+            raise UserError(f"--{name.replace('_', '-')} without --hypotheses", hint=hint)
     if not args.references:
         hint = "name files of references with --references, one a line"
         raise UserError("--hypotheses without --references", hint=hint)
@@ -176,6 +185,7 @@ def _score_texts(args: Namespace) -> int:
         baseline=args.baseline,
         code=args.lang or "",
         metrics=args.metric or METRIC_NAMES,
+        join_subwords=args.join_subwords,
     )
     if args.out:
         save(scores, args.out)

@@ -24,7 +24,7 @@ from pam.data.languages import language
 from pam.data.text_files import read_lines
 from pam.data.tokenizers import CaptioningCodec
 from pam.evaluation import meteor
-from pam.evaluation.compared_text import ComparedText, tell_left_out
+from pam.evaluation.compared_text import ComparedText, count_blank, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
     ORDERS,
@@ -99,7 +99,7 @@ def count(inputs: EvalInputs) -> Counts:
             )
         )
         names += [of_beam(name, beam) for name in metrics if name not in undefined]
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
         details[of_beam("different", beam)] = len({row.predicted for row in rows})
 
     reasons = list((undefined or {}).values())

@@ -55,3 +55,22 @@ def tell_left_out(reasons: Sequence[str], details: dict[str, Any]) -> None:
 
     if reasons:
         details["left_out"] = list(reasons)
+
+
+def blank_notes(outputs: Sequence[str], name: str) -> list[str]:
+    """Say how many outputs are blank, if some are; messages call the outputs `name`."""
+    blank = count_blank(outputs)
+    if not blank:
+        return []
+    return [f"{blank:,} of {len(outputs):,} outputs of {name} are blank"]
+
+
+def count_blank(outputs: Sequence[str]) -> int:
+    """Count the outputs that show nothing."""
+    return sum(not text.strip() for text in outputs)
+
+
+def tell_notes(notes: Sequence[str], details: dict[str, Any]) -> None:
+    """Note what a reader of scores has to know among their details."""
+    if notes:
+        details["notes"] = list(notes)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pam.data.languages import composed
+from pam.evaluation.compared_text import count_blank
 from pam.evaluation.edits import edit_distance
 from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
@@ -41,6 +42,7 @@ def count(inputs: EvalInputs) -> Counts:
     """
     parts: list[Units] = []
     metrics: list[str] = []
+    details: dict[str, int] = {}
     for path, path_beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
         beam = path_beam if parts else None
@@ -50,8 +52,9 @@ def count(inputs: EvalInputs) -> Counts:
 
         parts.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
+        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
 
-    return Counts(join(parts), tuple(metrics), "lemmas")
+    return Counts(join(parts), tuple(metrics), "lemmas", details)
 
 
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:

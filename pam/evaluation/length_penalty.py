@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from pam.decoding.generator import HINT, Generator, prepared_for
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.translation import (
+    Target,
     read_other_references,
     sacre_metrics,
     statistics,
-    target_language,
 )
 from pam.io import Strict, UserError
 from pam.run_folder import RunFolder
@@ -60,10 +61,11 @@ def choose(generator: Generator, data: Path) -> Choice:
     prepared = prepared_for(generator.model, data, SPLIT)
     rows = prepared.rows(SPLIT)
     references = [row[-1] for row in rows]
-    metric = sacre_metrics(target_language(prepared), references)["bleu"]
     with enough_for(f"the decoding of {decoding.batch_size} sources side by side", HINT):
         outputs = generator([prepared.codec.source_symbols(row[:-1]) for row in rows])
     further = read_other_references(EvalInputs(data=data, split=SPLIT)).words
+    all_references = [*references, *chain.from_iterable(further)]
+    metric = sacre_metrics(Target.of(prepared, all_references), all_references)["bleu"]
 
     candidates = []
     for index, penalty in enumerate(generator.penalties):

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
 from pam.data.languages import LANGUAGE, language
+from pam.data.subword_marks import MarkedLines, joined
 from pam.data.text_files import Line, plain_lines
 from pam.evaluation import bootstrap
+from pam.evaluation.compared_text import blank_notes
 from pam.evaluation.metrics import METRICS, Floats, Metric, Units, percentage
 from pam.evaluation.scores import Value, values_of
 from pam.evaluation.translation import (
     OF_BEAMS,
     OtherReferences,
     Prediction,
+    Target,
     count_sentences,
     reasons_undefined,
     sacre_metrics,
@@ -45,6 +49,7 @@ EXACT_MATCH = Metric(
 )
 METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
 """The metrics that are computed unless others are asked for."""
+JOIN_OPTION = "--join-subwords"
 
 OFFERED = {"exact_match": EXACT_MATCH} | {
     name: METRICS[name] for name in (*OF_BEAMS, "wer", "cer", "ser", "length_ratio")
@@ -63,12 +68,15 @@ class Gain(Strict):
 class TextScores(Strict):
     """The scores of a file of outputs, by metric."""
 
-    language: str = Field(description="the code that was given; empty: none was")
+    language: str = Field(
+        description="the code that was given, or that the script tells; empty: any with spaces"
+    )
     metrics: dict[str, Value]
     baseline: dict[str, Value] = Field(description="scores of the baseline, where there is one")
     gains: dict[str, Gain]
     signatures: dict[str, str] = Field(description="sacreBLEU's")
     left_out: dict[str, str] = Field(description="metrics that are not defined, with the reasons")
+    notes: list[str] = Field([], description="what a reader of the scores has to know")
     bootstrap: dict[str, float] = Field(description="resamples, seed and level of the intervals")
 
 
@@ -78,6 +86,7 @@ def score_texts(
     baseline: Path | None = None,
     code: str = "",
     metrics: Sequence[str] = METRIC_NAMES,
+    join_subwords: bool = False,
 ) -> TextScores:
     """Score a file of outputs against files of references.
 
@@ -87,8 +96,10 @@ def score_texts(
         hypotheses: the outputs.
         references: one file or several. A line may be empty in all of them but one.
         baseline: outputs of another system for the same lines.
-        code: the language's, such as `de` or `zh-Hant`; empty: any language with spaces.
+        code: the language's, such as `de` or `zh-Hant`; empty: the one that the script of the
+            references tells, or any language with spaces.
         metrics: names of `OFFERED`.
+        join_subwords: whether texts in subwords are joined before they are compared.
 
     Raises:
         UserError: a file is faulty or has another number of lines than the hypotheses, a line has
@@ -100,29 +111,44 @@ def score_texts(
             raise unknown("metric", name, list(OFFERED))
 
     outputs = [line.text for line in plain_lines(hypotheses)]
-    counter = _Counter(_read_references(references, len(outputs)), code)
+    reference_texts = _read_references(references, len(outputs))
+    baseline_outputs: list[str] = []
+    if baseline is not None:
+        baseline_outputs = [line.text for line in _read_as_many(baseline, len(outputs))]
+
+    if join_subwords:
+        outputs = joined(outputs)
+        baseline_outputs = joined(baseline_outputs)
+        reference_texts = _joined(reference_texts)
+
+    counter = _Counter(reference_texts, code)
     undefined = counter.reasons_undefined()
     defined = [OFFERED[name] for name in metrics if name not in undefined]
 
     units = counter.count(outputs)
     values = values_of(units, defined)
-    signatures = signatures_of(counter.metrics)
+    notes = [*counter.target.notes, *_notes_of(outputs, hypotheses)]
 
     baseline_values: dict[str, Value] = {}
     gains: dict[str, Gain] = {}
     if baseline is not None:
-        baseline_lines = _read_as_many(baseline, len(outputs))
-        baseline_units = counter.count([line.text for line in baseline_lines])
+        baseline_units = counter.count(baseline_outputs)
         baseline_values = values_of(baseline_units, defined)
         gains = gains_of(units, baseline_units, defined)
+        notes += _notes_of(baseline_outputs, baseline)
+
+    marked_references = MarkedLines(counter.all_references)
+    notes += marked_references.warnings("the references", JOIN_OPTION)
+    signatures = signatures_of(counter.metrics)
 
     return TextScores(
-        language=code,
+        language=counter.target.language.code,
         metrics=values,
         baseline=baseline_values,
         gains=gains,
         signatures={name: signatures[name] for name in OF_BEAMS if name in values},
         left_out={name: undefined[name] for name in metrics if name in undefined},
+        notes=notes,
         bootstrap={
             "resamples": bootstrap.resamples_for(len(outputs)),
             "seed": bootstrap.SEED,
@@ -131,21 +157,37 @@ def score_texts(
     )
 
 
+def _notes_of(outputs: Sequence[str], file: Path) -> list[str]:
+    """Say what lowers the scores of a file of outputs: blank lines, and subwords."""
+    return [
+        *blank_notes(outputs, str(file)),
+        *MarkedLines(outputs).warnings(str(file), JOIN_OPTION),
+    ]
+
+
+def _joined(references: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the references of each line with their subwords joined, if they hold any."""
+    texts = iter(joined(list(chain.from_iterable(references))))
+    return [[next(texts) for _ in of_line] for of_line in references]
+
+
 class _Counter:
     """The references of all lines, and the counts of outputs against them."""
 
     def __init__(self, references: Sequence[Sequence[str]], code: str) -> None:
-        self.code = code
+        self.all_references = list(chain.from_iterable(references))
+        self.target = Target.of_texts(code, self.all_references)
         self.targets = [texts[0] for texts in references]
         self.further = OtherReferences([], [])
         if any(len(texts) > 1 for texts in references):
             further_texts = [list(texts[1:]) for texts in references]
             self.further = OtherReferences(texts=further_texts, words=further_texts)
-        self.metrics = sacre_metrics(code, self.targets)
+        self.metrics = sacre_metrics(self.target, self.all_references)
 
     def reasons_undefined(self) -> dict[str, str]:
         """Say why metrics are not defined for these references, by their names."""
-        return reasons_undefined(self.code, self.metrics, self.targets, self.targets, self.further)
+        language = self.target.language
+        return reasons_undefined(language, self.metrics, self.targets, self.targets, self.further)
 
     def count(self, outputs: Sequence[str]) -> Units:
         """Count what metrics need, per line."""
@@ -186,7 +228,7 @@ def gains_of(units: Units, baseline: Units, metrics: Sequence[Metric]) -> dict[s
 
 def report(scores: TextScores) -> str:
     """Return scores as lines for people."""
-    lines = []
+    lines = [f"note: {note}" for note in scores.notes]
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
         interval = f"[{value.low:.2f}, {value.high:.2f}]"

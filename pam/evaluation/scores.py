@@ -149,6 +149,17 @@ def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:
     return values
 
 
+def notes_of(scores: Scores) -> list[str]:
+    """Return what a reader of scores has to know: notes, and the blank outputs of each beam."""
+    notes = list(scores.details.get("notes", ()))
+    for name, count in scores.details.items():
+        if name.startswith("empty") and count:
+            beam = name.removeprefix("empty").removeprefix("_b")
+            outputs = f"the outputs of beam {beam}" if beam else "the outputs"
+            notes.append(f"{count:,} of {outputs} are blank")
+    return notes
+
+
 def _whole_cost(training: Record, decoding: Record) -> Cost:
     """Add up the seconds of training and decoding; those that training lacks stay unknown."""
     # A sum without the seconds of training would pass for the whole.

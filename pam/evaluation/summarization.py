@@ -26,7 +26,7 @@ from pam.data.text_files import read_lines
 from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
-from pam.evaluation.compared_text import ComparedText, tell_left_out
+from pam.evaluation.compared_text import ComparedText, count_blank, tell_left_out
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
     METRICS,
@@ -122,7 +122,7 @@ def count(inputs: EvalInputs) -> Counts:
             )
         )
         names += [of_beam(name, beam) for name in (*NAMES, *meteors) if name not in undefined]
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
 
     return Counts(join(parts), tuple(names), "summaries", details)
 

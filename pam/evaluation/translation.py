@@ -20,11 +20,13 @@ import numpy as np
 from pydantic import Field
 
 from pam.data.dataset import Prepared
-from pam.data.languages import are_phrases, composed, language
+from pam.data.languages import Language, are_phrases, composed, language
+from pam.data.scripts import language_of
+from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import read_lines
 from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
-from pam.evaluation.compared_text import tell_left_out
+from pam.evaluation.compared_text import count_blank, tell_left_out, tell_notes
 from pam.evaluation.edits import fewest_edits
 from pam.evaluation.inputs import (
     Counts,
@@ -103,20 +105,21 @@ def count(inputs: EvalInputs) -> Counts:
     """
     references = read_references(inputs)
     further = read_other_references(inputs)
-    code = target_language(inputs.prepared)
+    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
 
     metrics: dict[str, SacreMetric] = {}
     undefined: dict[str, str] = {}
     parts: list[Units] = []
     names: list[str] = []
     details: dict[str, Any] = {}
+    notes = [*target.notes, *MarkedLines(references).warnings("the references")]
     for path, beam in inputs.by_beam:
         rows = read_checked(path, inputs, Prediction)
         # All files have the same targets, so the first one decides how they are compared.
         if not metrics:
             targets = [row.target for row in rows]
-            metrics = sacre_metrics(code, targets)
-            undefined = reasons_undefined(code, metrics, targets, references, further)
+            metrics = sacre_metrics(target, [*targets, *chain.from_iterable(further.words)])
+            undefined = reasons_undefined(target.language, metrics, targets, references, further)
 
         penalized = count_sentences(rows, references, further, metrics, beam)
         parts.append(penalized)
@@ -131,13 +134,16 @@ def count(inputs: EvalInputs) -> Counts:
         # Oddities that scores alone do not show.
         predicted_words = " ".join(row.predicted for row in rows).split()
         details[of_beam("unknown_words", beam)] = predicted_words.count(UNKNOWN)
-        details[of_beam("empty", beam)] = sum(not row.predicted for row in rows)
+        texts = [row.text for row in rows]
+        details[of_beam("empty", beam)] = count_blank(texts)
+        notes += MarkedLines(texts).warnings("the outputs")
 
     if inputs.analysis is not None:
         parts.append(_likelihoods(inputs.analysis, parts[0]))
         names += OF_ANALYSIS
 
     tell_left_out(list(dict.fromkeys(undefined.values())), details)
+    tell_notes(notes, details)
     details["signatures"] = signatures_of(metrics)
     return Counts(join(parts), tuple(names), "sentences", details)
 
@@ -213,34 +219,73 @@ def target_language(data: Prepared) -> str:
         ) from error
 
 
+@dataclass(frozen=True)
+class Target:
+    """The language of references, and what was done to them before they are compared."""
+
+    language: Language
+    lowercased: bool = False
+    notes: tuple[str, ...] = ()  # what a reader of the scores has to know of it
+
+    @classmethod
+    def of_texts(cls, code: str, texts: Sequence[str]) -> Target:
+        """Return the target of references of a language by its code; empty: none is named."""
+        written_language = language_of(code, texts)
+        if written_language.tag == language(code).tag:
+            return cls(written_language)
+
+        named_by = f"`{code}` is not its code" if code else "no language was named"
+        note = (
+            f"scored as {written_language.name} (`{written_language.code}`), in whose script the"
+            f" references are: {named_by}"
+        )
+        return cls(written_language, notes=(note,))
+
+    @classmethod
+    def of(cls, data: Prepared, texts: Sequence[str]) -> Target:
+        """Return the target of prepared data, whose references are `texts`."""
+        target = cls.of_texts(target_language(data), texts)
+        layout = data.summary.get("format", {})
+        lowercased = bool(layout.get("lowercase"))
+        notes = list(target.notes)
+        if lowercased:
+            notes.append(
+                "outputs and references are in small letters, so that their scores are not"
+                " comparable with those of text with capitals"
+            )
+        if layout.get("tokenized"):
+            notes.append("references are the words of the data, joined to text")
+
+        return cls(target.language, lowercased, tuple(notes))
+
+
 # Counts of sacreBLEU's metrics and of error rates.
 
 
-def sacre_metrics(code: str, targets: Sequence[str] = ()) -> dict[str, SacreMetric]:
-    """Make sacreBLEU's metrics, by our names, for a language by its code.
+def sacre_metrics(target: Target, targets: Sequence[str] = ()) -> dict[str, SacreMetric]:
+    """Make sacreBLEU's metrics, by our names, for references.
 
     BLEU of the words of the task counts characters where these words, those of `targets`, are whole
-    phrases.
+    phrases. Signatures say whether the references are in small letters.
     """
     from sacrebleu.metrics import BLEU, CHRF  # optional: inflection is scored without it
 
     # The first tokenizer whose package is installed.
-    target_language = language(code)
     sacrebleu: SacreMetric | None = None
-    for name in target_language.bleu_tokenizers:
+    for name in target.language.bleu_tokenizers:
         try:
-            sacrebleu = sacrebleu or BLEU(tokenize=name)
+            sacrebleu = sacrebleu or BLEU(tokenize=name, lowercase=target.lowercased)
         except (ImportError, RuntimeError):  # its package (Japanese, Korean) is not installed
             continue
     assert sacrebleu is not None, "the last tokenizer needs no package"
 
     # A whole phrase hardly ever matches, so its characters are compared.
     tokenizer = "none"
-    if are_phrases(" ".join(targets).split(), target_language):
+    if are_phrases(" ".join(targets).split(), target.language):
         tokenizer = "char"
-    bleu = BLEU(tokenize=tokenizer, smooth_method="none", force=True)
+    bleu = BLEU(lowercase=target.lowercased, tokenize=tokenizer, smooth_method="none", force=True)
 
-    return {"bleu": bleu, "sacrebleu": sacrebleu, "chrf": CHRF()}
+    return {"bleu": bleu, "sacrebleu": sacrebleu, "chrf": CHRF(lowercase=target.lowercased)}
 
 
 def signatures_of(metrics: Mapping[str, SacreMetric]) -> dict[str, str]:
@@ -273,7 +318,7 @@ def _composed(texts: Sequence[str]) -> list[str]:
 
 
 def reasons_undefined(
-    code: str,
+    target_language: Language,
     metrics: Mapping[str, SacreMetric],
     targets: Sequence[str],
     references: Sequence[str],
@@ -295,8 +340,7 @@ def reasons_undefined(
                 f"{label} is not defined for these references, none of which has four words"
             )
 
-    target_language = language(code)
-    if are_phrases(" ".join(targets).split(), target_language):
+    if are_phrases(" ".join(in_words).split(), target_language):
         reasons["wer"] = (
             f"the word error rate is not defined for phrases: {target_language.name} has no spaces"
             " between words"
@@ -522,7 +566,8 @@ def paired_bootstrap(
         name: read_checked(path, inputs, Prediction) for name, path in systems.items()
     }
     targets = [row.target for row in baseline_rows]
-    sacre = sacre_metrics(target_language(inputs.prepared), targets)
+    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
+    sacre = sacre_metrics(target, [*targets, *chain.from_iterable(further.words)])
 
     tests = []
     for metric in metrics:

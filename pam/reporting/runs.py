@@ -19,7 +19,7 @@ import numpy as np
 from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import columns_of, load, read_predictions
-from pam.evaluation.metrics import METRICS, Floats, metric_of
+from pam.evaluation.metrics import METRICS, Floats, metric_of, of_beam
 from pam.evaluation.scores import Scores
 from pam.io import UserError, parse, read_yaml, unknown
 from pam.reporting.catalogue import DEMONSTRATION, is_demonstration
@@ -253,6 +253,32 @@ def reasons_left_out(tasks: Sequence[TaskRuns]) -> list[str]:
     return list(
         dict.fromkeys(reason for details in all_details for reason in details.get("left_out", ()))
     )
+
+
+def notes_of(task: TaskRuns) -> list[str]:
+    """Return what a reader of a task's scores has to know, each note once, and blank outputs."""
+    notes = dict.fromkeys(note for run in task.runs for note in run.scores.details.get("notes", ()))
+    blank = [text for runs in task.models.values() if (text := _blank_outputs(runs))]
+    if blank:
+        notes[f"blank outputs of the main beam, over all seeds: {', '.join(blank)}"] = None
+    return list(notes)
+
+
+def _blank_outputs(runs: Sequence[ScoredRun]) -> str:
+    """Count the blank outputs of a model's seeds; return nothing if there are none."""
+    blank = 0
+    outputs = 0
+    for run in runs:
+        details = run.scores.details
+        beam = run.main_decoding.get("beam")
+        blank += details.get("empty", details.get(of_beam("empty", beam), 0))
+        # The rows of inflection are forms, its units are lemmas.
+        counts = run.scores.counts()
+        outputs += int(counts.total(["forms"])[0]) if counts.has(["forms"]) else len(counts.names)
+
+    if not blank:
+        return ""
+    return f"{runs[0].label} {blank:,} of {outputs:,}"
 
 
 def check_known(patterns: Sequence[str], tasks: Sequence[TaskRuns]) -> None:

@@ -64,6 +64,7 @@ from pam.reporting.runs import (
     label_of,
     load_outputs,
     load_runs,
+    notes_of,
     processor_seconds,
     reasons_left_out,
 )
@@ -190,6 +191,7 @@ def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     if sacrebleu:
         more_notes.append(SACREBLEU_NOTE)
     more_notes += _devices_notes(rows)
+    more_notes += [f"{task.label}: {note}." for task in inputs.tasks for note in notes_of(task)]
     more_notes += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
     notes = _notes(spec, inputs, rows, OURS_NOTE, more_notes)
 

@@ -56,7 +56,7 @@ def decomposed(text: str) -> str:
 
 
 def translated(
-    folder: Path, code: str, outputs: Sequence[str], references: Sequence[str]
+    folder: Path, code: str, outputs: Sequence[str], references: Sequence[str], **layout: bool
 ) -> Scores:
     """Score outputs against references, both as people write them."""
     folder.mkdir()
@@ -64,7 +64,8 @@ def translated(
     targets = [" ".join(tokenizer.tokens(text)) for text in references]
     write(folder / "test.tsv", [f"a b\t{target}" for target in targets])
     write(folder / "test.target.txt", references)
-    write_summary(folder, {"task": "translation", "languages": {"source": "en", "target": code}})
+    languages = {"source": "en", "target": code}
+    write_summary(folder, {"task": "translation", "languages": languages, "format": layout})
     rows = [
         ("a b", target, " ".join(tokenizer.tokens(composed(text))), text)
         for target, text in zip(targets, outputs, strict=True)
@@ -99,13 +100,34 @@ def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("code", ["zho", "cmn", "jpn", "th", "tha", "my", "mya", "lo", "km", "bo"])
 def test_languages_without_spaces_are_scored_by_characters_whatever_their_code(code: str) -> None:
-    metrics = translation.sacre_metrics(code)
+    metrics = translation.sacre_metrics(translation.Target(language(code)))
     kind = {"zho": "tok:zh", "cmn": "tok:zh"}.get(code, "tok:char")
 
     statistics = translation.statistics(metrics["sacrebleu"], ["ກຂຄງຈ"], ["ກຂຄງສ"])
     # Matches of single characters.
     assert statistics[0, 2] == (0 if code in ("zho", "cmn") else 4)
     assert kind in str(metrics["sacrebleu"].get_signature())
+
+
+@pytest.mark.parametrize("code", ["zh", "th", "ko"])
+@pytest.mark.parametrize("side", ["tgt", "answer"])
+def test_scores_do_not_depend_on_the_names_of_the_sides(
+    code: str, side: str, tmp_path: Path
+) -> None:
+    """`tgt` is a code of a language too, which is written in Latin letters."""
+    text, word, wrong_word = TEXTS[code]
+    outputs = [text.replace(word, wrong_word)]
+    named = translated(tmp_path / "named", code, outputs, [text])
+    keyed = translated(tmp_path / "keyed", side, outputs, [text])
+
+    # The words of the task are those of a tokenizer that goes by the name.
+    for name in ("sacrebleu", "chrf", "cer", "ser"):
+        assert keyed.metrics[name] == named.metrics[name]
+    for name in ("sacrebleu", "chrf"):
+        assert keyed.details["signatures"][name] == named.details["signatures"][name]
+    assert not named.details.get("notes")
+    (note,) = keyed.details["notes"]
+    assert f"`{side}`" in note and language(code).name in note
 
 
 def test_words_that_are_phrases_are_counted_by_their_characters(tmp_path: Path) -> None:
@@ -115,6 +137,18 @@ def test_words_that_are_phrases_are_counted_by_their_characters(tmp_path: Path) 
     assert "tok:char" in scores.details["signatures"]["bleu"]
     assert 20 < scores.metrics["bleu"].value < 100
     assert any("Chinese has no spaces" in reason for reason in scores.details["left_out"])
+
+
+def test_signatures_say_that_references_are_in_small_letters(tmp_path: Path) -> None:
+    text = TEXTS["de"][0].lower()
+    cased = translated(tmp_path / "cased", "de", [text], [text])
+    lowercased = translated(tmp_path / "lowercased", "de", [text], [text], lowercase=True)
+
+    assert values(lowercased) == values(cased)
+    signatures = lowercased.details["signatures"].values()
+    assert all("|case:lc|" in signature for signature in signatures)
+    assert not any("|case:lc|" in signature for signature in cased.details["signatures"].values())
+    assert any("not comparable" in note for note in lowercased.details["notes"])
 
 
 def test_bleu_of_references_that_are_too_short_is_left_out(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -158,3 +161,90 @@ def test_names_that_there_are_not_are_told(
     with pytest.raises(UserError, match=message) as raised:
         score_texts(hypotheses, [references], **options)  # type: ignore[arg-type]
     assert raised.value.hint
+
+
+CHINESE = ["我们明天去北京看我们的老朋友", "今天的天气非常好"]
+IN_SCRIPTS = {
+    "zh": CHINESE,
+    "ja": ["猫がとても好きだと言いました", "今日はとても天気がいいです"],
+    "ko": ["고양이가 아주 많이 좋다", "오늘은 날씨가 아주 좋다"],
+    "th": ["สวัสดีครับผมชื่อสมชาย", "วันนี้อากาศดีมาก"],
+    "lo": ["ສະບາຍດີຂ້ອຍຊື່ສົມໄຊ", "ມື້ນີ້ອາກາດດີຫຼາຍ"],
+    "km": ["សួស្តីខ្ញុំឈ្មោះសុខា", "ថ្ងៃនេះអាកាសធាតុល្អណាស់"],
+    "my": ["မြန်မာစာကိုကောင်းစွာရေးသည်", "ဒီနေ့ရာသီဥတုကောင်းတယ်"],
+    "bo": ["བཀྲ་ཤིས་བདེ་ལེགས།", "དེ་རིང་གནམ་གཤིས་ཡག་པོ་འདུག"],
+    "ar": ["هل فتحت المدرسة الجديدة اليوم", "نعم فتحها اليوم مبكرا"],
+    "hi": ["हिन्दी में लिखा हुआ वाक्य सही है", "क्या यह वाक्य सही है"],
+}
+
+
+@pytest.mark.parametrize("code", IN_SCRIPTS)
+@pytest.mark.parametrize("other_code", ["", "src", "en"])
+def test_a_language_without_a_right_name_is_told_by_its_script(
+    code: str, other_code: str, tmp_path: Path
+) -> None:
+    references = write(tmp_path / "r.txt", IN_SCRIPTS[code])
+    outputs = write(tmp_path / "o.txt", [line[:-2] + line[0] for line in IN_SCRIPTS[code]])
+
+    named = score_texts(outputs, [references], code=code)
+    told = score_texts(outputs, [references], code=other_code)
+
+    assert (told.metrics, told.signatures) == (named.metrics, named.signatures)
+    assert told.left_out == named.left_out
+    # Where the script decides how words are found, it is said.
+    spaced = code in ("ar", "hi")
+    assert bool(told.notes) is not spaced and not named.notes
+
+
+def test_latin_text_under_the_code_of_a_language_without_spaces_has_words(
+    hypotheses: Path, references: Path
+) -> None:
+    scores = score_texts(hypotheses, [references], code="my")
+    assert scores.metrics["wer"] == score_texts(hypotheses, [references]).metrics["wer"]
+
+
+SUBWORDS = {
+    "@@": lambda line: line.replace("house", "hou@@ se"),
+    "▁": lambda line: "▁" + line.replace(" ", " ▁").replace("house", "hou se"),
+    "##": lambda line: line.replace("house", "hou ##se"),
+    "￭": lambda line: line.replace("house", "hou￭ se"),
+    "</w>": lambda line: line.replace(" ", "</w> ").replace("house", "hou se") + "</w>",
+}
+
+
+@pytest.mark.parametrize("mark", SUBWORDS)
+def test_subwords_are_told_and_joined_as_the_command_that_is_named_joins_them(
+    mark: str, tmp_path: Path
+) -> None:
+    lines = ["the old house is red", "we see a house today", "it is a nice day"] * 2
+    references = write(tmp_path / "r.txt", lines)
+    pieces = write(tmp_path / "pieces.txt", [SUBWORDS[mark](line) for line in lines])
+
+    scores = score_texts(pieces, [references], metrics=["bleu", "wer"])
+    (note,) = scores.notes
+    assert f"`{mark}`" in note and pieces.name in note
+    assert scores.metrics["bleu"].value < 100
+
+    joined = score_texts(pieces, [references], metrics=["bleu", "wer"], join_subwords=True)
+    assert (joined.metrics["bleu"].value, joined.metrics["wer"].value) == (100, 0)
+    assert not joined.notes
+
+    (command,) = re.findall(r"`(sed .*) FILE > NEW`", note)
+    done = subprocess.run(
+        [*shlex.split(command), str(pieces)], capture_output=True, check=True, encoding="utf-8"
+    )
+    assert done.stdout.splitlines() == lines
+
+
+def test_text_with_such_signs_is_no_text_in_subwords(tmp_path: Path) -> None:
+    lines = ["see issue #12 of @@me", "## a heading", "a < b > c", "mail me @home"] * 3
+    path = write(tmp_path / "text.txt", lines)
+    scores = score_texts(path, [path], metrics=["bleu"], join_subwords=True)
+    assert not scores.notes and scores.metrics["bleu"].value == 100
+
+
+def test_blank_outputs_are_counted(references: Path, tmp_path: Path) -> None:
+    outputs = write(tmp_path / "o.txt", [*REFERENCES[:4], "", " "])
+    scores = score_texts(outputs, [references], baseline=references)
+    (note,) = scores.notes
+    assert "2 of 6" in note and outputs.name in note

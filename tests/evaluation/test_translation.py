@@ -14,6 +14,7 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from pam.cli import main
 from pam.data.dataset import Prepared, write_summary
+from pam.data.languages import language
 from pam.evaluation import bootstrap, translation
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
@@ -210,7 +211,7 @@ def test_files_that_do_not_belong_together_are_named(
 
 
 def test_japanese_is_scored_without_its_splitter_too() -> None:
-    metrics = translation.sacre_metrics("ja")
+    metrics = translation.sacre_metrics(translation.Target(language("ja")))
     counts = translation.statistics(metrics["sacrebleu"], ["猫が好き"], ["猫が好きだ"])
     assert counts[0, 0] <= 4
 
@@ -243,7 +244,7 @@ def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
             output not in (target, *references)
             for output, target, references in zip(outputs, TARGETS, further, strict=True)
         ) / len(outputs)
-        for name, metric in translation.sacre_metrics("en").items():
+        for name, metric in translation.sacre_metrics(translation.Target(language("en"))).items():
             texts = [text_of(output) for output in outputs]
             compared = (outputs, in_words) if name == "bleu" else (texts, in_text)
             expected = metric.corpus_score(*compared).score

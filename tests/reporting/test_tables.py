@@ -202,6 +202,23 @@ def test_a_row_that_the_paper_lacks_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_what_scoring_noted_and_blank_outputs_stand_below_a_comparison(tmp_path: Path) -> None:
+    made = make_translations(tmp_path, models=["soft", "postr-joint"], count=20, seeds=(1, 2))
+    for path in made.scores:
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        scores["details"]["notes"] = ["scored as Chinese"]
+        # Beams 4 and 10 were decoded, of which 4 is the main one.
+        blank = 3 if scores["model"] == "soft" else 0
+        scores["details"] |= {"empty_b4": blank, "empty_b10": 7}
+        path.write_text(json.dumps(scores), encoding="utf-8")
+
+    make(made, "table1", tmp_path / "tables")
+    text = (tmp_path / "tables/table1.md").read_text(encoding="utf-8")
+    text = " ".join(text.split())
+    assert text.count("scored as Chinese") == 1
+    assert "Soft 6 of 40" in text and "Postr-Joint 0 of" not in text
+
+
 def test_table_1_has_the_columns_of_table_2_and_a_row_per_metric_and_model(
     translated: MadeExperiment, tmp_path: Path
 ) -> None:
