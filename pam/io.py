@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
-from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
 
 SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
 PART = ".part"  # how the name of a file ends that is not whole yet
@@ -34,12 +34,16 @@ SCRATCH = "pam-unpacked-"  # how the names of temporary folders begin
 NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a leftover
 # The names of such files, as `mkstemp` makes them.
 PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
-# how YAML calls the kinds of a key: `no` is a boolean, and a key is always a name
+# how YAML calls the kinds of a key: `no` is a boolean, and a key is always a name, but for `<<`
 BOOLEAN_TAG = "tag:yaml.org,2002:bool"
 TEXT_TAG = "tag:yaml.org,2002:str"
+MERGE_TAG = "tag:yaml.org,2002:merge"
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 # Keys and values of a YAML file, each counted as often as it is repeated by an alias.
 LARGEST = 100_000
+# Sections and lists of a YAML file that are nested in each other.
+DEEPEST = 50
+HALF = re.compile("[\ud800-\udfff]")  # half of a character, as UTF-16 divides some
 
 HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
 
@@ -164,8 +168,8 @@ def retyped(value: Any) -> Any:
         return value
 
     try:
-        meant = yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError):
+        meant = parse_yaml(value, "--config")
+    except UserError:
         return value
     return meant if isinstance(meant, bool | int | float | None) else value
 
@@ -513,6 +517,7 @@ class Strict(BaseModel):
 
 
 Section = TypeVar("Section", bound=Strict)
+Result = TypeVar("Result")
 
 
 def parse(
@@ -663,12 +668,13 @@ def _dump_key(key: str, value: Any) -> str:
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:
     """Return how many of the nested `keys` a file has, and the line of the last of them."""
     if isinstance(file, Given):
-        node = yaml.compose(yaml.safe_dump(file.content), Loader=yaml.SafeLoader)
+        text = yaml.safe_dump(file.content)
     elif Path(file).is_file():
-        node = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        text = _text_of(file)
     else:
         return 0, None
 
+    node = _loaded(text, file, Loader.get_single_node)
     line = None
     depth = 0
     while depth < len(keys):
@@ -692,7 +698,9 @@ def _entry_of(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] |
     """Return the node of a key and the node of what is under it, or None without such a key."""
     entries: list[tuple[yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
-        entries = [(name, value) for name, value in node.value if name.value == key]
+        # What `<<` merges into it comes first, and what stands in it last.
+        SafeConstructor().flatten_mapping(node)
+        entries = [(name, value) for name, value in reversed(node.value) if name.value == key]
     elif isinstance(node, yaml.SequenceNode):
         # The last of equal items, which is the one that is a repetition.
         items = list(reversed(list(enumerate(node.value))))
@@ -713,8 +721,21 @@ def read_yaml(path: Path | str) -> Any:
 
     A UserError names the line if it is missing, not UTF-8, no YAML, or repeats a key.
     """
+    return parse_yaml(_text_of(path), path)
+
+
+def parse_yaml(text: str, path: Path | str) -> Any:
+    """Read YAML that is written in `path`.
+
+    A UserError as of `read_yaml`, or if it is larger or deeper than any configuration.
+    """
+    return _loaded(text, path, Loader.get_single_data)
+
+
+def _text_of(path: Path | str) -> str:
+    """Read the text of a file of YAML; a UserError says why it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text", file=path, hint="save it as UTF-8") from error
     except PermissionError as error:
@@ -730,114 +751,148 @@ def read_yaml(path: Path | str) -> Any:
 
         raise UserError("no such file", file=path, hint=hint) from error
 
-    return parse_yaml(text, path)
 
+class Loader(yaml.SafeLoader):
+    """The one reader of YAML: it finds the values, their lines, and the line of an error.
 
-def _fast_loader() -> type | None:
-    """Return a loader whose tokens are libyaml's, five times as fast, if PyYAML was built with it.
-
-    Nodes are composed in Python, which survives lists in lists of any depth.
+    It is the loader in Python, which Snakemake reads configurations with. libyaml is five times as
+    fast, but takes some texts that this one refuses, such as a tab between two words. An error that
+    PyYAML does not word is a UserError with the line.
     """
-    if not yaml.__with_libyaml__:
-        return None
 
-    class FastLoader(Composer, yaml.CSafeLoader):
-        def __init__(self, text: str) -> None:
-            yaml.CSafeLoader.__init__(self, text)
-            Composer.__init__(self)
+    def __init__(self, text: str, path: Path | str) -> None:
+        self.path = path
+        self.open_nodes = 0  # of which the node that is read is a part
+        if "\t" in text and _is_json(text):
+            # Snakemake reads JSON too, where a tab may stand between two words, and nowhere else.
+            text = text.replace("\t", " ")
+        super().__init__(text)
 
-    return FastLoader
+    def get_single_node(self) -> Any:
+        """Return the one document, None if there is none, after all checks of its form."""
+        node = super().get_single_node()
+        if node is not None:
+            self._check_size(node)
+        return node
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Read a node if it is not nested too deeply."""
+        self.open_nodes += 1
+        if self.open_nodes > DEEPEST:
+            raise self._too_deep(self.peek_event())
 
-_FastLoader = _fast_loader()
+        node = super().compose_node(parent, index)
+        self.open_nodes -= 1
+        return node
 
+    def compose_scalar_node(self, anchor: Any) -> Any:
+        """Read a text whose escapes `\\ud83d\\ude00` are one character, as in JSON."""
+        node = super().compose_scalar_node(anchor)
+        if HALF.search(node.value):
+            try:
+                node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError as error:
+                hint = "write the character itself, or both of its halves"
+                raise self._refused(node, "an escape is half a character", hint) from error
+        return node
 
-def parse_yaml(text: str, path: Path | str) -> Any:
-    """Read YAML that is written in `path`.
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Read keys and values; `no`, `on`, `yes` and `off` are names, and a key is given once."""
+        node = super().compose_mapping_node(anchor)
+        keys = set()
+        for key, _ in node.value:
+            # Merges may be repeated. What is no scalar cannot be a key.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE_TAG:
+                continue
 
-    A UserError as of `read_yaml`, or if it is larger than any configuration.
-    """
-    hint = "correct the line (indentation, colon and quotes are the usual causes)"
-    try:
-        if _FastLoader is not None:
-            # What is wrong with a text, the loader in Python says.
-            with suppress(yaml.YAMLError):
-                return _construct(_FastLoader(text), path)
-        return _construct(yaml.SafeLoader(text), path)
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None)
-        mark = getattr(error, "problem_mark", None)
-        line = None
-        if mark is not None:
-            line = mark.line + 1
-        raise UserError(
-            f"this is not valid YAML: {problem or error}", file=path, line=line, hint=hint
-        ) from error
-    except RecursionError as error:
-        raise UserError("lists are nested too deeply", file=path, hint=hint) from error
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
-        raise UserError(
-            f"a value looks like a number or a date but is none: {error}",
-            file=path,
-            hint="put it into quotes",
-        ) from error
+            if key.tag == BOOLEAN_TAG:
+                key.tag = TEXT_TAG
 
+            value = self.construct_object(key, deep=True)
+            if value in keys:
+                raise self._refused(key, f"`{key.value}` is given twice", "keep one of the two")
+            keys.add(value)
 
-def _construct(loader: Any, path: Path | str) -> Any:
-    """Return the one document of a loader."""
-    node = loader.get_single_node()
-    if node is None:
-        return None
-    _check_size(node, path)
-    return loader.construct_document(node)
+        return node
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Return what a node means."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+            # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
+            message = f"a value looks like a number or a date but is none: {error}"
+            raise self._refused(node, message, "put it into quotes") from error
 
-def _check_size(node: yaml.Node, path: Path | str) -> None:
-    """Refuse keys that are given twice, and aliases (`*name`) that repeat more than files hold.
+    def _check_size(self, root: yaml.Node) -> None:
+        """Refuse aliases (`*name`) that repeat or nest more than files hold.
 
-    An alias that stands for itself repeats without end.
-    """
-    sizes: dict[int, float] = {}
+        An alias that stands for itself repeats without end.
+        """
+        # Of each node the number of keys and values in it, and how deep they are nested.
+        sizes: dict[int, tuple[float, float]] = {}
 
-    def size(node: yaml.Node) -> float:
-        """Return the number of keys and values in a node, itself included."""
-        if id(node) in sizes:
+        def size(node: yaml.Node) -> tuple[float, float]:
+            if id(node) in sizes:
+                return sizes[id(node)]
+
+            # Until it is known; so it stays for a node in itself.
+            sizes[id(node)] = (math.inf, 0)
+            parts: Iterable[yaml.Node] = []
+            if isinstance(node, yaml.MappingNode):
+                parts = chain(*node.value)
+            elif isinstance(node, yaml.CollectionNode):
+                parts = node.value
+
+            inner = [size(part) for part in parts]
+            number = 1 + sum(number for number, _ in inner)
+            depth = 1 + max((depth for _, depth in inner), default=0)
+            if depth > DEEPEST:
+                raise self._too_deep(node)
+
+            sizes[id(node)] = (number, depth)
             return sizes[id(node)]
 
-        # Until it is known; so it stays for a node in itself.
-        sizes[id(node)] = math.inf
-        parts: Iterable[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node, path)
-            parts = chain(*node.value)
-        elif isinstance(node, yaml.CollectionNode):
-            parts = node.value
+        if size(root)[0] > LARGEST:
+            hint = "repeat less by aliases (`*name`), or divide the file"
+            raise self._refused(root, f"more than {LARGEST} keys and values", hint)
 
-        sizes[id(node)] = 1 + sum(map(size, parts))
-        return sizes[id(node)]
+    def _too_deep(self, place: Any) -> UserError:
+        """Return the error for a node, or its event, that is nested too deeply."""
+        hint = "check the brackets and the indentation"
+        return self._refused(place, f"nested deeper than {DEEPEST} levels", hint)
 
-    if size(node) > LARGEST:
-        raise yaml.MarkedYAMLError(
-            problem=f"more than {LARGEST} keys and values", problem_mark=node.start_mark
-        )
+    def _refused(self, place: Any, message: str, hint: str) -> UserError:
+        """Return an error with the line where a node or an event begins."""
+        return UserError(message, file=self.path, line=place.start_mark.line + 1, hint=hint)
 
 
-def _check_keys(node: yaml.MappingNode, path: Path | str) -> None:
-    """Refuse a key that is given twice; let `no`, `on`, `yes` and `off` be names, as all keys."""
-    keys = set()
-    for key, _ in node.value:
-        # Merges may be repeated.
-        if key.value == "<<" or not isinstance(key, yaml.ScalarNode):
-            continue
-        if key.tag == BOOLEAN_TAG:
-            key.tag = TEXT_TAG
-        if (key.tag, key.value) in keys:
-            raise UserError(
-                f"`{key.value}` is given twice",
-                file=path,
-                line=key.start_mark.line + 1,
-                hint="keep one of the two",
-            )
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
-        keys.add((key.tag, key.value))
+
+def _loaded(text: str, path: Path | str, read: Callable[[Loader], Result]) -> Result:
+    """Return what `read` takes from a loader of `text`; a UserError says what is no YAML in it."""
+    try:
+        return read(Loader(text, path))
+    except yaml.reader.ReaderError as error:
+        raise UserError(
+            f"this is not valid YAML: it may not contain the character U+{error.character:04X}",
+            file=path,
+            line=text.count("\n", 0, error.position) + 1,
+            hint="delete it, or write it as an escape in double quotes",
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        line = None
+        if mark := error.problem_mark:
+            line = mark.line + 1
+        raise UserError(
+            f"this is not valid YAML: {error.problem}",
+            file=path,
+            line=line,
+            hint="correct the line (indentation, colon and quotes are the usual causes)",
+        ) from error

@@ -21,7 +21,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (LAUGHS, f"more than {LARGEST} keys and values"),
         ("a: &a [*a]\n", f"more than {LARGEST} keys and values"),
         ("a: &a {b: *a}\n", f"more than {LARGEST} keys and values"),
-        ("[" * 50_000, "lists are nested too deeply"),
+        ("[" * 50_000, "nested deeper"),
         (
             "a: 2001-99-99\n",
             "a value looks like a number or a date but is none: month must be in 1..12",
