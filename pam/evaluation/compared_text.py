@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pam.data.languages import Language, compared_words, composed, has_word
+from pam.data.languages import Language, compared_words, has_word, visible
 from pam.data.tokenizers import SideCodec
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,11 @@ class ComparedText:
         return self.segmented and self.spelled is None
 
     def joined(self, text: str) -> str:
-        """Return a text in Unicode NFC; words of the task that are characters are joined."""
-        text = composed(text)
+        """Return a text in Unicode NFC, without characters that show nothing.
+
+        Words of the task that are characters are joined.
+        """
+        text = visible(text)
         if self.spelled is None:
             return text
         return self.spelled.tokenizer.text(text.split())
@@ -67,7 +70,7 @@ def blank_notes(outputs: Sequence[str], name: str) -> list[str]:
 
 def count_blank(outputs: Sequence[str]) -> int:
     """Count the outputs that show nothing."""
-    return sum(not text.strip() for text in outputs)
+    return sum(not visible(text).strip() for text in outputs)
 
 
 def tell_notes(notes: Sequence[str], details: dict[str, Any]) -> None:

@@ -56,6 +56,9 @@ def edit_distance(output: Sequence[Hashable], reference: Sequence[Hashable]) -> 
 
 
 def fewest_edits(output: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> Edits:
-    """Return the edits to the reference that needs the fewest for its length, or the first such."""
+    """Return the edits to the reference that needs the fewest for its length.
+
+    Of equally good references the shortest counts, whatever their order.
+    """
     counted = [Edits(edit_distance(output, reference), len(reference)) for reference in references]
-    return min(counted, key=lambda edits: edits.rate)
+    return min(counted, key=lambda edits: (edits.rate, edits.length))

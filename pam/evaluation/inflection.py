@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pam.data.languages import composed
+from pam.data.languages import visible
 from pam.evaluation.compared_text import count_blank
 from pam.evaluation.edits import edit_distance
 from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
@@ -60,14 +60,15 @@ def count(inputs: EvalInputs) -> Counts:
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:
     """Count right forms, whether all are right, forms, 1, edits and characters, per lemma.
 
-    Strings are compared in Unicode NFC: a vowel and its umlaut written as two code points are the
-    letter they show. Lemmas keep the order in which they first appear.
+    Strings are compared in Unicode NFC, without characters that show nothing: a vowel and its
+    umlaut written as two code points are the letter they show. Lemmas keep the order in which they
+    first appear.
     """
     counts: dict[str, list[int]] = {}
     for row in rows:
         entry = counts.setdefault(row.lemma, [0, 0, 0, 0])
-        predicted = composed(row.predicted)
-        form = composed(row.form)
+        predicted = visible(row.predicted)
+        form = visible(row.form)
         entry[0] += predicted == form
         entry[1] += 1
         entry[2] += edit_distance(predicted, form)

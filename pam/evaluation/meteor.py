@@ -56,8 +56,9 @@ def counts(outputs: Sequence[str], references: Sequence[Sequence[str]], kind: st
         UserError: the program failed, or did not answer.
     """
     lines = []
-    for output, texts in zip(outputs, references, strict=True):
-        # A line is a request, and `|||` divides it; an empty text would be taken for a missing one.
+    for output, texts in zip(outputs, map(sorted, references), strict=True):
+        # Of equally good references the program counts the first, whatever their order was. A line
+        # is a request, and `|||` divides it; an empty text would be taken for a missing one.
         cleaned = (" ".join(text.replace("|||", " ").split()) or "." for text in (*texts, output))
         lines.append(" ||| ".join(("SCORE", *cleaned)))
 

@@ -104,6 +104,7 @@ def count(inputs: EvalInputs) -> Counts:
         columns = {"summaries": np.ones(len(rows))}
         columns |= rouge(rows, references, text)
         columns |= wording(rows, vocabulary, text.language)
+        columns["reference_words"] = reference_lengths(rows, references)
         outputs = [text.joined(row.predicted) for row in rows]
         for name in meteors:
             kind = name.removeprefix("meteor_")
@@ -235,7 +236,7 @@ def _wording(row: Summary, vocabulary: Vocabulary, text_language: Language) -> d
     """Count the parts of one summary by the names of the counts."""
     words = row.predicted.split()
     source_words = row.source.split()
-    counts = {"summary_words": len(words), "reference_words": len(row.target.split())}
+    counts = {"summary_words": len(words)}
 
     for n in NGRAMS:
         source_ngrams = set(ngrams(source_words, n))
@@ -253,6 +254,18 @@ def _wording(row: Summary, vocabulary: Vocabulary, text_language: Language) -> d
     counts["oov_words"] = sum(is_outside(word, vocabulary) for word in words)
 
     return counts
+
+
+def reference_lengths(rows: Sequence[Summary], references: Sequence[Sequence[Reference]]) -> Floats:
+    """Return the words of each text's reference; of several references their mean."""
+    lengths = []
+    for row, texts in zip(rows, references, strict=True):
+        if len(texts) == 1:
+            lengths.append(len(row.target.split()))
+        else:
+            words = sum(len(sentence.split()) for sentences in texts for sentence in sentences)
+            lengths.append(words / len(texts))
+    return np.array(lengths, np.float64)
 
 
 def is_outside(word: str, vocabulary: Vocabulary) -> bool:

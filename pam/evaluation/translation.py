@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from pam.data.dataset import Prepared
-from pam.data.languages import Language, are_phrases, composed, language
+from pam.data.languages import Language, are_phrases, language, visible
 from pam.data.scripts import language_of
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import read_lines
@@ -198,13 +198,20 @@ def streams_of(
 ) -> list[Sequence[str | None]]:
     """Arrange references as sacreBLEU takes them: the first of all sentences, the second, ...
 
-    A stream has None where a sentence has no more references.
+    A stream has None where a sentence has no more references. The references of a sentence are
+    sorted: of equally good ones chrF counts the first, and their order in the files says nothing.
     """
-    most = max(map(len, further), default=0)
-    later_streams = [
-        [texts[index] if index < len(texts) else None for texts in further] for index in range(most)
+    if not further:
+        return [references]
+
+    of_sentences = [
+        sorted([text, *others]) for text, others in zip(references, further, strict=True)
     ]
-    return [references, *later_streams]
+    most = max(map(len, of_sentences), default=0)
+    return [
+        [texts[index] if index < len(texts) else None for texts in of_sentences]
+        for index in range(most)
+    ]
 
 
 def target_language(data: Prepared) -> str:
@@ -306,15 +313,13 @@ def statistics(
     Args:
         further: further references of each sentence.
     """
-    streams: Any = streams_of(_composed(references), [_composed(texts) for texts in further])
-    return np.array(
-        metric._extract_corpus_statistics(_composed(outputs), streams), dtype=np.float64
-    )
+    streams: Any = streams_of(_visible(references), [_visible(texts) for texts in further])
+    return np.array(metric._extract_corpus_statistics(_visible(outputs), streams), dtype=np.float64)
 
 
-def _composed(texts: Sequence[str]) -> list[str]:
-    """Return texts in Unicode NFC."""
-    return [composed(text) for text in texts]
+def _visible(texts: Sequence[str]) -> list[str]:
+    """Return texts in Unicode NFC, without characters that show nothing."""
+    return [visible(text) for text in texts]
 
 
 def reasons_undefined(
@@ -334,7 +339,7 @@ def reasons_undefined(
     in_text = [*references, *chain.from_iterable(further.texts)]
     for name, texts in (("bleu", in_words), ("sacrebleu", in_text)):
         tokenizer: Any = getattr(metrics[name], "tokenizer")  # noqa: B009 -- of BLEU alone
-        if not any(len(tokenizer(composed(text)).split()) >= ORDERS for text in texts):
+        if not any(len(tokenizer(visible(text)).split()) >= ORDERS for text in texts):
             label = metric_of(name).label
             reasons[name] = (
                 f"{label} is not defined for these references, none of which has four words"
@@ -361,12 +366,12 @@ def _error_rates(
     table = []
     for index, (row, reference) in enumerate(zip(rows, references, strict=True)):
         texts_in_words = [row.target, *further.words_of(index)]
-        reference_words = [composed(text).split() for text in texts_in_words]
-        reference_texts = _composed([reference, *further.texts_of(index)])
-        predicted_words = composed(row.predicted).split()
+        reference_words = [visible(text).split() for text in texts_in_words]
+        reference_texts = _visible([reference, *further.texts_of(index)])
+        predicted_words = visible(row.predicted).split()
 
         word_edits = fewest_edits(predicted_words, reference_words)
-        character_edits = fewest_edits(composed(row.text), reference_texts)
+        character_edits = fewest_edits(visible(row.text), reference_texts)
         is_wrong = predicted_words not in reference_words
         table.append((*word_edits, *character_edits, is_wrong))
 
@@ -575,9 +580,9 @@ def paired_bootstrap(
         # BLEU compares the words of the task, the other metrics readable text.
         streams: Any
         if in_words:
-            streams = streams_of(targets, further.words)
+            streams = streams_of(_visible(targets), list(map(_visible, further.words)))
         else:
-            streams = streams_of(references, further.texts)
+            streams = streams_of(_visible(references), list(map(_visible, further.texts)))
         outputs = [("", _outputs(baseline_rows, in_words))]
         for model, rows in rows_by_system.items():
             outputs.append((model, _outputs(rows, in_words)))
@@ -624,8 +629,8 @@ def _test(
 def _outputs(rows: Sequence[Prediction], in_words: bool) -> Sequence[str]:
     """Return outputs as BLEU of words compares them, or as the metrics of readable text do."""
     if in_words:
-        return _composed([row.predicted for row in rows])
-    return _composed([row.text for row in rows])
+        return _visible([row.predicted for row in rows])
+    return _visible([row.text for row in rows])
 
 
 def compare_runs(

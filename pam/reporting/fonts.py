@@ -15,6 +15,9 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
 REGULAR = 400  # the weight of a font that is neither bold nor light
+# Characters for each glyph from which a font shows none of them: such a font of last resort draws a
+# box for all of a script. Other fonts have about one.
+CHARACTERS_OF_A_BOX = 10
 
 
 def find_fonts(figure: Figure) -> str:
@@ -74,5 +77,9 @@ def _weight(weight: int | str) -> int:
 
 @cache
 def _signs_of(path: str) -> frozenset[int]:
-    """Return the code points of the signs that a font has."""
-    return frozenset(FT2Font(path).get_charmap())
+    """Return the code points of the signs that a font has; of a font of last resort none."""
+    font = FT2Font(path)
+    charmap = font.get_charmap()
+    if len(charmap) > CHARACTERS_OF_A_BOX * font.num_glyphs:
+        return frozenset()
+    return frozenset(charmap)

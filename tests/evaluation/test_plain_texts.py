@@ -6,6 +6,7 @@ import gzip
 import re
 import shlex
 import subprocess
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,43 @@ def test_blank_outputs_are_counted(references: Path, tmp_path: Path) -> None:
     scores = score_texts(outputs, [references], baseline=references)
     (note,) = scores.notes
     assert "2 of 6" in note and outputs.name in note
+
+
+def test_the_order_of_references_does_not_count_and_copies_are_harmless(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / "a", REFERENCES),
+        write(tmp_path / "b", ["", *WORSE_TEXTS[1:]]),
+        write(tmp_path / "c", ["A man.", "", "A girl is here now and then.", "", "", "Nothing."]),
+    ]
+    outputs = write(tmp_path / "o", [*TEXTS[:4], "Unlike all", ""])
+    scores = score_texts(outputs, files, metrics=[*METRIC_NAMES, "ser", "length_ratio"])
+
+    for order in permutations(files):
+        permuted = score_texts(outputs, order, metrics=[*METRIC_NAMES, "ser", "length_ratio"])
+        assert permuted.metrics == scores.metrics
+
+    # A copy of a file changes nothing but the number of references in signatures.
+    copied = score_texts(
+        outputs, [*files, files[1]], metrics=[*METRIC_NAMES, "ser", "length_ratio"]
+    )
+    assert copied.metrics == scores.metrics
+
+
+@pytest.mark.parametrize("sign", ["\u200b", "\u00ad", "\u200e", "\ufeff", "\u2060"])
+def test_characters_that_show_nothing_do_not_count(
+    sign: str, hypotheses: Path, references: Path, tmp_path: Path
+) -> None:
+    expected = score_texts(hypotheses, [references])
+    for spoiled in (lambda line: sign + line + sign, lambda line: line.replace("a", f"a{sign}")):
+        outputs = write(tmp_path / "o", map(spoiled, TEXTS))
+        others = write(tmp_path / "r", map(spoiled, REFERENCES))
+
+        assert score_texts(outputs, [references]).metrics == expected.metrics
+        assert score_texts(hypotheses, [others]).metrics == expected.metrics
+    assert "are blank" in str(score_texts(outputs, [references]).notes)
+
+
+def test_joiners_that_shape_letters_count(tmp_path: Path) -> None:
+    references = write(tmp_path / "r", ["می\u200cخواهم به خانه بروم"])
+    outputs = write(tmp_path / "o", ["میخواهم به خانه بروم"])
+    assert score_texts(outputs, [references]).metrics["cer"].value > 0

@@ -100,7 +100,8 @@ def test_new_copied_and_repeated_words_are_counted(data: Path, tmp_path: Path) -
     assert scores["oov_words"] == pytest.approx(4 / 3)
     assert scores["copied_sentences"] == pytest.approx(3 / 7)
     assert scores["repeated_trigrams"] == pytest.approx(3 / 32)
-    assert scores["summary_words"] == pytest.approx(38 / 29)
+    # Of several references of a text their mean length counts.
+    assert scores["summary_words"] == pytest.approx(38 / 24.5)
 
 
 @pytest.mark.usefixtures("no_meteor")

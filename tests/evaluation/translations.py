@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pam.data.dataset import Prepared, write_summary
@@ -116,7 +116,7 @@ def analyze(path: Path, rows: int, links: Sequence[list[tuple[int, int]]] | None
     return path
 
 
-def write(path: Path, lines: Sequence[str]) -> Path:
+def write(path: Path, lines: Iterable[str]) -> Path:
     """Write lines of text to a file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

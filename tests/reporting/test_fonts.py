@@ -8,6 +8,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.figure import Figure
 
 from pam.reporting import fonts, style
@@ -60,6 +62,41 @@ def test_a_sign_that_the_font_lacks_is_drawn_by_another_font() -> None:
 
 def _has_sign(family: str, sign: str) -> bool:
     return ord(sign) in fonts._signs_of(fonts._regular_fonts()[family])
+
+
+@pytest.fixture
+def font_of_boxes(tmp_path: Path) -> Path:
+    """Write a font that draws one box for all characters, as Matplotlib's Last Resort does."""
+    pen = TTGlyphPen(None)
+    for move, point in ((pen.moveTo, (0, 0)), (pen.lineTo, (0, 500)), (pen.lineTo, (500, 0))):
+        move(point)
+    pen.closePath()
+
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "box"])
+    builder.setupCharacterMap(dict.fromkeys([*range(0x3040, 0x3100), *map(ord, JAPANESE)], "box"))
+    builder.setupGlyf(dict.fromkeys([".notdef", "box"], pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys([".notdef", "box"], (600, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Boxes", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "boxes.ttf")
+    return tmp_path / "boxes.ttf"
+
+
+def test_a_font_that_has_only_boxes_has_no_sign(
+    font_of_boxes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = fonts._regular_fonts()
+    chosen = {"Boxes": str(font_of_boxes), "DejaVu Sans": own["DejaVu Sans"]}
+    monkeypatch.setattr(fonts, "_regular_fonts", lambda: chosen)
+
+    figure = labelled(JAPANESE)
+    families = figure.axes[0].title.get_fontfamily()
+    assert set(find_fonts(figure)) == set(JAPANESE)
+    assert figure.axes[0].title.get_fontfamily() == families
+    plt.close(figure)
 
 
 @pytest.mark.usefixtures("without_japanese")
