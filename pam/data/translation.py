@@ -32,6 +32,7 @@ from pam.data.prepare import (
     class_names,
 )
 from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
+from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import CONTROL, cleaned, lines_of
 from pam.data.tokenizers import (
     SIDES,
@@ -296,17 +297,26 @@ class Extract(Stage[PairsFormat]):
         for split, pairs in self.layout.read.read(self.files, self.layout.fields):
             with pair_writer(self.out / "extract", split) as writer:
                 drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
-                characters = self._write(drawn, writer)
+                marked_lines = (MarkedLines(), MarkedLines())
+                characters = self._write(drawn, writer, marked_lines)
 
             counts[split] = writer.stats(split) | characters
             warnings += self._other_size(split, counts[split]["pairs_in"])
+            for name, lines in zip(self.layout.fields, marked_lines, strict=True):
+                warnings += lines.warnings(f"the side `{name}` of {split}")
 
         return {"splits": [counts[name] for name in SPLITS if name in counts], "warnings": warnings}
 
-    def _write(self, pairs: Iterable[Pair], writer: PairWriter) -> dict[str, int]:
+    def _write(
+        self,
+        pairs: Iterable[Pair],
+        writer: PairWriter,
+        marked_lines: tuple[MarkedLines, MarkedLines],
+    ) -> dict[str, int]:
         """Write pairs; count the lines with control characters, and with invisible ones.
 
-        A UserError counts all blank lines.
+        Marks of subwords are counted in `marked_lines`, of source and target. A UserError counts
+        all blank lines.
         """
         counts = {"control_characters": 0, "invisible_characters": 0}
         clean = partial(cleaned, keep_invisible=self.layout.invisible == "keep")
@@ -318,6 +328,10 @@ class Extract(Stage[PairsFormat]):
                 counts[f"{name}_characters"] += lines
 
             source, target = ([clean(text) for text in texts] for texts in raw_texts)
+            for lines, texts in zip(marked_lines, (source, target), strict=True):
+                for text in texts:
+                    lines.add(text)
+
             if all(source) and all(target):
                 writer.write(REFERENCE.join(source), REFERENCE.join(target))
             elif self.layout.blank_lines == "drop":

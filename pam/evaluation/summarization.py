@@ -258,7 +258,7 @@ def _wording(row: Summary, vocabulary: Vocabulary, text_language: Language) -> d
 
 def reference_lengths(rows: Sequence[Summary], references: Sequence[Sequence[Reference]]) -> Floats:
     """Return the words of each text's reference; of several references their mean."""
-    lengths = []
+    lengths: list[float] = []
     for row, texts in zip(rows, references, strict=True):
         if len(texts) == 1:
             lengths.append(len(row.target.split()))

@@ -167,6 +167,14 @@ def test_invisible_characters_are_left_out_and_counted_or_kept(
     assert stages(folder)["extract", "train"]["invisible_characters"] == 1
 
 
+def test_text_in_subwords_is_told_with_its_side_and_how_to_join_it(tmp_path: Path) -> None:
+    pairs = [(f"die Kat@@ ze {number}", f"the cat {number}") for number in range(20)]
+    folder = ready(tmp_path, SENTENCES | {"train": pairs}, tokenize="none")
+
+    (warning,) = [text for text in Prepared(folder).summary["warnings"] if "subwords" in text]
+    assert "`de` of train" in warning and "20 of 20" in warning and "sed" in warning
+
+
 def test_a_language_without_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="split train has no file for the language `fr`"):
         ready(tmp_path, source="fr")
