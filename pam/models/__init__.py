@@ -14,7 +14,7 @@ class. The names of the answers in YAML, and their classes, are declared in `opt
   expectation computed: exactly, or from a draw?
 - `copying`: can symbols of the source be written as they are?
 
-`interfaces` has the abstract class of each component. `seq2seq.Seq2Seq` puts the components
+`interfaces` has the abstract class of each component. `head.AttentionHead` puts the components
 together in the order of Figure 1 of Shankar & Sarawagi (2019), in log space. Training, search and
 analysis run its `step` and `update`. Each step gives a distribution of the next symbol,
 `outputs.TokenDistribution`; `copying.CopyMixture` adds copied symbols to it. Bayes' rule (equations

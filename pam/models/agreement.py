@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -26,8 +24,7 @@ class Agreement(Seq2Seq):
     """
 
     def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
-        parts: dict[str, Any] = dict(ahead.named_children())
-        super().__init__(**parts)
+        super().__init__(ahead.encoder, ahead.decoder, ahead.head)
         self.back = back
         self.weight = weight
 

@@ -23,18 +23,17 @@ alignment, and the decoder takes one step after another in training too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from pam.models.attention_model import AttentionModel, Unrolled, remember
+from pam.models.attention_model import AttentionModel, Query, State, Unrolled
 from pam.models.dropout import Dropout
 from pam.models.interfaces import AttentionHistory, Memory
 from pam.models.lstm import Embedding, replace_unknown
-from pam.models.outputs import TokenDistribution
-from pam.models.packing import PackedTargets, rows_of
+from pam.models.packing import PackedTargets
 from pam.models.transformer import (
     DecoderLayer,
     FeatureKinds,
@@ -130,51 +129,6 @@ class AlignedDecoder(nn.Module):
         return self.norm(states), tuple(now_seen)
 
 
-@dataclass(frozen=True, eq=False)
-class AlignedState:
-    """The state of hypotheses between two steps."""
-
-    seen: tuple[Tensor, ...]  # per layer (n, t, d), what later symbols attend to
-    context: Tensor  # (n, d) c_{t-1}, which input feeding adds to the next input
-    history: AttentionHistory  # what was attended so far
-
-    @property
-    def alignment(self) -> Tensor | None:
-        """(n, m) the alignment handed on, or None before the first output."""
-        return self.history.alignment
-
-    def select(self, rows: Tensor | slice) -> AlignedState:
-        """Keep some rows."""
-        seen = tuple(rows_of(layer, rows) for layer in self.seen)
-        return AlignedState(seen, rows_of(self.context, rows), self.history.select(rows))
-
-    def first(self, rows: int) -> AlignedState:
-        """Keep the first rows."""
-        return self if rows == len(self.context) else self.select(slice(rows))
-
-
-@dataclass(frozen=True, eq=False)
-class AlignedStep:
-    """One step before its symbol is chosen."""
-
-    output: TokenDistribution  # p(y_t | y_<t, x), computed when it is asked for
-    seen: tuple[Tensor, ...]
-    history: AttentionHistory  # what was attended before it
-
-    @property
-    def log_prior(self) -> Tensor:
-        return self.output.attention.log_prior
-
-    @property
-    def query(self) -> Tensor:
-        return self.output.attention.query
-
-    def select(self, rows: Tensor) -> AlignedStep:
-        """Keep the rows of some hypotheses."""
-        seen = tuple(rows_of(layer, rows) for layer in self.seen)
-        return AlignedStep(self.output.select(rows), seen, self.history.select(rows))
-
-
 class AlignedTransformer(AttentionModel):
     """A Transformer (Vaswani et al. 2017) whose last attention is made of components.
 
@@ -185,44 +139,35 @@ class AlignedTransformer(AttentionModel):
     encoder: AlignedEncoder
     decoder: AlignedDecoder
 
-    # Step by step, as in a search.
-
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
-        dtype = self.readout.output.weight.dtype
+        dtype = self.head.readout.output.weight.dtype
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
             values, mask = self.encoder(source, lengths)
             values = values.to(dtype)
 
         return replace(
-            remember(self, values, mask, self.bf16, self.static),
-            copied=self.copying.symbols(source),
-            pointed=self.copying.of_positions(values),
+            self.head.memory(values, mask, self.bf16, self.static),
+            copied=self.head.copying.symbols(source),
+            pointed=self.head.copying.of_positions(values),
         )
 
-    def start(self, memory: Memory) -> AlignedState:
-        rows = len(memory.mask)
-        nothing = memory.values.new_zeros(rows, 0, memory.values.shape[2])
-        seen = tuple(nothing for _ in self.decoder.layers)
-        return AlignedState(seen, memory.fed.empty(rows), AttentionHistory())
+    # Step by step, as in a search.
 
-    def step(self, memory: Memory, state: AlignedState, symbol: Tensor) -> AlignedStep:
+    def start_hidden(self, memory: Memory) -> tuple[Tensor, ...]:
+        nothing = memory.values.new_zeros(len(memory.mask), 0, memory.values.shape[2])
+        return tuple(nothing for _ in self.decoder.layers)
+
+    def query(self, memory: Memory, state: State, symbol: Tensor) -> Query:
         embedded = self.decoder.embed(
-            symbol[:, None], first=state.history.steps, added=self._fed_back(state.context)
+            symbol[:, None],
+            first=state.attention.history.steps,
+            added=self._fed_back(state.attention.context),
         )
         with torch.autocast(symbol.device.type, torch.bfloat16, enabled=self.bf16):
-            queries, seen = self.decoder(embedded, state.seen, self._source(memory), None)
-        query = queries[:, 0].to(memory.values.dtype)
-        scores = self.score(query, memory, state.history)
-        output = self._output(memory, query, scores, state.history, symbol)
-        return AlignedStep(output, seen, state.history)
+            queries, seen = self.decoder(embedded, state.hidden, self._source(memory), None)
 
-    def update(self, memory: Memory, step: AlignedStep, symbol: Tensor) -> AlignedState:
-        alignment = self.input_feeding(step.output, symbol, memory.mask)
-        if self.input_feeding.feeds:
-            context = memory.fed.read(alignment)
-        else:
-            context = memory.fed.empty(len(alignment))
-        return AlignedState(step.seen, context, step.history.then(alignment))
+        query = queries[:, 0].to(memory.values.dtype)
+        return Query(query, seen, embedded=self._embedded(symbol))
 
     # Given targets.
 
@@ -232,39 +177,33 @@ class AlignedTransformer(AttentionModel):
         """Run all steps of given targets; arguments as of `log_likelihood`. Nothing is drawn."""
         packed = PackedTargets.of(target, drop_ended=not self.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
-        if self.input_feeding.feeds:
-            # Each input waits for the alignment before it, as in a search.
-            return self.unroll(encoded, packed, packed.split(packed.previous))
-        return self._all_at_once(encoded, packed)
+        embedded = self._embedded(packed.previous)
 
-    def _all_at_once(self, encoded: Memory, packed: PackedTargets) -> Unrolled:
-        """Compute queries and scores of all tokens at once, then scan over time."""
-        memory = encoded
-        queries = self._queries(memory, packed)
-        scores = self._scores(memory, packed, queries)
+        # With input feeding each query waits for the alignment before it, as in a search.
+        query = self._one_by_one(packed)
+        if not self.head.input_feeding.feeds:
+            query = self._all_at_once(encoded, packed, embedded)
+        return self.unroll(encoded, packed, query, embedded)
 
-        history = AttentionHistory()
-        outputs: list[TokenDistribution] = []
-        alignments: list[Tensor | None] = []
-        steps = zip(
-            packed.split(packed.pack(queries.transpose(0, 1))),
-            packed.split(scores),
-            packed.split(packed.previous),
-            packed.split(packed.symbols),
-            strict=True,
+    def _one_by_one(self, packed: PackedTargets) -> Callable[[Memory, State, int], Query]:
+        """Return the function that computes the query of a step when the step is taken."""
+        previous = packed.split(packed.previous)
+        return lambda memory, state, t: self.query(memory, state, previous[t])
+
+    def _all_at_once(
+        self, memory: Memory, packed: PackedTargets, embedded: Tensor | None
+    ) -> Callable[[Memory, State, int], Query]:
+        """Compute queries and scores of all tokens; return the function that looks up a step's."""
+        all_queries = self._queries(memory, packed)
+        scores = packed.split(self._scores(memory, packed, all_queries))
+        queries = packed.split(packed.pack(all_queries.transpose(0, 1)))
+        embeddings: Sequence[Tensor | None] = [None] * packed.steps
+        if embedded is not None:
+            embeddings = packed.split(embedded)
+
+        return lambda _memory, _state, t: Query(
+            query=queries[t], scores=scores[t], embedded=embeddings[t]
         )
-        for query, score, previous, symbol in steps:
-            rows = len(symbol)
-            if rows < len(memory.mask):
-                memory = memory.first(rows)
-                history = history.select(slice(rows))
-            output = self._output(memory, query, score, history, previous)
-            history = history.then(self.input_feeding(output, symbol, memory.mask))
-            outputs.append(output)
-            alignments.append(history.alignment)
-
-        output = TokenDistribution.cat(outputs, packed)
-        return Unrolled(packed, encoded, output, alignments)
 
     def _queries(self, memory: Memory, packed: PackedTargets) -> Tensor:
         """Compute s_t of all steps, (B, T, d)."""
@@ -285,34 +224,19 @@ class AlignedTransformer(AttentionModel):
         The steps of a sentence are scored as a search scores the hypotheses of one.
         """
         rows, steps = queries.shape[:2]
-        scores = self.score(queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory())
+        scores: Tensor = self.head.score(
+            queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory()
+        )
         return packed.pack(scores.view(rows, steps, -1).transpose(0, 1))
 
     # Both.
 
-    def _output(
-        self,
-        memory: Memory,
-        query: Tensor,
-        scores: Tensor,
-        history: AttentionHistory,
-        previous: Tensor,
-    ) -> TokenDistribution:
-        """Return p(y_t | y_<t, x) of a query (n, d) with scores (n, m).
-
-        `previous` (n,) are the symbols y_{t-1}.
-        """
-        attention = self.weigh(scores, query, memory, history)
-        context = None
-        if memory.viewed is not None:
-            context = memory.viewed.read(attention.prior)
-        output = self.marginalization.output(memory, attention, context)
-        embedded = None
-        if self.copying.copies:
-            embedded = self.decoder.embed.symbols(previous)
-        return self.copying.output(
-            generated=output, memory=memory, embedded=embedded, follows_prior=False
-        )
+    def _embedded(self, symbols: Tensor) -> Tensor | None:
+        """Embed y_{t-1} (n,) for the switch between generating and copying: (n, d), or None."""
+        if not self.head.copying.copies:
+            return None
+        embedded: Tensor = self.decoder.embed.symbols(symbols)
+        return embedded
 
     def _source(self, memory: Memory) -> SourceStates:
         """Return what the decoder's layers attend to: h_a of each row, (n, m, d)."""

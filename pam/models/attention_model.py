@@ -1,29 +1,96 @@
-"""The parts that all models made of components share, whatever their encoder and decoder.
+"""A model of an encoder, a decoder and an alignment head, whatever encoder and decoder are.
 
-A subclass has an encoder and the recurrence: `start`, `step` and `update`, and `forward` over given
-targets. The memory of a source, the prior over positions, the loop over steps, the likelihood and
-the objective are the same for all of them.
+A subclass says how its decoder makes the query of a step (`query`), and `forward` how queries are
+made where targets are given. All else is the same for all of them: the recurrence of the head, the
+one loop over time (`unroll`), the likelihood and the objective.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
-from pam.models import interfaces
-from pam.models.copying import Copying
+from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise
-from pam.models.marginalization import Marginalization
 from pam.models.model import Model, TeacherForced
 from pam.models.outputs import Attention, TokenDistribution
-from pam.models.packing import PackedTargets, cat_optional
-from pam.models.readout import Readout
+from pam.models.packing import PackedTargets, cat_optional, rows_of
+
+# What steps hand each other. Shapes: see `pam.models.interfaces`.
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The state of n hypotheses between two steps."""
+
+    hidden: Any  # the decoder's own: tensors with a row for each hypothesis, in nested tuples
+    attention: AttentionState  # the head's
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """The alignment handed on, (n, m), or None before the first output."""
+        return self.attention.alignment
+
+    def select(self, rows: Tensor | slice) -> State:
+        """Keep some rows."""
+        return State(nested_rows(self.hidden, rows), self.attention.select(rows))
+
+    def first(self, rows: int) -> State:
+        """Keep the first rows."""
+        if rows == len(self.attention.context):
+            return self
+        return self.select(slice(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What a decoder gives the head for a step; arguments of `AttentionHead.step`."""
+
+    query: Tensor  # (n, H) s_t
+    hidden: Any = ()  # the decoder's new state, see `State`
+    scores: Tensor | None = None
+    embedded: Tensor | None = None
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step before its symbol is chosen."""
+
+    output: TokenDistribution  # p(y_t | y_<t, x), computed when it is asked for
+    hidden: Any  # the decoder's new state
+    history: AttentionHistory  # what was attended before this step
+
+    @property
+    def log_prior(self) -> Tensor:
+        """log prior_t, (n, m)."""
+        return self.output.attention.log_prior
+
+    @property
+    def query(self) -> Tensor:
+        """The decoder's output s_t, (n, H)."""
+        return self.output.attention.query
+
+    def select(self, rows: Tensor) -> Step:
+        """Keep the rows of some hypotheses."""
+        return Step(
+            output=self.output.select(rows),
+            hidden=nested_rows(self.hidden, rows),
+            history=self.history.select(rows),
+        )
+
+
+def nested_rows(tensors: Any, rows: Tensor | slice) -> Any:
+    """Take some rows of each tensor in nested tuples."""
+    if isinstance(tensors, tuple):
+        return tuple(nested_rows(part, rows) for part in tensors)
+    return rows_of(tensors, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +101,13 @@ class Unrolled:
     memory: Memory  # the encoded sources
     output: TokenDistribution  # the distribution of every token
     alignments: list[Tensor | None]  # the alignment (n, m) that each step handed on
+    observed: Tensor | None  # (N,) log p of the tokens, if the steps took it to go on
 
     def log_prob(self) -> Tensor:
         """Return log p(y_t | y_<t, x) of all tokens, (N,)."""
+        if self.observed is not None:
+            return self.observed
+        # Nothing waited for it: it is computed for all tokens at once.
         return self.output.log_prob(self.packed.symbols)
 
     def prior(self) -> Tensor:
@@ -44,92 +115,20 @@ class Unrolled:
         return self.packed.unpack(self.output.attention.prior)
 
 
-class AttentionParts(Protocol):
-    """The components that read encoder states, in a whole model or in a layer."""
-
-    score: interfaces.Score
-    coupling: interfaces.Coupling
-    marginalization: Marginalization
-    readout: Readout
-
-
-def remember(
-    parts: AttentionParts, values: Tensor, mask: Tensor, bf16: bool = False, static: bool = False
-) -> Memory:
-    """Prepare encoder states for the steps of given targets.
-
-    Args:
-        values: (B, m, D) encoder states h_a; mask: (B, m) true at real positions.
-        bf16: whether large products are taken in bfloat16; static: see `Model.static`.
-    """
-    dtype = parts.readout.output.weight.dtype
-    with torch.autocast(values.device.type, torch.bfloat16, enabled=bf16):
-        keys = parts.score.keys(values)
-        views = None
-        if parts.marginalization.gives_positions:
-            views = parts.readout.of_values(values).to(dtype)
-    if isinstance(keys, Tensor):
-        keys = keys.to(dtype)
-
-    contexts = Contexts(values)
-    viewed = None
-    if parts.marginalization.needs_context:
-        viewed = contexts
-
-    return Memory(
-        values=values,
-        mask=mask,
-        fed=contexts,
-        viewed=viewed,
-        keys=keys,
-        start=(),
-        cells=(),
-        readout=parts.readout.for_targets(views, bf16, static),
-        transitions=parts.coupling.transitions(values.shape[1]),
-    )
-
-
 class AttentionModel(Model):
-    """A model with one component for each question of `pam.models.options`.
+    """An encoder that gives h_a, a decoder that gives queries s_t, and an alignment head.
 
-    Its encoder gives h_a, its decoder the queries s_t.
+    The head's components are parts of the model, under their own names.
     """
 
-    def __init__(
-        self,
-        encoder: Any,
-        decoder: Any,
-        readout: Readout,
-        score: interfaces.Score,
-        window: interfaces.Window,
-        distribution: interfaces.Distribution,
-        coupling: interfaces.Coupling,
-        latent: interfaces.Latent,
-        marginalization: Marginalization,
-        input_feeding: interfaces.InputFeeding,
-        inference: interfaces.Inference,
-        estimator: interfaces.Estimator,
-        copying: Copying,
-    ) -> None:
+    def __init__(self, encoder: Any, decoder: Any, head: AttentionHead) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
-        self.readout = readout
-
-        # The prior over positions.
-        self.score = score
-        self.window = window
-        self.distribution = distribution
-        self.coupling = coupling
-        self.latent = latent
-
-        # The output, and what is fed back.
-        self.marginalization = marginalization
-        self.gives_positions = marginalization.gives_positions
-        self.input_feeding = input_feeding
-        self.inference = inference
-        self.estimator = estimator
-        self.copying = copying
+        self.head = head
+        for name, part in head.parts.items():
+            self.add_module(name, part)
+        self.gives_positions = head.marginalization.gives_positions
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
         """Encode sources for search.
@@ -141,10 +140,10 @@ class AttentionModel(Model):
         """
         memory = self.for_search(self.encoded(source, lengths), rows=beam * len(source))
         viewed = None
-        if self.marginalization.needs_context:
-            viewed = Contexts(memory.values, self.readout.of_values.weight)
+        if self.head.marginalization.needs_context:
+            viewed = Contexts(memory.values, self.head.readout.of_values.weight)
 
-        readout = self.readout.for_search(memory.readout.views, beam, bf16)
+        readout = self.head.readout.for_search(memory.readout.views, beam, bf16)
         return replace(memory, viewed=viewed, readout=readout).for_beam(beam)
 
     @abstractmethod
@@ -155,39 +154,43 @@ class AttentionModel(Model):
         """Return the memory with the decoder's kernels of search, whose steps have so many rows."""
         return memory
 
-    def attend(
-        self, memory: Memory, query: Tensor, history: AttentionHistory, noise: Noise | None = None
-    ) -> Attention:
-        """Compute the prior over positions for the query s_t (n, H)."""
-        scores = self.score(query, memory, history)
-        return self.weigh(scores, query, memory, history, noise)
+    # Step by step, as in a search.
 
-    def weigh(
-        self,
-        scores: Tensor,
-        query: Tensor,
-        memory: Memory,
-        history: AttentionHistory,
-        noise: Noise | None = None,
-    ) -> Attention:
-        """Compute the prior over positions from scores e_t (n, m) of the query s_t (n, H)."""
-        scores, mask = self.window(scores, query, memory.mask, history)
-        log_weights = self.coupling(scores, mask, self.distribution, memory, history)
-        latent = self.latent.of_step(log_weights, memory, noise)
+    def start(self, memory: Memory) -> State:
+        """Return the state before the first output."""
+        return State(self.start_hidden(memory), self.head.start(memory))
 
-        gumbel = None
-        if noise is not None:
-            gumbel = noise.gumbel
+    @abstractmethod
+    def start_hidden(self, memory: Memory) -> Any:
+        """Return the decoder's state before the first output."""
 
-        log_prior = latent.log_weights
-        return Attention(
-            query=query,
-            log_prior=log_prior,
-            prior=log_prior.exp(),
-            shift=latent.shift,
-            cost=latent.cost,
-            gumbel=gumbel,
+    @abstractmethod
+    def query(self, memory: Memory, state: State, symbol: Tensor) -> Query:
+        """Run the decoder on the last symbols y_{t-1} (n,)."""
+
+    def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
+        """Compute s_t, the prior and the distribution of y_t after symbols y_{t-1} (n,)."""
+        return self.attend(memory, state, self.query(memory, state, symbol))
+
+    def attend(self, memory: Memory, state: State, query: Query) -> Step:
+        """Let the head take the step of a query."""
+        history = state.attention.history
+        output = self.head.step(
+            memory=memory,
+            history=history,
+            query=query.query,
+            scores=query.scores,
+            embedded=query.embedded,
+            noise=query.noise,
         )
+        return Step(output, query.hidden, history)
+
+    def update(self, memory: Memory, step: Step, symbol: Tensor) -> State:
+        """Return the state after y_t = `symbol` (n,) was written."""
+        attention = self.head.update(memory, step.history, step.output, symbol)
+        return State(step.hidden, attention)
+
+    # Given targets.
 
     @abstractmethod
     def forward(
@@ -198,23 +201,43 @@ class AttentionModel(Model):
         With `draws`, what training draws is drawn.
         """
 
-    def unroll(self, encoded: Memory, packed: PackedTargets, inputs: Iterable[Any]) -> Unrolled:
-        """Take one step after another, with the inputs of each."""
+    def unroll(
+        self,
+        encoded: Memory,
+        packed: PackedTargets,
+        query: Callable[[Memory, State, int], Query],
+        embedded: Tensor | None = None,
+    ) -> Unrolled:
+        """Take one step after another: the one loop over time.
+
+        Args:
+            query: gives the query of step t, which it may have computed ahead of time.
+            embedded: (N, E) the embeddings of y_{t-1}, if copying reads them.
+        """
         memory = encoded
         state = self.start(memory)
 
         # Sentences that have ended leave the batch: each step keeps the first rows.
-        outputs = []
-        alignments = []
-        for previous, symbol in zip(inputs, packed.split(packed.symbols), strict=True):
-            memory, state = memory.first(len(symbol)), state.first(len(symbol))
-            step = self.step(memory, state, previous)
+        attentions: list[Attention] = []
+        alignments: list[Tensor | None] = []
+        log_probs: list[Tensor | None] = []
+        for t, symbol in enumerate(packed.split(packed.symbols)):
+            memory = memory.first(len(symbol))
+            state = state.first(len(symbol))
+            step = self.attend(memory, state, query(memory, state, t))
             state = self.update(memory, step, symbol)
-            outputs.append(step.output)
+            attentions.append(step.output.attention)
             alignments.append(state.alignment)
+            log_probs.append(state.attention.log_prob)
 
-        output = TokenDistribution.cat(outputs, packed)
-        return Unrolled(packed, encoded, output, alignments)
+        attention = Attention.cat(attentions)
+        return Unrolled(
+            packed=packed,
+            memory=encoded,
+            output=self.head.of_tokens(encoded, attention, packed, embedded),
+            alignments=alignments,
+            observed=cat_optional(log_probs),
+        )
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Return log p(y_t | y_<t, x), (B, T); see `Model.log_likelihood`."""
@@ -228,7 +251,7 @@ class AttentionModel(Model):
         sentence is paid at its last symbol. With several samples, it is the mean over as many
         draws of everything that is drawn.
         """
-        samples = self.latent.samples
+        samples = self.head.latent.samples
         if samples == 1:
             return self._objective(source, lengths, target)
 
@@ -254,7 +277,10 @@ class AttentionModel(Model):
 
         # Drawn after all else, so that its dropout leaves that of the likelihood as it is.
         log_q = self._infer(source, lengths, target, unrolled)
-        values = self.marginalization.objective(output, packed.symbols, log_q, self.estimator)
+        head = self.head
+        values = head.marginalization.bound(output, packed.symbols, log_q, head.estimator)
+        if values is None:
+            values = unrolled.log_prob()
         if output.attention.cost is not None:
             values = values - output.attention.cost
 
@@ -267,7 +293,7 @@ class AttentionModel(Model):
         """Return log q (N, m) of the inference network for all tokens, or None without one."""
         packed = unrolled.packed
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
-            log_q: Tensor | None = self.inference(
+            log_q: Tensor | None = self.head.inference(
                 source, lengths, target, self.encoder.embed, self.decoder.embed
             )
         if log_q is None:
@@ -284,11 +310,11 @@ class AttentionModel(Model):
         if unrolled.memory.cost is not None:
             costs.append(unrolled.memory.cost)
 
-        if self.score.costs:
+        if self.head.score.costs:
             alignment = cat_optional(unrolled.alignments)
             assert alignment is not None
             prior = packed.pad(unrolled.output.attention.prior)
-            score_cost = self.score.cost(unrolled.memory, prior, packed.pad(alignment))
+            score_cost = self.head.score.cost(unrolled.memory, prior, packed.pad(alignment))
             if score_cost is not None:
                 costs.append(score_cost)
 
@@ -302,7 +328,7 @@ class AttentionModel(Model):
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:
         """Return all that is known of given targets; see `Model.teacher_force`."""
         forced = super().teacher_force(source, lengths, target)
-        alignment = self.coupling.given_all(forced.alignment, (target != PAD).sum(1))
+        alignment = self.head.coupling.given_all(forced.alignment, (target != PAD).sum(1))
         posterior = alignment
         if self.gives_positions:
             posterior = forced.posterior

@@ -12,6 +12,7 @@ from pam.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
 from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer
+from pam.models.head import AttentionHead
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
@@ -96,7 +97,8 @@ def recurrent(
         rate=network.dropout,
     )
 
-    return Seq2Seq(encoder=encoder, decoder=decoder, readout=Readout(sizes, target), **parts)
+    head = AttentionHead(readout=Readout(sizes, target), **parts)
+    return Seq2Seq(encoder, decoder, head)
 
 
 def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
@@ -165,12 +167,9 @@ def aligned_transformer(
         feeds=parts["input_feeding"].feeds,
         attends=chosen.source_attention,
     )
-    return AlignedTransformer(
-        encoder=AlignedEncoder(shape, source, chosen.feature_kinds),
-        decoder=decoder,
-        readout=ResidualReadout(sizes, target),
-        **parts,
-    )
+    encoder = AlignedEncoder(shape, source, chosen.feature_kinds)
+    head = AttentionHead(readout=ResidualReadout(sizes, target), **parts)
+    return AlignedTransformer(encoder, decoder, head)
 
 
 def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:

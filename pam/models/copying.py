@@ -8,7 +8,6 @@ symbol.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -19,16 +18,34 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.models import options
-from pam.models.interfaces import Component, Memory, Sizes
+from pam.models.interfaces import Component, Sizes
 from pam.models.logspace import ZERO
 from pam.models.outputs import (
     Attention,
     AttentionMixture,
     ContextDistribution,
     Origin,
+    PositionDistribution,
     TokenDistribution,
 )
-from pam.models.packing import PackedTargets, rows_of
+from pam.models.packing import rows_of
+
+
+@dataclass(frozen=True, eq=False)
+class CopyRows:
+    """What n rows need to copy symbols of their sources."""
+
+    embedded: Tensor  # (n, E) x_t, the embedding of y_{t-1}
+    symbols: Tensor  # (n, m) the symbol that each position is copied as
+    logits: Tensor  # (n, m) w_h . h_a, what each position adds to the logit of p_gen
+
+    def select(self, rows: Tensor) -> CopyRows:
+        """Keep some rows."""
+        return CopyRows(
+            embedded=rows_of(self.embedded, rows),
+            symbols=rows_of(self.symbols, rows),
+            logits=rows_of(self.logits, rows),
+        )
 
 
 class Copying(Component):
@@ -45,15 +62,11 @@ class Copying(Component):
         return None
 
     def output(
-        self,
-        generated: TokenDistribution,
-        memory: Memory,
-        embedded: Tensor | None,
-        follows_prior: bool,
+        self, generated: ContextDistribution, rows: CopyRows | None, follows_prior: bool
     ) -> TokenDistribution:
         """Add what is copied to the distribution of what is generated.
 
-        `embedded` (n, E) is the embedding of y_{t-1}. `follows_prior`: see `CopyMixture`.
+        `rows` is None if nothing is copied. `follows_prior`: see `CopyMixture`.
         """
         return generated
 
@@ -130,23 +143,12 @@ class PointerGenerator(Copying):
         return logits.squeeze(-1)
 
     def output(
-        self,
-        generated: TokenDistribution,
-        memory: Memory,
-        embedded: Tensor | None,
-        follows_prior: bool,
+        self, generated: ContextDistribution, rows: CopyRows | None, follows_prior: bool
     ) -> CopyMixture:
-        assert isinstance(generated, ContextDistribution)
-        assert memory.copied is not None and memory.pointed is not None and embedded is not None
-
-        return CopyMixture(
-            generated=generated,
-            pointer=self,
-            embedded=embedded,
-            copied=memory.copied,
-            pointed=memory.pointed,
-            follows_prior=follows_prior,
-        )
+        assert rows is not None
+        if isinstance(generated, AttentionMixture):
+            return PositionCopyMixture(generated, self, rows, follows_prior)
+        return CopyMixture(generated, self, rows, follows_prior)
 
 
 @dataclass(eq=False)
@@ -164,19 +166,13 @@ class CopyMixture(TokenDistribution):
 
     generated: ContextDistribution  # p(y | s_t, c_k), from a vocabulary of V symbols
     pointer: PointerGenerator  # w_h, w_s, w_x and b
-    embedded: Tensor  # (n, E) x_t, the embedding of y_{t-1}
-    copied: Tensor  # (n, m) the symbol that each position is copied as
-    pointed: Tensor  # (n, m) w_h . h_a
+    rows: CopyRows
     follows_prior: bool = False
     selected_logit: Tensor | None = None  # `logit`, where it is known already
 
     @property
     def attention(self) -> Attention:  # type: ignore[override]
         return self.generated.attention
-
-    @property
-    def gives_positions(self) -> bool:  # type: ignore[override]
-        return self.generated.gives_positions
 
     @cached_property
     def logit(self) -> Tensor:
@@ -186,8 +182,8 @@ class CopyMixture(TokenDistribution):
 
         # w_s . s_t + w_x . x_t + b, and w_h . c_k
         query = self.attention.query
-        of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.embedded)
-        logit: Tensor = of_row + self.generated.of_contexts(self.pointed)
+        of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.rows.embedded)
+        logit: Tensor = of_row + self.generated.of_contexts(self.rows.logits)
 
         shift = self.generated.prior_shift
         if shift is not None:
@@ -229,68 +225,22 @@ class CopyMixture(TokenDistribution):
 
     def of_symbol(self, log_mass: Tensor, symbols: Tensor) -> Tensor:
         """Keep log masses (n, m) of positions that have the symbol (n,); `ZERO` at others."""
-        return log_mass.masked_fill(self.copied != symbols[:, None], ZERO)
+        return log_mass.masked_fill(self.rows.symbols != symbols[:, None], ZERO)
 
     def log_copied(self, symbols: Tensor) -> Tensor:
         """Return log sum_a mass(a) [x_a = y] of symbols (n,): (n,)."""
         return torch.logsumexp(self.of_symbol(self.log_mass, symbols), 1)
 
-    def _log_copied_by_context(self, symbols: Tensor) -> Tensor:
-        """Return log p(the context is h_a, and y is copied), (n, m)."""
-        if not self.follows_prior:
-            return self.of_symbol(self.log_mass, symbols)
-
-        log_share = self.log_copy - torch.logsumexp(self.log_copy, 1, keepdim=True)
-        return log_share + self.log_copied(symbols)[:, None]
-
     # Both.
 
-    def _log_prob(self, symbols: Tensor) -> Tensor:
+    def log_prob(self, symbols: Tensor) -> Tensor:
         return self.generated.mixture(
             symbols=self.vocabulary_symbols(symbols),
             log_weights=self._log_generated(symbols),
             log_copied=self.log_copied(symbols),
         )
 
-    def log_joint(self, symbols: Tensor) -> Tensor:
-        log_weights = self._log_generated(symbols)
-        vocabulary_symbols = self.vocabulary_symbols(symbols)
-        log_likelihood = self.positions_distribution.position_log_prob(vocabulary_symbols)
-        log_generated = log_weights + log_likelihood
-
-        return torch.logaddexp(log_generated, self._log_copied_by_context(symbols))
-
-    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m).
-
-        The expectation is over the position of the context alone; the copy follows the prior.
-        """
-        log_prior = self.attention.log_prior
-        log_attended = torch.logsumexp(self.of_symbol(log_prior, symbols), 1)
-
-        return self.positions_distribution.expected_log_prob(
-            weights=weights,
-            symbols=self.vocabulary_symbols(symbols),
-            log_gate=self.log_gate(symbols),
-            log_copied=F.logsigmoid(-self.logit) + log_attended[:, None],
-        )
-
-    @property
-    def positions_distribution(self) -> AttentionMixture:
-        """The generating distribution, where each position has a likelihood of its own."""
-        assert isinstance(self.generated, AttentionMixture)
-        return self.generated
-
-    def at(self, weights: Tensor) -> CopyMixture:
-        return CopyMixture(
-            generated=self.positions_distribution.at(weights),
-            pointer=self.pointer,
-            embedded=self.embedded,
-            copied=self.copied,
-            pointed=self.pointed,
-        )
-
-    def exact(self) -> CopyMixture:
+    def exact(self) -> Self:
         generated = self.generated.exact()
         if generated is self.generated:
             return self
@@ -317,41 +267,65 @@ class CopyMixture(TokenDistribution):
         vocabulary = self.pointer.vocabulary
         mass = self.log_mass.exp()
         probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
-        probs.scatter_add_(1, self.copied, mass)
+        probs.scatter_add_(1, self.rows.symbols, mass)
         log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
 
         # Some ids stand for no word of the source: at its padding, and where a word is repeated or
         # in the vocabulary. Column 0 takes all symbols of the vocabulary, and is dropped.
         is_word = torch.zeros_like(mass, dtype=torch.bool)
-        column = (self.copied - vocabulary + 1).clamp_min(0)
+        column = (self.rows.symbols - vocabulary + 1).clamp_min(0)
         is_word = F.pad(is_word, (1, 0)).scatter_(1, column, True)[:, 1:]
         log_probs[:, vocabulary:].masked_fill_(~is_word, -torch.inf)
 
         return log_probs
 
-    def select(self, rows: Tensor) -> CopyMixture:
-        return CopyMixture(
+    def select(self, rows: Tensor) -> Self:
+        return replace(
+            self,
             generated=self.generated.select(rows),
-            pointer=self.pointer,
-            embedded=rows_of(self.embedded, rows),
-            copied=rows_of(self.copied, rows),
-            pointed=rows_of(self.pointed, rows),
-            follows_prior=self.follows_prior,
+            rows=self.rows.select(rows),
             selected_logit=rows_of(self.logit, rows),
         )
 
-    @classmethod
-    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
-        generated = [step.generated for step in steps]
 
-        return cls(
-            generated=type(generated[0])._cat(generated, packed),
-            pointer=steps[0].pointer,
-            embedded=torch.cat([step.embedded for step in steps]),
-            copied=torch.cat([step.copied for step in steps]),
-            pointed=torch.cat([step.pointed for step in steps]),
-            follows_prior=steps[0].follows_prior,
+@dataclass(eq=False)
+class PositionCopyMixture(CopyMixture, PositionDistribution):
+    """The mixture in which each position generates with a likelihood of its own."""
+
+    generated: AttentionMixture
+
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        log_weights = self._log_generated(symbols)
+        log_likelihood = self.generated.position_log_prob(self.vocabulary_symbols(symbols))
+        log_generated = log_weights + log_likelihood
+
+        return torch.logaddexp(log_generated, self._log_copied_by_context(symbols))
+
+    def _log_copied_by_context(self, symbols: Tensor) -> Tensor:
+        """Return log p(the context is h_a, and y is copied), (n, m)."""
+        if not self.follows_prior:
+            return self.of_symbol(self.log_mass, symbols)
+
+        log_share = self.log_copy - torch.logsumexp(self.log_copy, 1, keepdim=True)
+        return log_share + self.log_copied(symbols)[:, None]
+
+    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m).
+
+        The expectation is over the position of the context alone; the copy follows the prior.
+        """
+        log_prior = self.attention.log_prior
+        log_attended = torch.logsumexp(self.of_symbol(log_prior, symbols), 1)
+
+        return self.generated.expected_log_prob(
+            weights=weights,
+            symbols=self.vocabulary_symbols(symbols),
+            log_gate=self.log_gate(symbols),
+            log_copied=F.logsigmoid(-self.logit) + log_attended[:, None],
         )
+
+    def at(self, weights: Tensor) -> CopyMixture:
+        return CopyMixture(self.generated.at(weights), self.pointer, self.rows)
 
 
 def pointers_of(model: nn.Module) -> list[PointerGenerator]:

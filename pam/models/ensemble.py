@@ -54,7 +54,7 @@ class MeanDistribution(TokenDistribution):
     def log_probs(self) -> Tensor:
         return mean_log([part.log_probs() for part in self.parts])
 
-    def _log_prob(self, symbols: Tensor) -> Tensor:
+    def log_prob(self, symbols: Tensor) -> Tensor:
         return mean_log([part.log_prob(symbols) for part in self.parts])
 
     def exact(self) -> MeanDistribution:

@@ -10,14 +10,17 @@ from pam.data.vocabulary import STEP
 from pam.models import options
 from pam.models.interfaces import InputFeeding, Memory, Sizes
 from pam.models.logspace import draw
-from pam.models.outputs import TokenDistribution
+from pam.models.outputs import PositionDistribution, TokenDistribution
+from pam.models.posterior import Observed
 
 
 class PriorFeeding(InputFeeding):
     """c_t = sum_a prior_t(a) h_a, whichever symbol was written (equation 9)."""
 
-    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
-        return output.attention.prior
+    keeps_prior = True
+
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Observed:
+        return Observed(output.attention.prior)
 
 
 class PosteriorFeeding(InputFeeding):
@@ -40,16 +43,17 @@ class PosteriorFeeding(InputFeeding):
         self.gradient = options.gradient
         self.feeds = options.context
 
-    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
-        posterior = output.posterior(symbol)
-        alignment = posterior.alignment
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Observed:
+        assert isinstance(output, PositionDistribution)
+        observed = output.observe(symbol)
+        alignment = observed.alignment
         if not self.gradient:
             alignment = alignment.detach()
 
-        share = self.share(posterior.truncated)
-        if share is None:
-            return alignment
-        return share * alignment + (1 - share) * output.attention.prior
+        share = self.share(output.truncated())
+        if share is not None:
+            alignment = share * alignment + (1 - share) * output.attention.prior
+        return Observed(alignment, observed.log_prob)
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
         """Return the share of the posterior in what is fed back, (n, 1); None: it is 1.
@@ -73,13 +77,13 @@ class SampleFeeding(InputFeeding):
 
     draws = True
 
-    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Observed:
         log_prior = output.attention.log_prior.detach()
         gumbel = output.attention.gumbel
         if gumbel is None:
             gumbel = torch.zeros_like(log_prior)
 
-        return draw(log_prior, gumbel)
+        return Observed(draw(log_prior, gumbel))
 
 
 class PointerFeeding(InputFeeding):
@@ -94,14 +98,14 @@ class PointerFeeding(InputFeeding):
 
         return alignment
 
-    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Observed:
         alignment = output.attention.prior
 
         # Every position moves to the next one, but for the last real one of each row.
         is_last = F.pad(~mask[:, 1:], (0, 1), value=True) & mask
         moved = F.pad(alignment[:, :-1] * ~is_last[:, :-1], (1, 0)) + alignment * is_last
 
-        return torch.where((symbol == STEP)[:, None], moved, alignment)
+        return Observed(torch.where((symbol == STEP)[:, None], moved, alignment))
 
 
 class NoFeeding(PriorFeeding):

@@ -19,8 +19,9 @@ from torch.nn import functional as F
 
 from pam.models.kernels import SourceMatrix
 from pam.models.options import Options
-from pam.models.outputs import SourceReadout, TokenDistribution
+from pam.models.outputs import PositionDistribution, SourceReadout, TokenDistribution
 from pam.models.packing import optional_rows
+from pam.models.posterior import Observed
 from pam.models.schedules import Schedule, final
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]
@@ -158,6 +159,11 @@ class Memory:
 
     beam: int = 1
     """Hypotheses of each sentence."""
+
+    @property
+    def feeds_viewed(self) -> bool:
+        """Whether the decoder is fed the context that the readout reads."""
+        return self.viewed is self.fed
 
     def first(self, rows: int) -> Memory:
         """Keep the first rows of a step: the sentences that have not ended."""
@@ -474,18 +480,24 @@ class InputFeeding(Component):
     feeds = True
     """Whether a context is fed to the next state at all."""
 
+    keeps_prior = False
+    """Whether the prior is handed on as it is."""
+
     def first(self, memory: Memory) -> Tensor | None:
         """Return the alignment (n, m) before the first output, or None for an empty context."""
         return None
 
     @abstractmethod
-    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, output: TokenDistribution, symbol: Tensor, mask: Tensor) -> Observed:
         """Compute the alignment (n, m) to hand on after a step.
 
         Args:
             output: the distribution that the step gave the symbol.
             symbol: (n,) the symbol y_t that was written.
             mask: (n, m) true at real positions.
+
+        Returns: The alignment, with log p(y_t | y_<t, x) if it took that to compute it: always, or
+            never, as `needs_positions` says.
         """
 
 
@@ -525,7 +537,7 @@ class Estimator(Component):
     """Whether it draws positions."""
 
     @abstractmethod
-    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+    def forward(self, output: PositionDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
         """Compute the expectation, or an estimate of it, (N,).
 
         Args:

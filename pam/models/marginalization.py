@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from pam.models import options
-from pam.models.interfaces import Component, Estimator, Memory, Sizes
+from pam.models.interfaces import Component, Estimator, Sizes
 from pam.models.logspace import ZERO, is_most_probable
 from pam.models.outputs import (
-    Attention,
     AttentionMixture,
+    ContextDistribution,
     Cut,
     OutputRows,
+    PositionDistribution,
     SingleContext,
     TokenDistribution,
 )
@@ -29,23 +30,18 @@ class Marginalization(Component):
     needs_inference = False
 
     @abstractmethod
-    def output(
-        self, memory: Memory, attention: Attention, context: Tensor | None
-    ) -> TokenDistribution:
-        """Return the distribution of a step's symbols.
+    def output(self, rows: OutputRows) -> ContextDistribution:
+        """Return the distribution of the symbols of a step, or of tokens."""
 
-        `context` is the context of the prior, by `Memory.viewed`, if it is read.
-        """
-
-    def objective(
+    def bound(
         self, output: TokenDistribution, symbols: Tensor, log_q: Tensor | None, estimator: Estimator
-    ) -> Tensor:
-        """Return what training maximizes of symbols (N,), before costs: (N,).
+    ) -> Tensor | None:
+        """Return what training maximizes in place of log p of symbols (N,), before costs: (N,).
 
-        It is their log p, or a bound of it by `log_q` (N, m); None: q is the prior, or there is
-        none.
+        It is a bound of it by `log_q` (N, m); None: q is the prior, or there is none. Without a
+        bound training maximizes log p itself.
         """
-        return output.log_prob(symbols)
+        return None
 
 
 class Input(Marginalization):
@@ -53,9 +49,8 @@ class Input(Marginalization):
 
     needs_context = True
 
-    def output(self, memory: Memory, attention: Attention, context: Tensor | None) -> SingleContext:
-        rows = OutputRows(memory.readout, attention, memory.readout_shift)
-        return SingleContext(rows, context)
+    def output(self, rows: OutputRows) -> SingleContext:
+        return SingleContext(rows, rows.attention.context)
 
 
 class NoAttention(Input):
@@ -91,11 +86,8 @@ class Output(Marginalization):
             options.mass < 1 or options.top_k is not None
         )
 
-    def output(
-        self, memory: Memory, attention: Attention, context: Tensor | None
-    ) -> AttentionMixture:
+    def output(self, rows: OutputRows) -> AttentionMixture:
         cut = Cut(self.top_k, self.mass, self.renormalized and self.training)
-        rows = OutputRows(memory.readout, attention, memory.readout_shift)
         return AttentionMixture(rows, cut)
 
 
@@ -127,9 +119,10 @@ class Bound(Output):
         self.q_top_k = options.q_top_k
         self.follow("weight", options.weight)
 
-    def objective(
+    def bound(
         self, output: TokenDistribution, symbols: Tensor, log_q: Tensor | None, estimator: Estimator
     ) -> Tensor:
+        assert isinstance(output, PositionDistribution)
         log_prior = output.attention.log_prior.clamp_min(ZERO)
         log_q = log_prior if log_q is None else self.restrict(log_q)
 

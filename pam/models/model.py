@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS, Vocabulary
 from pam.models.interfaces import Component
-from pam.models.outputs import TokenDistribution
+from pam.models.outputs import PositionDistribution, TokenDistribution
 
 
 def without_end(source: Tensor, lengths: Tensor) -> Tensor:
@@ -273,8 +273,8 @@ def _entries(output: TokenDistribution, symbol: Tensor) -> dict[str, Tensor]:
     exact_output = output.exact()
     entries["exact"] = log_prob if exact_output is output else exact_output.log_prob(symbol)
 
-    if output.gives_positions:
-        entries["posterior"] = output.posterior(symbol).alignment
+    if isinstance(output, PositionDistribution):
+        entries["posterior"] = output.observe(symbol).alignment
 
     origin = output.origin(symbol)
     if origin is not None:

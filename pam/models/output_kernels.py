@@ -546,21 +546,27 @@ class PositionLikelihood:
         self.anchor = Anchor.apply(self.tape, views, weight, bias)
 
     def __call__(
-        self, query: Tensor, symbols: Tensor, kept: Tensor, top_k: int | None = None
+        self,
+        query: Tensor,
+        symbols: Tensor,
+        kept: Tensor,
+        top_k: int | None = None,
+        sentences: Tensor | None = None,
     ) -> Tensor:
-        """Return the log-likelihoods of y_t at every position, (n, m), of the first n sentences.
+        """Return the log-likelihoods of y_t at every position, (n, m).
 
         Args:
             query: (n, R) W_s s + b; symbols: (n,) y_t.
             kept: (n, m) the positions that count; values at others have no meaning.
             top_k: positions of a row that are kept, at most, if that is known.
+            sentences: (n,) the sentence of each row; None: rows are the first n sentences.
         """
         fixed = None
         if self.tape.layer.static:
             fixed = fixed_pairs(kept, top_k)
 
         log_likelihood: Tensor = _Position.apply(
-            self.anchor, self.tape, query, symbols, kept, fixed
+            self.anchor, self.tape, query, symbols, kept, fixed, sentences
         )
         return log_likelihood
 
@@ -588,9 +594,10 @@ class _Position(Function):
         symbols: Tensor,
         kept: Tensor,
         fixed: int | None,
+        sentences: Tensor | None,
     ) -> Tensor:
         layer = tape.layer
-        pairs = Pairs(kept, layer.width, fixed=fixed)
+        pairs = Pairs(kept, layer.width, sentences=sentences, fixed=fixed)
         hidden = layer.hidden_layer.overwrite(pairs.sums(tape.views, query))
         z = hidden.z
         gold = pairs.expand_rows(symbols)
@@ -632,7 +639,7 @@ class _Position(Function):
         if tape.dviews is None:
             tape.dviews = torch.zeros_like(tape.views)
         dquery = pairs.backward(dx, tape.dviews)
-        return None, None, dquery, None, None, None
+        return None, None, dquery, None, None, None, None
 
 
 # All tokens at once, where nothing of them feeds back.

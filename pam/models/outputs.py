@@ -1,15 +1,16 @@
 """p(y_t | y_<t, x): the distribution of the next symbol, the same in training, search and analysis.
 
-`TokenDistribution` is what a step says of its symbol. Bayes' rule (equations 12 and 13 of Shankar &
-Sarawagi 2019) is asked for by `TokenDistribution.posterior`. There are three kinds:
+`TokenDistribution` is what a step says of its symbol. Once the symbol is known, `observe` returns
+its log p and the alignment given it: by Bayes' rule (equations 12 and 13 of Shankar & Sarawagi
+2019), where each position has a likelihood (`PositionDistribution`). There are three kinds:
 
     SingleContext       p(y_t) = p(y_t | s_t, c_t)                        (equation 8)
     AttentionMixture    p(y_t) = sum_a prior_t(a) p(y_t | s_t, h_a)       (equation 11)
     CopyMixture         either of them, and what is copied: see `copying`
 
 A distribution has n rows. A row is a hypothesis of a step or, where targets are given, a token of a
-batch: `TokenDistribution.cat` joins the rows of all steps, so that what no later step waits for is
-computed once for all tokens. Nothing is computed before it is asked for.
+batch: what no later step waits for is computed once for all tokens (`AttentionHead.of_tokens`).
+Nothing is computed before it is asked for.
 
 Shapes: n rows, m source positions, D units of an encoder state, H of a decoder state, R of the
 readout, V target symbols; k contexts that a row's symbol may come from: one, or one per position.
@@ -21,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ from pam.models.hidden_layers import TANH, HiddenLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.output_kernels import Mixture, PositionLikelihood, mixture_log_likelihood
 from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
-from pam.models.posterior import Posterior, bayes
+from pam.models.posterior import Observed, bayes
 from pam.models.search_layer import SearchedMixture, SearchLayer
 
 # The distribution of the next symbol.
@@ -46,6 +47,9 @@ class Attention:
     shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
+    # the context of the prior, as `Memory.viewed` reads it; None where the output layer reads none,
+    # and of selected rows
+    context: Tensor | None = None
 
     def select(self, rows: Tensor) -> Attention:
         """Keep some rows."""
@@ -68,6 +72,7 @@ class Attention:
             shift=cat_optional([step.shift for step in steps]),
             cost=cat_optional([step.cost for step in steps]),
             gumbel=cat_optional([step.gumbel for step in steps]),
+            context=cat_optional([step.context for step in steps]),
         )
 
 
@@ -82,8 +87,6 @@ class TokenDistribution(ABC):
     """p(y_t | y_<t, x) of n rows."""
 
     attention: Attention  # what its rows attend to, in a model of components
-    gives_positions = False  # whether each position has a likelihood of its own
-    _evidence: tuple[Tensor, Tensor] | None = None  # symbols whose posterior is known; their log p
 
     @abstractmethod
     def log_probs(self) -> Tensor:
@@ -93,40 +96,8 @@ class TokenDistribution(ABC):
         """
 
     def log_prob(self, symbols: Tensor) -> Tensor:
-        """Return log p(y_t | y_<t, x) of symbols (n,): (n,).
-
-        It costs nothing after `posterior(symbols)`, whose evidence it is.
-        """
-        if self._evidence is not None and self._evidence[0] is symbols:
-            return self._evidence[1]
-        return self._log_prob(symbols)
-
-    def _log_prob(self, symbols: Tensor) -> Tensor:
-        """Compute `log_prob`."""
+        """Return log p(y_t | y_<t, x) of symbols (n,): (n,)."""
         return self.log_probs().gather(1, symbols[:, None]).squeeze(1)
-
-    def posterior(self, symbols: Tensor) -> Posterior:
-        """Return the alignment postr_t (n, m) given that symbols (n,) were written.
-
-        It is Bayes' rule over the joint of position and symbol (equations 12 and 13):
-
-            postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a').
-        """
-        posterior = bayes(self.log_joint(symbols), self.truncated())
-        self._evidence = symbols, posterior.evidence
-        return posterior
-
-    def log_joint(self, symbols: Tensor) -> Tensor:
-        """Return log p(a, y_t | y_<t, x) of symbols (n,): (n, m)."""
-        raise NotImplementedError("positions have no likelihood of their own")
-
-    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m)."""
-        raise NotImplementedError("positions have no likelihood of their own")
-
-    def at(self, weights: Tensor) -> TokenDistribution:
-        """Return p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
-        raise NotImplementedError("positions have no likelihood of their own")
 
     def exact(self) -> TokenDistribution:
         """Return the same distribution over all positions, where some are left out."""
@@ -148,24 +119,30 @@ class TokenDistribution(ABC):
     def select(self, rows: Tensor) -> TokenDistribution:
         """Keep some hypotheses, each in the place of one of the same sentence."""
 
-    @staticmethod
-    def cat(steps: Sequence[TokenDistribution], packed: PackedTargets) -> TokenDistribution:
-        """Join the steps of given targets into the distribution of all of their tokens.
 
-        The evidence of posteriors that steps have computed is kept, for `packed.symbols`.
+class PositionDistribution(TokenDistribution):
+    """p(y_t | y_<t, x) of n rows, in which each source position has a likelihood of its own."""
+
+    def observe(self, symbols: Tensor) -> Observed:
+        """Return log p of symbols (n,), and the posterior alignment (n, m) given them.
+
+        It is Bayes' rule over the joint of position and symbol (equations 12 and 13):
+
+            postr_t(a) = prior_t(a) p(y_t | s_t, h_a) / sum_a' prior_t(a') p(y_t | s_t, h_a').
         """
-        tokens = steps[0]._cat(steps, packed)
+        return bayes(self.log_joint(symbols))
 
-        evidence = [step._evidence[1] for step in steps if step._evidence is not None]
-        if evidence:
-            tokens._evidence = packed.symbols, torch.cat(evidence)
+    @abstractmethod
+    def log_joint(self, symbols: Tensor) -> Tensor:
+        """Return log p(a, y_t | y_<t, x) of symbols (n,): (n, m)."""
 
-        return tokens
+    @abstractmethod
+    def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m)."""
 
-    @classmethod
-    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
-        """Join the rows of steps of one kind."""
-        raise NotImplementedError("no targets are given to it")
+    @abstractmethod
+    def at(self, weights: Tensor) -> TokenDistribution:
+        """Return p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
 
 
 # The output layer, over a batch of sources and at the rows of a step.
@@ -242,6 +219,13 @@ class OutputRows:
         return projected + self.shift
 
     @property
+    def token_sentences(self) -> Tensor | None:
+        """The sentence of each row, (n,), if rows are tokens; None: they are a step's, in order."""
+        if self.packed is None:
+            return None
+        return self.packed.sentences
+
+    @property
     def sentences(self) -> Tensor:
         """The sentence of each row, (n,)."""
         if self.packed is not None:
@@ -295,16 +279,6 @@ class OutputRows:
             self.readout, self.attention.select(rows), optional_rows(self.shift, rows)
         )
 
-    @classmethod
-    def cat(cls, steps: Sequence[OutputRows], packed: PackedTargets) -> OutputRows:
-        """Join the rows of all steps."""
-        return cls(
-            readout=steps[0].readout,
-            attention=Attention.cat([step.attention for step in steps]),
-            shift=cat_optional([step.shift for step in steps]),
-            packed=packed,
-        )
-
 
 # The kinds of distributions.
 
@@ -348,7 +322,7 @@ class ContextDistribution(TokenDistribution):
     def probs(self, log_gate: Tensor) -> Tensor:
         """Return sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k), (n, V), without gradients."""
 
-    def _log_prob(self, symbols: Tensor) -> Tensor:
+    def log_prob(self, symbols: Tensor) -> Tensor:
         return self.mixture(symbols, self.log_weights())
 
     def exact(self) -> ContextDistribution:
@@ -423,11 +397,6 @@ class SingleContext(ContextDistribution):
             alignment=optional_rows(self.alignment, rows),
         )
 
-    @classmethod
-    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
-        rows = OutputRows.cat([step.rows for step in steps], packed)
-        return cls(rows, cat_optional([step.context for step in steps]))
-
 
 @dataclass(frozen=True, eq=False)
 class Summed:
@@ -467,7 +436,7 @@ ALL_POSITIONS = Cut()
 
 
 @dataclass(eq=False)
-class AttentionMixture(ContextDistribution):
+class AttentionMixture(ContextDistribution, PositionDistribution):
     """p(y) = sum_a prior(a) p(y | s_t, h_a), over all positions or those of a cut."""
 
     rows: OutputRows
@@ -475,7 +444,6 @@ class AttentionMixture(ContextDistribution):
     selected: Summed | None = None  # the positions, where they are known already
     # a search's distribution of every symbol at every position, and the row of each row in it
     searched: tuple[SearchedMixture, Tensor] | None = None
-    gives_positions = True
 
     @cached_property
     def summed(self) -> Summed:
@@ -530,9 +498,6 @@ class AttentionMixture(ContextDistribution):
 
         It has no meaning at positions that are left out.
         """
-        if self.rows.packed is not None:
-            raise NotImplementedError("it is asked of steps, which feed it back")
-
         # Given targets: only the symbols asked for are computed.
         likelihood = self.rows.readout.likelihood
         if likelihood is not None:
@@ -541,6 +506,7 @@ class AttentionMixture(ContextDistribution):
                 symbols=symbols,
                 kept=self.summed.kept,
                 top_k=self.cut.top_k,
+                sentences=self.rows.token_sentences,
             )
 
         # Search: the step has computed all symbols, to choose one.
@@ -631,8 +597,3 @@ class AttentionMixture(ContextDistribution):
             selected=selected,
             searched=searched,
         )
-
-    @classmethod
-    def _cat(cls, steps: Sequence[Self], packed: PackedTargets) -> Self:
-        rows = OutputRows.cat([step.rows for step in steps], packed)
-        return cls(rows, steps[0].cut)

@@ -7,7 +7,7 @@ numbers. Encoder, decoder, embeddings and the loop are the caller's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from pam.config import ModelConfig, Network
 from pam.io import UserError, parse, unknown
-from pam.models.attention_model import remember
-from pam.models.build import implementation
+from pam.models.build import parts_of
 from pam.models.fitting import check_fit
+from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Memory, Sizes
-from pam.models.outputs import Attention, TokenDistribution
-from pam.models.packing import optional_rows, rows_of
+from pam.models.outputs import PositionDistribution, TokenDistribution
 from pam.models.readout import Readout
 
 POSTR_JOINT: dict[str, Any] = {
@@ -35,48 +34,16 @@ POSTR_JOINT: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionState:
-    """The state that a step hands to the next step; n rows.
-
-    Attributes:
-        context: (n, D) the context c_t, an input of the next decoder state; zeros before the first
-            symbol.
-        history: the alignments so far, for couplings and scores.
-        log_prob: (n,) log p(y_t | y_<t, x) of the symbol just written, with its gradient; None
-            before the first one.
-    """
-
-    context: Tensor
-    history: AttentionHistory
-    log_prob: Tensor | None = None
-
-    @property
-    def alignment(self) -> Tensor | None:
-        """The alignment (n, m) by which the context is averaged; None before the first symbol."""
-        return self.history.alignment
-
-    def select(self, rows: Tensor) -> AttentionState:
-        """Keep some rows, in this order, as a beam search does."""
-        return AttentionState(
-            context=rows_of(self.context, rows),
-            history=self.history.select(rows),
-            log_prob=optional_rows(self.log_prob, rows),
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class AttentionStep:
     """A step before its symbol is chosen; n rows.
 
     Attributes:
         output: p(y_t | y_<t, x), computed when it is asked for.
         history: the alignments before this step.
-        context: (n, D) the mean of encoder states by the prior, if the output layer reads it.
     """
 
     output: TokenDistribution
     history: AttentionHistory
-    context: Tensor | None
 
     @property
     def prior(self) -> Tensor:
@@ -97,7 +64,9 @@ class AttentionStep:
         Raises:
             NotImplementedError: with `marginalization="input"`, where positions have no likelihood.
         """
-        return self.output.posterior(symbols).alignment
+        if not isinstance(self.output, PositionDistribution):
+            raise NotImplementedError("positions have no likelihood of their own")
+        return self.output.observe(symbols).alignment
 
 
 class PosteriorAttention(nn.Module):
@@ -163,23 +132,18 @@ class PosteriorAttention(nn.Module):
             rate=0.0,
             target=symbols,
         )
-        parts = {name: getattr(chosen, name) for name in POSTR_JOINT}
-        made = {name: implementation(part)(part, sizes) for name, part in parts.items()}
-        self.score = made["score"]
-        self.window = made["window"]
-        self.distribution = made["distribution"]
-        self.coupling = made["coupling"]
-        self.marginalization = made["marginalization"]
-        self.input_feeding = made["input_feeding"]
-        self.readout = Readout(sizes, symbols)
+        parts = parts_of(chosen, sizes)
+        self.head = AttentionHead(readout=Readout(sizes, symbols), **parts)
+        for name, part in self.head.parts.items():
+            self.add_module(name, part)
 
-        if self.score.costs:
+        if self.head.score.costs:
             raise UserError(
                 f"score `{chosen.score.kind}` adds a loss to the objective, which this layer does"
                 " not compute",
                 hint="use `general`, `dot` or `mlp`",
             )
-        if self.input_feeding.draws:
+        if self.head.input_feeding.draws:
             raise UserError(
                 f"input feeding `{chosen.input_feeding.kind}` samples positions, which this layer"
                 " does not",
@@ -194,11 +158,11 @@ class PosteriorAttention(nn.Module):
             mask: (n, m) true at real positions, which precede padding; at least one in each row.
         """
         self._check_source(values, mask)
-        return remember(self, values, mask)
+        return self.head.memory(values, mask)
 
     def start(self, memory: Memory) -> AttentionState:
         """Return the state before the first symbol, with an empty context."""
-        return AttentionState(memory.fed.empty(len(memory.mask)), AttentionHistory())
+        return self.head.start(memory)
 
     def step(self, memory: Memory, state: AttentionState, query: Tensor) -> AttentionStep:
         """Compute the prior, and p(y_t | y_<t, x), from the decoder state s_t, `query` (n, H)."""
@@ -206,36 +170,19 @@ class PosteriorAttention(nn.Module):
         if query.shape != expected:
             raise ValueError(f"queries {tuple(query.shape)}, expected {expected}")
 
-        scores = self.score(query, memory, state.history)
-        scores, mask = self.window(scores, query, memory.mask, state.history)
-        log_prior = self.coupling(scores, mask, self.distribution, memory, state.history)
-        attention = Attention(query=query, log_prior=log_prior, prior=log_prior.exp())
-
-        # With `marginalization="input"`, y_t reads sum_a prior_t(a) h_a.
-        context = None
-        if memory.viewed is not None:
-            context = memory.viewed.read(attention.prior)
-
-        output = self.marginalization.output(memory, attention, context)
-        return AttentionStep(output, state.history, context)
+        output = self.head.step(memory, state.history, query)
+        return AttentionStep(output, state.history)
 
     def update(self, memory: Memory, step: AttentionStep, symbol: Tensor) -> AttentionState:
         """Return the state after the symbols y_t (n,) were written: c_t and log p(y_t)."""
-        alignment = self.input_feeding(step.output, symbol, memory.mask)
-
-        if not self.input_feeding.feeds:
-            context = memory.fed.empty(len(alignment))
-        elif step.context is not None and alignment is step.prior:
-            # The step has read this context already.
-            context = step.context
-        else:
-            context = memory.fed.read(alignment)
-
-        return AttentionState(context, step.history.then(alignment), step.log_prob(symbol))
+        state = self.head.update(memory, step.history, step.output, symbol)
+        if state.log_prob is not None:
+            return state
+        return replace(state, log_prob=step.log_prob(symbol))
 
     def _check_source(self, values: Tensor, mask: Tensor) -> None:
         """Check the shapes of encoder states and mask, and that no source is empty."""
-        units = self.readout.of_values.in_features
+        units = self.head.readout.of_values.in_features
         if values.dim() != 3 or values.shape[2] != units:
             raise ValueError(f"encoder states {tuple(values.shape)}, expected (n, m, {units})")
         if mask.shape != values.shape[:2] or mask.dtype != torch.bool:

@@ -10,7 +10,7 @@ from pam.models import options
 from pam.models.interfaces import Embed, Estimator, Inference, Sizes, is_off
 from pam.models.logspace import draw, masked_log_softmax, relax
 from pam.models.lstm import lstms, run_lstms
-from pam.models.outputs import TokenDistribution
+from pam.models.outputs import PositionDistribution
 from pam.models.scores import scale_of
 
 
@@ -89,7 +89,7 @@ class Exact(Estimator):
 
     draws = False
 
-    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+    def forward(self, output: PositionDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
         return output.expected_log_prob(log_q.exp(), symbols)
 
 
@@ -107,7 +107,7 @@ class Gumbel(Estimator):
         super().__init__()
         self.follow("temperature", options.temperature)
 
-    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+    def forward(self, output: PositionDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
         assert output.attention.gumbel is not None
 
         weights = relax(log_q, output.attention.gumbel, self.temperature).exp()
@@ -145,7 +145,7 @@ class Reinforce(Estimator):
         self.follow("entropy", options.entropy)
         self.register_buffer("average", torch.zeros(()))
 
-    def forward(self, output: TokenDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
+    def forward(self, output: PositionDistribution, symbols: Tensor, log_q: Tensor) -> Tensor:
         assert output.attention.gumbel is not None
         weights = draw(log_q.detach(), output.attention.gumbel)
         is_drawn = torch.ones_like(log_q[:, 0])

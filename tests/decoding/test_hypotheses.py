@@ -10,8 +10,10 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS
 from pam.decoding.hypotheses import Hypotheses
+from pam.models.attention_model import State, Step
+from pam.models.head import AttentionState
 from pam.models.interfaces import AttentionHistory, Memory
-from pam.models.seq2seq import Previous, Seq2Seq, State, Step
+from pam.models.seq2seq import Previous, Seq2Seq
 from tests.models import plain, tiny
 
 BEAM = 3
@@ -64,16 +66,14 @@ class Alone:
             tuple(torch.cat([state.hidden[layer][part] for state in states]) for part in (0, 1))
             for layer in range(len(states[0].hidden))
         )
-        history = states[0].history
-        self.state = State(
-            hidden,
-            torch.cat([state.context for state in states]),
-            AttentionHistory(
-                history.steps,
-                torch.cat([state.history.alignment for state in states]),
-                torch.cat([state.history.summed for state in states]),
-            ),
+        attention = [state.attention for state in states]
+        history = AttentionHistory(
+            attention[0].history.steps,
+            torch.cat([part.history.alignment for part in attention]),
+            torch.cat([part.history.summed for part in attention]),
         )
+        context = torch.cat([part.context for part in attention])
+        self.state = State(hidden, AttentionState(context, history))
 
     def keep(self, left: Tensor) -> None:
         rows = (BEAM * left[:, None] + torch.arange(BEAM)).flatten()
@@ -148,7 +148,7 @@ def test_the_most_attended_position_is_never_the_end_or_padding() -> None:
     )
     state = hypotheses.state
     history = AttentionHistory(alignment=alignment)
-    hypotheses.state = State(state.hidden, state.context, history)
+    hypotheses.state = State(state.hidden, AttentionState(state.attention.context, history))
     positions = hypotheses.most_attended(torch.tensor([3, 1, 0]))
 
     assert positions.tolist() == [[2, 0], [0, 0], [0, 0]]

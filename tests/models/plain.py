@@ -23,6 +23,7 @@ from pam.models import couplings, interfaces, lstm, options
 from pam.models import readout as output_layer
 from pam.models import scores as kinds_of_scores
 from pam.models.agreement import Agreement, turned_round
+from pam.models.attention_model import State, Step
 from pam.models.couplings import BOUND, Monotone, Proximity
 from pam.models.distributions import Fusedmax, Softmax, Sparsemax
 from pam.models.interfaces import Hidden, Memory, Noise
@@ -35,9 +36,9 @@ from pam.models.kernels import (
 )
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound
-from pam.models.outputs import Attention, TokenDistribution
+from pam.models.outputs import Attention, PositionDistribution
 from pam.models.packing import PackedTargets
-from pam.models.seq2seq import Previous, Seq2Seq, State, Step
+from pam.models.seq2seq import Previous, Seq2Seq
 from tests.models import tiny
 
 # Twins of kernels.
@@ -107,7 +108,7 @@ def plain_kernels() -> Iterator[None]:
 
 
 @dataclass(eq=False)
-class Table(TokenDistribution):
+class Table(PositionDistribution):
     """Twin of the distributions of `pam.models.outputs` and of `CopyMixture`.
 
     Attributes:
@@ -294,7 +295,11 @@ def _log_weights(model: Seq2Seq, log_prior: Tensor, kept: Tensor, gate: Tensor) 
 
 def step(model: Seq2Seq, memory: Memory, state: State, previous: Previous, before: Tensor) -> Step:
     """Take a step of the model after symbols `before` (n,), with a table as its distribution."""
-    made = model.step(memory, state, replace(previous, embedded=model.decoder.embedding.weight[:1]))
+    embedded = None
+    if model.copying.copies:
+        embedded = model.decoder.embedding.weight[:1]
+    query = model.decode(memory, state, replace(previous, embedded=embedded))
+    made = model.attend(memory, state, query)
     attention = made.output.attention
     if model.marginalization.gives_positions:
         return replace(made, output=Table.of_positions(model, memory, attention, before))
@@ -342,13 +347,11 @@ def force(
         values = []
         for t, (output, symbol) in enumerate(zip(outputs, symbols, strict=True)):
             step_log_q = None if log_q is None else log_q[packed.order, t]
-            values.append(
-                model.marginalization.objective(output, symbol, step_log_q, model.estimator)
-            )
+            values.append(model.marginalization.bound(output, symbol, step_log_q, model.estimator))
 
     objective = torch.stack(values, 1)
     prior = torch.stack([output.attention.prior for output in outputs], 1)
-    alignment = torch.stack([state.history.alignment for state in states], 1)
+    alignment = torch.stack([state.alignment for state in states], 1)
 
     if draws:
         costs = [output.attention.cost for output in outputs]

@@ -84,7 +84,8 @@ def test_all_steps_at_once_are_the_steps_of_a_search_with_the_same_gradients(nam
 
     packed = PackedTargets.of(target)
     memory = model.encoded(source[packed.order], lengths[packed.order])
-    unrolled = model.unroll(memory, packed, packed.split(packed.previous))
+    embedded = model._embedded(packed.previous)
+    unrolled = model.unroll(memory, packed, model._one_by_one(packed), embedded)
     step_by_step = unrolled.log_prob()
 
     torch.testing.assert_close(at_once.log_prob(), step_by_step, rtol=0, atol=1e-12)

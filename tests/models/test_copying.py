@@ -319,7 +319,7 @@ def test_a_bound_stays_one_and_is_tight_at_the_true_posterior() -> None:
         def forward(self, *inputs: Any) -> Tensor:
             return tight
 
-    made.inference = Known()  # type: ignore[assignment]
+    made.head.inference = Known()  # type: ignore[assignment]
 
     torch.testing.assert_close(made.objective(source, lengths, target), likelihood)
 

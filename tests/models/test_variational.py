@@ -120,7 +120,7 @@ def test_with_the_true_posterior_the_bound_is_the_likelihood(name: str, layers: 
         posteriors.append((joint / joint.sum(1, keepdim=True)).clamp_min(1e-300).log())
 
     # With q in place of the network's, the bound is tight.
-    model.inference = Known(torch.stack(posteriors, 1))
+    model.head.inference = Known(torch.stack(posteriors, 1))
     torch.testing.assert_close(model.objective(*batch), model.log_likelihood(*batch))
 
 
@@ -235,7 +235,7 @@ def test_dropout_of_the_inference_network_leaves_the_likelihood_as_it_is(
     ) -> Tensor:
         return output.log_prob(symbols)
 
-    monkeypatch.setattr(Bound, "objective", likelihood_of)
+    monkeypatch.setattr(Bound, "bound", likelihood_of)
     torch.manual_seed(3)
     likelihood = model.log_likelihood(*padded_batch())
     torch.manual_seed(3)
