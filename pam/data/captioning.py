@@ -21,6 +21,7 @@ from pydantic import Field, field_validator, model_validator
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.languages import INVISIBLE, LANGUAGE, language, segmentation_hint
+from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.readers import ALL, Files
 from pam.data.text_files import cleaned, lines_of, refuse_half_characters
@@ -349,15 +350,15 @@ class Index(Stage[CaptioningFormat]):
         self.layout.codec(units).save(self.out)
 
         shared = self._shared(table, rows)
-        warning = "{} clips of {} are in train too, by their frames; scores on them are too good"
         return {
             "languages": {"source": "frames", "target": self.layout.language},
             "source_symbols": len(source),
             "target_symbols": len(target),
             "units": units,
             "splits": counts,
-            "pairs_in_train_too": shared,
-            "warnings": [warning.format(count, split) for split, count in shared.items() if count],
+            "pairs_in_train_too": {split: shared.count("train", split) for split in SCORED},
+            "pairs_in_two_splits": shared.counts,
+            "warnings": shared.warnings,
         }
 
     def _copy(self, path: Path) -> None:
@@ -404,14 +405,15 @@ class Index(Stage[CaptioningFormat]):
         return list(map(str, range(1, end - begin + 1)))
 
     @staticmethod
-    def _shared(table: Table, rows: Mapping[str, list[tuple[str, str]]]) -> dict[str, int]:
-        """Count the clips of dev and test that have the very frames of one of train."""
-        train_clips = {clip for clip, _ in rows["train"]}
-        train_frames = {table[clip].tobytes() for clip in train_clips}
-        return {
-            split: sum(table[clip].tobytes() in train_frames for clip, _ in rows[split])
-            for split in SCORED
-        }
+    def _shared(table: Table, rows: Mapping[str, list[tuple[str, str]]]) -> Overlaps:
+        """Count the clips of two splits that have the very same frames."""
+        # Of clips with the same frames one name stands for all.
+        names: dict[bytes, str] = {}
+        clips: dict[str, list[str]] = {}
+        for split in SPLITS:
+            split_clips = dict.fromkeys(clip for clip, _ in rows[split])
+            clips[split] = [names.setdefault(table[clip].tobytes(), clip) for clip in split_clips]
+        return overlaps("clips, by their frames", {split: clips[split].copy for split in SPLITS})
 
 
 class Captioning(Task[CaptioningFormat]):

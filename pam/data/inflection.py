@@ -6,7 +6,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS, Prepared, write_split
 from pam.data.languages import INVISIBLE, visible
+from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import (
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
@@ -119,18 +120,12 @@ class Index(Stage[InflectionFormat]):
             }
 
         shared = self._shared_lemmas(rows)
-        for names, lemmas in shared.items():
-            examples = ", ".join(lemmas["examples"])
-            warnings.append(
-                f"{names} share lemmas: {lemmas['count']}, for example {examples}; scores on them"
-                " are too good"
-            )
-
+        warnings += shared.warnings
         return {
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
-            "lemmas_in_two_splits": shared,
+            "lemmas_in_two_splits": shared.counts,
             "warnings": warnings,
         }
 
@@ -244,18 +239,17 @@ class Index(Stage[InflectionFormat]):
             with atomic_write(self.out / name) as temporary:
                 shutil.copyfile(Prepared(base).file(name), temporary)
 
-    def _shared_lemmas(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Any]]:
-        """Count the lemmas that two splits have, with examples."""
+    def _shared_lemmas(self, rows: Mapping[str, Sequence[Row]]) -> Overlaps:
+        """Count the lemmas that two splits have, those of other data included."""
         lemmas = {split: {row.lemma for row in rows[split]} for split in rows}
         if self.base is not None:
-            trained = {row[0] for row in _rows_of_base(self.base, "train")}
-            lemmas = {"train": trained} | lemmas
+            of_base = {
+                split: {row[0] for row in _rows_of_base(self.base, split)}
+                for split in ("train", "dev")
+            }
+            lemmas = of_base | lemmas
 
-        shared = {}
-        for first, second in combinations(lemmas, 2):
-            if both := sorted(lemmas[first] & lemmas[second]):
-                shared[f"{first} and {second}"] = {"count": len(both), "examples": both[:5]}
-        return shared
+        return overlaps("lemmas", {split: lemmas[split].copy for split in lemmas})
 
     def _check_known(
         self, split: str, features: Sequence[Sequence[str]], vocabulary: Vocabulary

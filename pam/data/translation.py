@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, Literal
 
@@ -22,6 +23,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
 from pam.data.languages import INVISIBLE, language, segmentation_hint
+from pam.data.overlaps import overlaps
 from pam.data.prepare import (
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
@@ -60,6 +62,8 @@ REFERENCES = "{split}.target.txt"
 OTHER_REFERENCES = "{split}.references.jsonl"
 
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
+# Share of a split's sources, such as `Thank you.`, that another split may have with other targets.
+MOST_SHARED_SOURCES = 0.05
 
 
 class SubwordsFormat(Strict):
@@ -538,15 +542,22 @@ class Index(Stage[PairsFormat]):
         counts = self._write_splits(vocabularies)
         self._copy_files()
 
-        shared = self._pairs_in_train()
-        warning = "{} pairs of {} are in train too; scores on them are too good"
+        pairs = overlaps("pairs", self._items("\t".join))
+        sources = overlaps(
+            noun="sources",
+            splits=self._items(itemgetter(0)),
+            least=MOST_SHARED_SOURCES,
+            told=pairs,
+        )
         return {
             "languages": dict(zip(SIDES, self.layout.languages, strict=True)),
             "source_symbols": len(source),
             "target_symbols": len(target),
             "splits": counts,
-            "pairs_in_train_too": shared,
-            "warnings": [warning.format(count, split) for split, count in shared.items() if count],
+            "pairs_in_train_too": {split: pairs.count("train", split) for split in self.scored},
+            "pairs_in_two_splits": pairs.counts,
+            "sources_in_two_splits": sources.counts,
+            "warnings": pairs.warnings + sources.warnings,
         }
 
     def _write_splits(
@@ -578,13 +589,12 @@ class Index(Stage[PairsFormat]):
     def _copy_files(self) -> None:
         """Copy references, the codec, and files of other data into the prepared folder."""
         tokenized = self.out / "tokenize"
-        scored = [split for split in SCORED if split in self.splits]
-        copied = [tokenized / REFERENCES.format(split=split) for split in scored]
+        copied = [tokenized / REFERENCES.format(split=split) for split in self.scored]
         for split in SCORED:
             # What an earlier preparation left there goes.
             other_references = OTHER_REFERENCES.format(split=split)
             (self.out / other_references).unlink(missing_ok=True)
-            if split in scored and (tokenized / other_references).is_file():
+            if split in self.scored and (tokenized / other_references).is_file():
                 copied.append(tokenized / other_references)
 
         for path in (*copied, *self._kept_files()):
@@ -608,21 +618,26 @@ class Index(Stage[PairsFormat]):
             names.append(other_references)
         return [base.file(name) for name in names]
 
-    def _pairs_in_train(self) -> dict[str, int]:
-        """Count the pairs of scored splits that training has too."""
-        trained = {hash(pair) for pair in self._trained_pairs()}
-        shared = {}
-        for split in SCORED:
-            if split in self.splits:
-                pairs = read_pairs(self.out / "tokenize", split)
-                shared[split] = sum(hash(pair) in trained for pair in pairs)
-        return shared
+    @property
+    def scored(self) -> list[str]:
+        """The splits that are made here and whose outputs are compared with references."""
+        return [split for split in SCORED if split in self.splits]
 
-    def _trained_pairs(self) -> Iterator[tuple[str, ...]]:
-        """Return the pairs of words that models are trained on."""
-        if self.base is None:
-            return read_pairs(self.out / "tokenize", "train")
-        rows = lines_of(Prepared(self.base).file("train.tsv"))
+    def _items(
+        self, item_of: Callable[[tuple[str, ...]], str]
+    ) -> dict[str, Callable[[], Iterator[str]]]:
+        """Return for each split a function that reads what `item_of` takes of its pairs."""
+
+        def items(split: str) -> Iterator[str]:
+            return map(item_of, self._pairs(split))
+
+        return {split: partial(items, split) for split in SPLITS}
+
+    def _pairs(self, split: str) -> Iterator[tuple[str, ...]]:
+        """Return the pairs of words of a split, which may be that of other data."""
+        if self.base is None or split in self.splits:
+            return read_pairs(self.out / "tokenize", split)
+        rows = lines_of(Prepared(self.base).file(f"{split}.tsv"))
         return (tuple(row.text.split("\t")) for row in rows)
 
     def _check_known(

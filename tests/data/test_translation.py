@@ -219,7 +219,20 @@ def test_pairs_that_training_holds_too_are_counted(tmp_path: Path) -> None:
     assert data.summary["pairs_in_train_too"] == {"dev": 0, "test": 1}
 
     (warning,) = data.summary["warnings"]
-    assert "1 pairs of test are in train too" in warning
+    assert warning.startswith("train and test share pairs: 1, ")
+
+
+def test_development_data_that_are_the_test_data_are_warned_of_once(tmp_path: Path) -> None:
+    texts = many(20)
+    (warning,) = Prepared(ready(tmp_path, texts | {"dev": texts["test"]})).summary["warnings"]
+    assert warning.startswith("dev and test share pairs: 20, all of test")
+
+
+def test_sources_that_training_has_with_other_targets_are_warned_of(tmp_path: Path) -> None:
+    texts = many(20)
+    other = [(source, f"Other {target}") for source, target in texts["train"]]
+    (warning,) = Prepared(ready(tmp_path, texts | {"test": other})).summary["warnings"]
+    assert warning.startswith("train and test share sources: 20, all of test")
 
 
 def test_the_summary_says_how_the_data_was_read(tmp_path: Path) -> None:
