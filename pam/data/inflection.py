@@ -29,13 +29,22 @@ from pam.data.prepare import (
 from pam.data.readers import ALL, Faults, Files
 from pam.data.sampling import Divide, drawn_groups
 from pam.data.text_files import Line, cells_of, check_plain, cleaned, lines_of
-from pam.data.tokenizers import InflectionCodec, InflectionSettings, split_features
+from pam.data.tokenizers import (
+    InflectionCodec,
+    InflectionSettings,
+    order_of_features,
+    split_features,
+)
 from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
 # Share of a column's different cells that the other one has at most, if the other is the lemma.
 CLEARLY = 0.8
+OTHER_ORDERS = (
+    "training has the same features in several orders, so that each row is read in its own order:"
+    " write features in one order, as models take another order for other features"
+)
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -94,6 +103,17 @@ class Index(Stage[InflectionFormat]):
             codec = InflectionCodec.load(self.origin)
             rows = {split: self._rewritten(rows[split], codec) for split in rows}
 
+        bundles = {
+            split: [split_features(row.features, codec.settings.separator) for row in rows[split]]
+            for split in rows
+        }
+        if self.origin is None:
+            order = order_of_features(bundles["train"])
+            if order is None:
+                warnings.append(OTHER_ORDERS)
+            else:
+                codec = codec.with_order(order)
+
         sources = {split: [codec.source_symbols(row[:2]) for row in rows[split]] for split in rows}
         targets = {split: [codec.target_symbols(row.form) for row in rows[split]] for split in rows}
 
@@ -117,7 +137,13 @@ class Index(Stage[InflectionFormat]):
                 **left_out[split],
                 "unseen_source": _unseen(sources[split], source),
                 "unseen_target": _unseen(targets[split], target),
+                "reordered": sum(codec.ordered(bundle) != bundle for bundle in bundles[split]),
             }
+            if counts[split]["reordered"]:
+                warnings.append(
+                    f"{split} has features in another order than training in"
+                    f" {counts[split]['reordered']} rows; they are read in the order of training"
+                )
 
         shared = self._shared_lemmas(rows)
         warnings += shared.warnings

@@ -12,9 +12,11 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -307,18 +309,46 @@ def split_features(text: str, separator: str) -> list[str]:
 
 
 class InflectionSettings(Strict):
-    """An inflection codec's file: how the data's files write a row."""
+    """An inflection codec's file: how the data's files write a row, and the order of features."""
 
     separator: str = Field(",", min_length=1, description="separates two features")
     delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
     quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
     columns: list[str] = Field(["lemma", "features", "form"], description="order of the columns")
+    order: list[str] = Field(
+        [], description="features in the order of training, where all its rows have the same one"
+    )
+
+
+def order_of_features(bundles: Iterable[Sequence[str]]) -> list[str] | None:
+    """Return the features in one order that every bundle has, or None if there is no such order.
+
+    Features that are alone in their bundles are left out.
+    """
+    before: dict[str, set[str]] = {}
+    for bundle in dict.fromkeys(map(tuple, bundles)):
+        for first, second in pairwise(bundle):
+            before.setdefault(first, set())
+            before.setdefault(second, set()).add(first)
+
+    sorter = TopologicalSorter({feature: before[feature] for feature in sorted(before)})
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+
+    order: list[str] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        order += ready
+        sorter.done(*ready)
+    return order
 
 
 class InflectionCodec(Codec):
     """Symbols of lemmas, features and forms.
 
-    It has a file only where rows are not written in the usual way.
+    It has a file only where rows are not written in the usual way, or features have an order.
     """
 
     columns = ("lemma", "features", "form")
@@ -327,6 +357,7 @@ class InflectionCodec(Codec):
 
     def __init__(self, settings: InflectionSettings | None = None) -> None:
         self.settings = settings or InflectionSettings()
+        self._ranks = {feature: rank for rank, feature in enumerate(self.settings.order)}
 
     @classmethod
     def load(cls, folder: Path) -> InflectionCodec:
@@ -337,7 +368,7 @@ class InflectionCodec(Codec):
         return cls(load_settings(InflectionSettings, folder / files[0]))
 
     def save(self, folder: Path) -> None:
-        """Write the settings into a folder if they are not the usual ones.
+        """Write the settings into a folder if they are not those without a file.
 
         A file that another preparation left there is deleted.
         """
@@ -361,8 +392,25 @@ class InflectionCodec(Codec):
             )
 
         lemma, features = (visible(column).strip() for column in columns)
-        names = split_features(features, separator)
+        names = self.ordered(split_features(features, separator))
         return [*(f"feature={name}" if len(name) == 1 else name for name in names), *lemma]
+
+    def with_order(self, order: list[str]) -> InflectionCodec:
+        """Return the codec that reads features in this order."""
+        return InflectionCodec(self.settings.model_copy(update={"order": order}))
+
+    def ordered(self, features: list[str]) -> list[str]:
+        """Return the features of a bundle, which is a set, in the order that training has.
+
+        Features that training lacks keep their places.
+        """
+        places = [place for place, feature in enumerate(features) if feature in self._ranks]
+        known = sorted((features[place] for place in places), key=self._ranks.__getitem__)
+
+        in_order = list(features)
+        for place, feature in zip(places, known, strict=True):
+            in_order[place] = feature
+        return in_order
 
     def target_symbols(self, target: str) -> list[str]:
         return list(visible(target).strip())

@@ -50,7 +50,7 @@ def prepared(user_folder: Path, out: Path) -> Path:
 
 def test_ones_own_data_is_fetched_and_prepared(user_folder: Path, tmp_path: Path) -> None:
     folder = prepared(user_folder, tmp_path)
-    files = ["source.vocab", "target.vocab", "summary.json"]
+    files = ["source.vocab", "target.vocab", "codec.json", "summary.json"]
     for split in ("train", "dev", "test"):
         files += [f"{split}.tsv", f"{split}.safetensors"]
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pam.data.dataset import SPLITS, Prepared, write_summary
 from pam.data.inflection import Index, InflectionFormat, Row, read_rows
 from pam.data.registry import load_task
-from pam.data.tokenizers import InflectionCodec, split_features
+from pam.data.tokenizers import InflectionCodec, order_of_features, split_features
 from pam.io import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
@@ -255,3 +257,42 @@ def test_invisible_characters_are_left_out_and_counted(tmp_path: Path) -> None:
     assert counts["splits"]["train"]["invisible_characters"] == 1
     typed = InflectionFormat().codec().typed_source(hidden.rpartition("\t")[0])
     assert typed == ("Haus", "case=dative")
+
+
+def test_features_are_a_set_which_is_read_in_the_order_of_training(tmp_path: Path) -> None:
+    rows = "Haus\ta,b,d\tHaus\nMaus\ta,c\tMaus\nRat\tb,c\tRat\n"
+    counts = prepared(tmp_path, train=rows, dev="Hut\td,a\tHut\n", test="Tag\tc,x,a\tTag\n")
+    codec = InflectionCodec.load(tmp_path / "out")
+
+    for features in ("a,b,d", "d,b,a", "b,a,d"):
+        symbols = codec.source_symbols(("Tor", features))
+        assert symbols == codec.source_symbols(codec.typed_source(f"Tor\t{features}"))
+        assert symbols[:3] == ["feature=a", "feature=b", "feature=d"]
+
+    reordered = {split: counts["splits"][split]["reordered"] for split in SPLITS}
+    assert reordered == {"train": 0, "dev": 1, "test": 1}
+    assert [warning.split()[0] for warning in counts["warnings"]] == ["dev", "test"]
+    # The text stays as the user wrote it.
+    assert (tmp_path / "out/test.tsv").read_text(encoding="utf-8") == "Tag\tc,x,a\tTag\n"
+
+
+def test_without_one_order_in_training_nothing_is_reordered_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    rows = "Haus\ta,b\tHaus\nMaus\tb,a\tMaus\n"
+    counts = prepared(tmp_path, train=rows, dev="Hut\tb,a\tHut\n", test="Tag\ta,b\tTag\n")
+    codec = InflectionCodec.load(tmp_path / "out")
+
+    assert codec.source_symbols(("Tor", "b,a"))[:2] == ["feature=b", "feature=a"]
+    assert "several orders" in counts["warnings"][0]
+
+
+@given(st.permutations("abcdef"), st.lists(st.sets(st.sampled_from("abcdef"), min_size=2)))
+def test_rows_of_one_order_are_read_as_they_are(order: list[str], sets: list[set[str]]) -> None:
+    bundles = [sorted(features, key=order.index) for features in sets]
+    learned = order_of_features(bundles)
+    assert learned is not None
+
+    codec = InflectionCodec().with_order(learned)
+    for bundle in bundles:
+        assert codec.ordered(bundle) == codec.ordered(bundle[::-1]) == bundle
