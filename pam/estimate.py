@@ -22,6 +22,7 @@ import pandas as pd
 from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch, size_of
+from pam.data.identity import fetched_folder, identified
 from pam.data.prepare import TaskFormat, files_of, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
@@ -152,7 +153,7 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     The first rows are read if all its files are here.
     """
     check_local(name, dataset)
-    fetched = Path("data", name)
+    fetched = fetched_folder(name, identified(dataset))
     here = {key: Path(file.path or fetched / key) for key, file in dataset.files.items()}
     if all(path.exists() for path in here.values()):
         text = f"`{name}`, {counted(len(here), 'file')} here"
@@ -203,7 +204,7 @@ def _some_rows(name: str, entry: Dataset, task: Path, scratch: Path) -> Rows | N
         data = Prepared(task / "data")
         return Rows(data, {split: len(data.split(split)) for split in SPLITS})
 
-    raw = Path("data", name)
+    raw = fetched_folder(name, identified(entry))
     paths = [Path(file.path or raw / key) for key, file in entry.files.items()]
     is_here = all(path.exists() for path in paths)
     if not (is_here or entry.package):

@@ -26,6 +26,12 @@ DATASET = (
         action="append",
         metavar="FILE",
     ),
+    option(
+        "--hashes",
+        "SHA-256 that files of your own must have: {FILE: HASH} (default: not checked)",
+        default="{}",
+        metavar="YAML",
+    ),
 )
 RAW = folder("--raw", "folder into which `fetch` wrote the files", required=True)
 
@@ -268,8 +274,17 @@ def how_to_run(experiment: str) -> str:
 def _dataset(args: Namespace) -> Dataset:
     """Return the entry of the data set that is named on the command line."""
     from pam.data.registry import find_dataset
+    from pam.io import UserError, parse_yaml, unknown
 
-    return find_dataset(args.registry or [REGISTRY], args.dataset)
+    dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
+    hashes = parse_yaml(args.hashes, "--hashes")
+    if not isinstance(hashes, dict):
+        raise UserError("no hashes", file="--hashes", hint="write {FILE: HASH, ...}")
+
+    for name in hashes:
+        if name not in dataset.files:
+            raise unknown("file", str(name), list(dataset.files), "--hashes")
+    return dataset.with_hashes({name: str(value) for name, value in hashes.items()})
 
 
 def overrides(text: str, dataset: Dataset) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pam.data.archives import extract_member, pack
 from pam.data.generated import find_generator, installed
+from pam.data.identity import FOLDER, fetched_folder
 from pam.io import (
     SHIPPED,
     UserError,
@@ -338,17 +339,28 @@ def _copy_local(file: File, path: str, target: Path, patience: Patience, say: Sa
     if Path(path).is_file() and Path(path).stat().st_size == 0:
         raise UserError("the file is empty", file=path, hint="write your data into it")
 
-    return download(target, _expected(file, None), [path], patience, say)
+    try:
+        return download(target, _expected(file, None), [path], patience, say)
+    except UnavailableError as error:
+        if file.sha256 is None:
+            raise
+        hint = (
+            "call the same command again if the file was changed just now; else correct `sha256`"
+            " in the registry of data sets"
+        )
+        message = f"this is not the file with the SHA-256 {file.sha256}"
+        raise UserError(message, file=path, hint=hint) from error
 
 
 def _mirrored(name: str, dataset: Dataset, key: str, mirror: str | None) -> list[str]:
     """Return the addresses that are tried before those of the registry."""
     addresses = []
 
-    # Fetched before, from another folder of work.
-    shipped = SHIPPED / "data" / name / key
-    if shipped.is_file():
-        addresses.append(str(shipped))
+    # Fetched before from another folder of work, or put by hand under the data set's name alone.
+    fetched = fetched_folder(name, dataset)
+    near = (SHIPPED / fetched, FOLDER / name, SHIPPED / FOLDER / name)
+    at_hand = dict.fromkeys((folder / key).resolve() for folder in near)
+    addresses += [str(path) for path in at_hand if path.is_file()]
 
     base = mirror or os.environ.get(MIRROR, "")
     if base:
@@ -399,11 +411,18 @@ def check_fetched(dataset: Dataset, raw: Path) -> dict[str, str]:
     for key, file in dataset.files.items():
         path = raw / key
         if not path.is_file():
-            raise UserError("no such file", file=path, hint="fetch the data set first")
+            hint = (
+                "fetch the data set; if the workflow did, delete `.fetched` there and call it again"
+            )
+            raise UserError("no such file", file=path, hint=hint)
 
         hashes[key] = sha256_of(path)
         if wrong := _expected(file, record.get(key)).wrong_hash(path):
-            raise UserError(wrong, file=path, hint="delete the file and fetch the data set again")
+            hint = (
+                "delete the file and `.fetched` beside it, and call the same command again, which"
+                " fetches it"
+            )
+            raise UserError(wrong, file=path, hint=hint)
     return hashes
 
 

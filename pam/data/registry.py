@@ -110,6 +110,13 @@ class Dataset(Strict):
         """Return the same data set with other values of these keys of `format`."""
         return self.model_copy(update={"format": self.format | dict(overrides)})
 
+    def with_hashes(self, hashes: Mapping[str, str]) -> Dataset:
+        """Return the same data set with the SHA-256 of these files."""
+        files = dict(self.files)
+        for name, sha256 in hashes.items():
+            files[name] = files[name].model_copy(update={"sha256": sha256})
+        return self.model_copy(update={"files": files})
+
     def generator_names(self) -> list[str]:
         """Return `module:Class` of what draws the files, if a package is their source."""
         if self.package is None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pam.config import RunConfig, TaskConfig
+from pam.data.identity import fetched_folder, identified
 from pam.data.registry import Dataset, load_task
 from pam.experiment import Plan, check_known, check_local
 from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
-from pam.io import dump_yaml
+from pam.io import UserError, dump_yaml
 from pam.reporting.catalogue import ANALYZED
 from pam.run_folder import RunFolder
 from pam.workflow.files import WorkflowFiles
@@ -37,6 +39,7 @@ class JobInputs:
         self.datasets = datasets
         self.files = files
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
+        self._identities: dict[str, Dataset] = {}
 
     # The experiment as a whole.
 
@@ -50,28 +53,44 @@ class JobInputs:
             self.experiment, exclude={"device": True, "mirror": True, "resources": True}
         )
 
-    @per_job
-    def registry_arguments(self, wildcards: Wildcards) -> list[str]:
-        """Return arguments that name the registries; they change no result."""
-        return [f"--registry={file}" for file in self.experiment.registries]
-
     # Data: files that are fetched, stages that prepare them.
 
     @per_job
-    def local_files(self, wildcards: Wildcards) -> list[str]:
-        """Return files of the user's own that a data set is copied from."""
-        entry = self._dataset(wildcards.dataset)
-        return [str(file) for file in or_exit(check_local, wildcards.dataset, entry)]
+    def fetched_folder(self, wildcards: Wildcards) -> str:
+        """Return the folder that a data set's files are fetched into.
+
+        The process ends if somebody asks for the folder of other files than the entry's.
+        """
+        return str(or_exit(self._checked_folder, wildcards.dataset, wildcards.content))
 
     @per_job
-    def identity_of_files(self, wildcards: Wildcards) -> dict[str, Any]:
-        """Return the hashes of the files to fetch, or their addresses where none is known."""
-        entry = self._dataset(wildcards.dataset)
-        files = {
-            name: file.sha256 or file.md5 or file.path or (file.urls, entry.mirror_name)
-            for name, file in entry.files.items()
-        }
-        return {"files": files, "package": entry.package and entry.package.model_dump()}
+    def source(self, wildcards: Wildcards) -> list[str]:
+        """Return arguments that name the registries, and the content of files of the user's own.
+
+        They change no result: files of another content are in another folder.
+        """
+        return self._source(wildcards.dataset)
+
+    @per_job
+    def fetched_source(self, wildcards: Wildcards) -> list[str]:
+        """Return the same for a task's data set, with the folder of its fetched files."""
+        return self._fetched_source(self._task(wildcards).dataset)
+
+    @per_job
+    def fetched_gold_source(self, wildcards: Wildcards) -> list[str]:
+        """Return the same for a task's word alignments."""
+        return self._fetched_source(str(self._task(wildcards).word_alignments))
+
+    def _source(self, name: str) -> list[str]:
+        arguments = [f"--registry={file}" for file in self.experiment.registries]
+        files = self._identified(name).files
+        hashes = {key: file.sha256 for key, file in files.items() if file.path is not None}
+        if hashes:
+            arguments.append(f"--hashes={json.dumps(hashes)}")
+        return arguments
+
+    def _fetched_source(self, name: str) -> list[str]:
+        return [*self._source(name), f"--raw={self._folder(name)}"]
 
     @per_job
     def dataset(self, wildcards: Wildcards) -> str:
@@ -110,7 +129,7 @@ class JobInputs:
         inputs = [f"{folder}/{earlier}" for earlier in stages[: stages.index(name)]]
         is_first = not inputs
         if is_first:
-            inputs = [_fetched(task.dataset)]
+            inputs = [self._fetched(task.dataset)]
 
         # The symbols of the task whose models are tested.
         if task.trained_on and (not is_first or name == stages[-1]):
@@ -165,7 +184,7 @@ class JobInputs:
     @per_job
     def fetched_gold(self, wildcards: Wildcards) -> str:
         """Return the mark of the word alignments that were fetched."""
-        return _fetched(self._task(wildcards).word_alignments)
+        return self._fetched(str(self._task(wildcards).word_alignments))
 
     @per_job
     def gold_options(self, wildcards: Wildcards) -> dict[str, Any]:
@@ -332,6 +351,31 @@ class JobInputs:
         or_exit(check_known, "data set", name, sorted(self.datasets))
         return self.datasets[name]
 
+    def _identified(self, name: str) -> Dataset:
+        """Return a data set whose files are told by their content; one that is missing is named."""
+        if name not in self._identities:
+            entry = self._dataset(name)
+            or_exit(check_local, name, entry)
+            self._identities[name] = or_exit(identified, entry)
+        return self._identities[name]
+
+    def _folder(self, name: str) -> Path:
+        """Return the folder into which a data set's files are fetched."""
+        return fetched_folder(name, self._identified(name))
+
+    def _checked_folder(self, name: str, content: str) -> Path:
+        """Return the same folder if its name ends so; else a UserError says how it is called."""
+        folder = self._folder(name)
+        asked = folder.with_name(f"{name}-{content}")
+        if asked != folder:
+            message = f"the registries' entry of `{name}` has other files than those of this folder"
+            raise UserError(message, file=asked, hint=f"ask for {folder}")
+        return folder
+
+    def _fetched(self, name: str) -> str:
+        """Return the mark that the files of a data set were fetched."""
+        return str(self._folder(name) / ".fetched")
+
     def _entry(self, wildcards: Wildcards) -> Dataset:
         """Return the entry of a task's data set, read as the task wants it."""
         task = self._task(wildcards)
@@ -339,11 +383,6 @@ class JobInputs:
 
     def _gold_entry(self, wildcards: Wildcards) -> Dataset:
         return self._dataset(str(self._task(wildcards).word_alignments))
-
-
-def _fetched(dataset: str | None) -> str:
-    """Return the mark that the files of a data set were fetched."""
-    return f"data/{dataset}/.fetched"
 
 
 def _model_files(path: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import yaml
 
 from pam import fingerprint, jobs
 from pam.check import check_experiment
+from pam.data.registry import Dataset
 from pam.experiment import Plan
 from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
@@ -44,6 +46,7 @@ class Workflow:
     files: WorkflowFiles
     inputs: JobInputs
     report: ReportFiles
+    datasets: dict[str, Dataset]
 
 
 def job(**wildcards: str) -> SimpleNamespace:
@@ -64,7 +67,13 @@ def made(folder: Path, experiment: str, registry: str, **changes: Any) -> Workfl
     plan, datasets = check_experiment(config, [str(file)])
     files = WorkflowFiles(plan, datasets)
 
-    return Workflow(plan, files, JobInputs(plan, datasets, files), ReportFiles(plan, files))
+    return Workflow(
+        plan=plan,
+        files=files,
+        inputs=JobInputs(plan, datasets, files),
+        report=ReportFiles(plan, files),
+        datasets=datasets,
+    )
 
 
 def _paths(registry: str) -> list[str]:
@@ -226,13 +235,15 @@ def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow
     task = job(task="pairs")
 
     assert pairs.inputs.last_stage()(task) == "index"
-    assert pairs.inputs.before_stage("extract")(task) == ["data/pairs/.fetched"]
+    (mark,) = pairs.inputs.before_stage("extract")(task)
+    assert re.fullmatch(r"data/pairs-[0-9a-f]{8}/\.fetched", mark)
 
     folder = "results/translated/pairs/data"
     assert pairs.inputs.before_stage("segment")(task) == [f"{folder}/extract", f"{folder}/tokenize"]
     assert len(pairs.inputs.before_stage()(task)) == 3
     # Of nouns the last stage is the first.
-    assert nouns.inputs.before_stage()(job(task="nouns")) == ["data/small/.fetched"]
+    (mark,) = nouns.inputs.before_stage()(job(task="nouns"))
+    assert mark.startswith("data/small-")
     assert {"format", "files"} <= nouns.inputs.stage_options()(job(task="nouns")).keys()
     assert pairs.inputs.stage_options()(task).keys() == {"format"}
 
@@ -254,17 +265,32 @@ def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
 def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
     nouns: Workflow, tmp_path: Path
 ) -> None:
-    files = nouns.inputs.local_files()(job(dataset="small"))
+    def source() -> list[str]:
+        return JobInputs(nouns.plan, nouns.datasets, nouns.files).fetched_source()(
+            job(task="nouns")
+        )
 
-    assert sorted(map(os.path.basename, files)) == ["dev.tsv", "test.tsv", "train.tsv"]
+    before = source()
+    assert re.search(r"^--raw=data/small-[0-9a-f]{8}$", before[-1])
+    assert all(name in before[1] for name in ("dev.tsv", "test.tsv", "train.tsv"))
 
-    identity = nouns.inputs.identity_of_files()(job(dataset="small"))
-    assert identity["package"] is None and len(identity["files"]) == 3
+    (tmp_path / "dev.tsv").write_text("changed", encoding="utf-8")
+    assert before[:1] == source()[:1] and before[1:] != source()[1:]
 
     (tmp_path / "dev.tsv").unlink()
-
     with pytest.raises(SystemExit, match="data set `small`: no such file"):
-        nouns.inputs.local_files()(job(dataset="small"))
+        source()
+
+
+def test_the_folder_of_other_files_than_those_of_the_registry_is_not_fetched(
+    nouns: Workflow,
+) -> None:
+    folder = nouns.inputs.fetched_folder()
+    with pytest.raises(SystemExit, match="ask for data/small-") as caught:
+        folder(job(dataset="small", content="01234567"))
+
+    content = str(caught.value).rpartition("-")[2]
+    assert folder(job(dataset="small", content=content)) == f"data/small-{content}"
 
 
 def test_outputs_of_every_beam_are_scored_with_the_analysis_that_the_kind_needs(

@@ -8,29 +8,29 @@ localrules:
 
 wildcard_constraints:
     dataset=r"[^/]+",
+    content=r"[0-9a-f]+",
     task=r"[^/]+",
 
 
+# The folder's name says what the files are (pam/data/identity.py), so that neither a time nor an
+# input has to tell that they have changed.
 rule fetch_data:
-    input:
-        # Files of the repository stay where they are, also where results go to a storage provider.
-        lambda wildcards: [local(file) for file in job_inputs.local_files()(wildcards)],
     output:
         # The files themselves are not declared, so that those at hand, the good ones of a download
         # that failed and those put there by hand, are kept.
-        touch("data/{dataset}/.fetched"),
+        touch("data/{dataset}-{content}/.fetched"),
     log:
-        "data/{dataset}/fetch.log",
+        "data/{dataset}-{content}/fetch.log",
     conda:
         CONDA
     params:
-        entry=job_inputs.identity_of_files(),
-        registries=job_inputs.registry_arguments(),
+        source=untracked(job_inputs.source()),
+        out=job_inputs.fetched_folder(),
     message:
         "Fetching {wildcards.dataset}"
     shell:
-        "logged {log:q} python -m pam fetch --dataset {wildcards.dataset:q} {params.registries:q} "
-        "--out data/{wildcards.dataset:q}"
+        "logged {log:q} python -m pam fetch --dataset {wildcards.dataset:q} {params.source:q} "
+        "--out {params.out:q}"
 
 
 # The last stage, which completes the data; the stages before it are the same rule.
@@ -53,15 +53,15 @@ rule prepare_data:
         options=job_inputs.stage_options(),
         format=untracked(job_inputs.format_text()),
         dataset=job_inputs.dataset(),
-        registries=job_inputs.registry_arguments(),
+        source=untracked(job_inputs.fetched_source()),
         base=job_inputs.base_arguments(),
         out=output_folder("data"),
         stage=job_inputs.last_stage(),
     message:
         "Preparing {wildcards.task}"
     shell:
-        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.registries:q} "
-        "--format {params.format:q} --raw data/{params.dataset:q} --out {params.out:q} "
+        "logged {log:q} python -m pam prepare --dataset {params.dataset:q} {params.source:q} "
+        "--format {params.format:q} --out {params.out:q} "
         "{params.base:q} --stage {params.stage}"
 
 
@@ -140,12 +140,11 @@ rule prepare_word_alignments:
         code=job_inputs.gold_code(),
         options=job_inputs.gold_options(),
         dataset=job_inputs.gold_dataset(),
-        registries=job_inputs.registry_arguments(),
+        source=untracked(job_inputs.fetched_gold_source()),
         data=input_folder("data"),
         out=output_folder("gold"),
     message:
         "Preparing word alignments for {wildcards.task}"
     shell:
         "logged {log:q} python -m pam word-alignments --dataset {params.dataset:q} "
-        "{params.registries:q} --raw data/{params.dataset:q} --data {params.data:q} "
-        "--out {params.out:q}"
+        "{params.source:q} --data {params.data:q} --out {params.out:q}"
