@@ -48,6 +48,7 @@ report_files = ReportFiles(plan, files)
 if snakemake_internals.is_main_process(workflow):
     or_exit(check_starts, plan, datasets, files)
     or_exit(files.check_restored)
+    progress.tell_finished(workflow, job_inputs.is_trained)
 else:
     or_exit(locks.check_not_replaced, EXPERIMENT.experiment)
 
@@ -70,6 +71,7 @@ onstart:
         or_exit(check_writable, folder)
         remove_leftovers(folder)
     snakemake_internals.wake_once()
+    files.ask_again(snakemake_internals.planned_jobs(workflow))
     progress.show(workflow)
     progress.tell_trained_again(workflow, files.restored)
 

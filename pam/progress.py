@@ -37,6 +37,8 @@ TRUST = 0.1
 SETTLED_S = 20.0
 EPOCH = re.compile(r"epoch (\d+ of \d+)")
 SCORE = re.compile(r"dev (accuracy [\d.]+ %|perplexity [\d.]+)")
+FINISHED = "finished already"  # in a training's log, where its results were there
+NOT_TRAINED = f"{FINISHED}, nothing was trained; `--forcerun train_run` trains again"
 LOG_BYTES = 1 << 16  # of the end of a training's log, which has its last epoch
 
 
@@ -164,7 +166,10 @@ class JobProgress(logging.Handler):
         to_go = self._words_to_go()
         self.bar.set_description_str(to_go.removeprefix(", "), refresh=False)
         self.bar.update()
-        done = f"{len(self.ended)} of {self.total} jobs: {job.words} ({job.seconds:.0f} s)"
+        words = job.words
+        if job.trains and FINISHED in end_of_log(job):
+            words += f": {NOT_TRAINED}"
+        done = f"{len(self.ended)} of {self.total} jobs: {words} ({job.seconds:.0f} s)"
         tqdm.write(f"{done}{to_go}", file=sys.stderr)
 
     def tell_trainings(self) -> None:
@@ -242,13 +247,7 @@ class JobProgress(logging.Handler):
 def training_state(job: Job) -> str:
     """Return a training in words, with the last epoch and score in its log, if there are any."""
     run = "{model} on {task}, seed {seed}".format_map(defaultdict(lambda: "?", job.wildcards))
-    text = ""
-    with suppress(OSError):
-        if job.log is not None:
-            with open(job.log, "rb") as file:
-                file.seek(max(0, os.path.getsize(job.log) - LOG_BYTES))
-                text = file.read().decode("utf-8", errors="replace")
-
+    text = end_of_log(job)
     epochs = EPOCH.findall(text)
     scores = SCORE.findall(text)
     state = f"epoch {epochs[-1]}" if epochs else "begins"
@@ -256,6 +255,62 @@ def training_state(job: Job) -> str:
         state += f", dev {scores[-1]}"
 
     return f"{run}: {state}"
+
+
+def end_of_log(job: Job) -> str:
+    """Return the end of a job's log, nothing where there is none."""
+    with suppress(OSError):
+        if job.log is not None:
+            with open(job.log, "rb") as file:
+                file.seek(max(0, os.path.getsize(job.log) - LOG_BYTES))
+                return file.read().decode("utf-8", errors="replace")
+    return ""
+
+
+class FinishedTrainings(logging.Handler):
+    """Says in a dry run which trainings are finished already and would train nothing.
+
+    Snakemake plans them where files have other times, as after a copy to another machine.
+
+    Args:
+        workflow: Snakemake's, whose plan is made later.
+        is_finished: returns whether the training of a task, a model and a seed is finished.
+    """
+
+    def __init__(self, workflow: Any, is_finished: Callable[[str, str, int], bool]) -> None:
+        super().__init__()
+        self.workflow = workflow
+        self.is_finished = is_finished
+
+    def emit(self, record: Any) -> None:
+        """Take any record of Snakemake's logger."""
+        event = getattr(getattr(record, "event", None), "value", None)
+        if event != "job_info" or not record.rule_name.endswith(TRAINING):
+            return
+        if not snakemake_internals.is_dry_run(self.workflow):
+            return
+
+        wildcards = dict(getattr(record, "wildcards", None) or {})
+        task, model, seed = (wildcards.get(name, "") for name in ("task", "model", "seed"))
+        if self.is_finished(task, model, int(seed)) and not self._is_forced(wildcards):
+            tqdm.write(
+                f"{model} on {task}, seed {seed}: {FINISHED}, nothing is trained unless its data"
+                " change",
+                file=sys.stderr,
+            )
+
+    def _is_forced(self, wildcards: Mapping[str, str]) -> bool:
+        """Return whether the user has forced a training to run."""
+        return any(
+            job.is_forced and job.rule.endswith(TRAINING) and job.wildcards == wildcards
+            for job in snakemake_internals.planned_jobs(self.workflow)
+        )
+
+
+def tell_finished(workflow: Any, is_finished: Callable[[str, str, int], bool]) -> None:
+    """Let a dry run say which trainings are finished already."""
+    handler = FinishedTrainings(workflow, is_finished)
+    snakemake_internals.add_log_handler(handler, quiet=False)
 
 
 def show(workflow: Any) -> None:

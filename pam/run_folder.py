@@ -107,6 +107,16 @@ class RunFolder:
             return False
         return not all(file.is_file() for file in self.model_files)
 
+    @property
+    def asked_again(self) -> Path:
+        """The mark that the training is to be done again though its results are there."""
+        return self.path / "state" / "again"
+
+    @property
+    def may_be_finished(self) -> bool:
+        """Whether a training has ended here, be it this one or an earlier one."""
+        return (self.path / "state" / "finished").is_dir()
+
     def data(self, split: str = "test") -> Path:
         """Return the folder of prepared data that has a split."""
         task = self.path.parent.parent

@@ -43,6 +43,11 @@ def train(args: Namespace) -> int:
     run = RunFolder(args.run, args.config)
     data = args.data or run.data()
     state = args.state or run.path / "state"
+    if run.asked_again.is_file():
+        from pam.training.again import forget
+
+        forget(run, data, state, args.code)
+
     return train(run, data, state, args.device, args.code, args.processes)
 
 

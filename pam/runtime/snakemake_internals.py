@@ -37,6 +37,8 @@ WORKFLOW_PARTS = {
     "register_resource": "share_gpus",
     "rules": "rules_without_output",
     "dag.needrun_jobs": "planned_jobs",
+    "dag.reason": "planned_jobs",
+    "dryrun": "is_dry_run",
     "resource_settings.cores": "cores",
 }
 # Parts of modules, by the function below that changes or calls them.
@@ -233,6 +235,7 @@ class PlannedJob:
     rule: str
     wildcards: Mapping[str, str]
     has_output: bool  # a mere target has none
+    is_forced: bool = False  # by `--forcerun`, `--force` or `--forceall`, whatever has changed
 
 
 def planned_jobs(workflow: Any) -> list[PlannedJob]:
@@ -242,12 +245,24 @@ def planned_jobs(workflow: Any) -> list[PlannedJob]:
     cannot be read, the list is empty: jobs are counted as they begin.
     """
     jobs: Iterable[Any] = _part(workflow, "dag.needrun_jobs", list)()
+    reason = _part(workflow, "dag.reason", lambda job: None)
     return [
         PlannedJob(
-            rule=job.rule.name, wildcards=dict(job.wildcards_dict), has_output=bool(job.output)
+            rule=job.rule.name,
+            wildcards=dict(job.wildcards_dict),
+            has_output=bool(job.output),
+            is_forced=bool(getattr(reason(job), "forced", False)),
         )
         for job in jobs
     ]
+
+
+def is_dry_run(workflow: Any) -> bool:
+    """Return whether jobs are only planned; not known before the workflow has been read.
+
+    Where Snakemake does not say, nothing is said of a dry run alone.
+    """
+    return bool(_part(workflow, "dryrun", False))
 
 
 def cores(workflow: Any) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from pam.data.registry import Dataset
 from pam.experiment import Plan
+from pam.progress import TRAINING
 from pam.restored import Name, check_unchanged
 from pam.run_folder import GOLD, RunFolder
+from pam.runtime.snakemake_internals import PlannedJob
 
 OUTPUTS = ("predictions.tsv", "decoding.json")
 
@@ -131,6 +133,15 @@ class WorkflowFiles:
         """The runs that were restored, and have no weights."""
         runs = {name: self.run_of(*name) for name in self.experiment.runs()}
         return {name: run for name, run in runs.items() if run.lacks_weights}
+
+    def ask_again(self, jobs: Iterable[PlannedJob]) -> None:
+        """Mark the runs whose training is forced, so that it does not find its own results."""
+        for job in jobs:
+            if job.is_forced and job.rule.endswith(TRAINING):
+                task, model, seed = (job.wildcards[name] for name in ("task", "model", "seed"))
+                run = self.run_of(task, model, seed)
+                if run.may_be_finished:
+                    run.asked_again.touch()
 
     def check_restored(self) -> None:
         """Check that restored runs were made as the experiment asks for.

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pam.config import RunConfig, TaskConfig
@@ -239,6 +240,22 @@ class JobInputs:
     def _main_beam(self, wildcards: Wildcards) -> int:
         self._task(wildcards)
         return self.files.beams[wildcards.task][0]
+
+    def is_trained(self, task: str, model: str, seed: int) -> bool:
+        """Return whether a run's training is finished with its data as they are."""
+        folder = self.files.run_of(task, model, seed)
+        if not folder.may_be_finished:
+            return False
+        # Imported here, as it imports torch.
+        from pam.training.again import is_finished
+
+        wildcards = SimpleNamespace(task=task, model=model, seed=seed)
+        run = RunFolder(folder.path, self.run_text()(wildcards))
+        code = self.run_code("train")(wildcards)
+        try:
+            return is_finished(run, run.data(), run.path / "state", code)
+        except UserError:  # a model to start from is to be trained first
+            return False
 
     # Runs: files of themselves and of other runs.
 

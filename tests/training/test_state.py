@@ -17,6 +17,8 @@ import torch
 from pam.config import RunConfig
 from pam.io import UserError, write_text
 from pam.models.checkpoint import load_tensors, save_tensors
+from pam.run_folder import RunFolder
+from pam.training.again import is_finished
 from pam.training.checkpoint import (
     CURRENT,
     FINISHED,
@@ -201,6 +203,24 @@ def test_a_finished_training_gives_its_results_again_and_is_not_trained_again(
     outputs = [*(finished / "model").iterdir(), finished / "history.csv"]
     # Older than the data, they would be made once more.
     assert all(path.stat().st_mtime >= int(began) for path in outputs)
+
+
+def test_a_finished_training_that_is_asked_for_again_is_trained_again_once(
+    finished: Path, whole: Path, data: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(finished)
+    state = finished / "state"
+    other = small.prepare(tmp_path / "other", {**small.ROWS, "train": small.ROWS["train"][1:]})
+    assert is_finished(run, data, state, "this code")
+    assert not is_finished(run, data, state, "other code")
+    assert not is_finished(run, other, state, "this code")
+
+    run.asked_again.touch()
+    again = runs.train(RUN, data, finished)
+    assert again.end() == 0, again.said()
+    assert "finished already" not in again.said() and "epoch 3 of 3" in again.said()
+    assert runs.result(finished) == runs.result(whole)
+    assert not run.asked_again.exists() and is_finished(run, data, state, "this code")
 
 
 @pytest.mark.parametrize("changed", ["code", "a kept result", "the mark", "a file too many"])

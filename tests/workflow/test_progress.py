@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from pam import progress
-from pam.progress import TRUST, Expected, JobProgress
+from pam.progress import TRUST, Expected, FinishedTrainings, JobProgress
 
 
 class Clock:
@@ -68,6 +69,44 @@ def test_each_job_is_a_line_with_jobs_and_time_left(
     last = capsys.readouterr().err.splitlines()[-1]
 
     assert last == "3 of 6 jobs: Training b (100 s), about 01:42 to go"
+
+
+def test_a_training_that_was_finished_already_is_told_as_such(
+    clock: Clock, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    handler = JobProgress(of_runs("soft"), bar=False)
+    log = tmp_path / "train.log"
+    log.write_text("2026-01-01 finished already: to train it once more\n", encoding="utf-8")
+    begin(handler, 1, "train_run", "Training soft", wildcards={}, log=[str(log)])
+    end(handler, 1)
+
+    said = capsys.readouterr().err
+    assert "Training soft: finished already" in said and "--forcerun train_run" in said
+
+
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize("forced", [True, False])
+def test_a_dry_run_says_which_trainings_are_finished_already(
+    capsys: pytest.CaptureFixture[str], *, dry: bool, forced: bool
+) -> None:
+    jobs = []
+    for rule, wildcards in of_runs("soft", "postr-joint"):
+        of_rule = SimpleNamespace(name=rule)
+        jobs.append(SimpleNamespace(rule=of_rule, wildcards_dict=wildcards, output=["x"]))
+
+    dag = SimpleNamespace(
+        needrun_jobs=lambda: jobs, reason=lambda job: SimpleNamespace(forced=forced)
+    )
+    handler = FinishedTrainings(
+        SimpleNamespace(dryrun=dry, dag=dag),
+        is_finished=lambda task, model, seed: (task, model, seed) == ("nouns", "soft", 1),
+    )
+    for number, (rule, wildcards) in enumerate(of_runs("soft", "postr-joint")):
+        begin(handler, number, rule, "Training", wildcards=wildcards)
+
+    said = capsys.readouterr().err
+    assert ("soft on nouns, seed 1: finished already" in said) is (dry and not forced)
+    assert "postr-joint" not in said
 
 
 def test_the_time_left_begins_with_what_was_expected_and_follows_the_pace(
