@@ -401,12 +401,36 @@ def _read_experiment(config: dict[str, Any] | None, paths: tuple[Path | Given, .
     if config is None:
         config = reduce(merged, contents)
 
+    _check_one_experiment(contents, paths)
     experiment = parse(Experiment, config, paths)
 
     folders = [path.parent for path in paths if isinstance(path, Path)]
     registries = [str(find_file(name, *folders)) for name in experiment.registries]
 
     return experiment.model_copy(update={"registries": registries})
+
+
+def _check_one_experiment(contents: Sequence[Any], paths: Sequence[Path | Given]) -> None:
+    """Check that no two files name two experiments: merged, one would replace half of the other."""
+    named: dict[str, Path] = {}
+    for content, path in zip(contents, paths, strict=True):
+        name = content.get("experiment") if isinstance(content, dict) else None
+        if not isinstance(name, str) or not isinstance(path, Path):
+            continue
+
+        named.setdefault(name, path)
+        if len(named) > 1:
+            first, *_ = named.values()
+            message = (
+                f"this file is another experiment than {first}: files are merged into one, and the"
+                " keys of a later file replace those of an earlier one"
+            )
+            hint = (
+                "run the experiments one after the other; to change a few keys of one, leave out"
+                " `experiment:` in the file with the changes, and give the result another name by"
+                " `--config experiment=NAME`"
+            )
+            raise placed(UserError(message, hint=hint), [path], ["experiment"])
 
 
 def load_models(experiment: Experiment, files: Files) -> dict[str, ModelConfig]:

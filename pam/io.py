@@ -38,6 +38,8 @@ PARTS = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 BOOLEAN_TAG = "tag:yaml.org,2002:bool"
 TEXT_TAG = "tag:yaml.org,2002:str"
 MERGE_TAG = "tag:yaml.org,2002:merge"
+# Numbers of YAML 1.1 that mean another one than they look like: 010 is 8, and 1:30 is 90.
+MISREAD = re.compile(r"^[-+]?0+[1-7][0-7_]+$|:")
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 # Keys and values of a YAML file, each counted as often as it is repeated by an alias.
 LARGEST = 100_000
@@ -611,8 +613,10 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
 
     hint = "correct the value; config/README.md describes each key"
     value = problem["input"]
+    if isinstance(value, str) and re.fullmatch("0[0-9]+", value):
+        hint = f"write {int(value)}, without zeros before it"
     # As YAML takes 1e-3 for a text.
-    if isinstance(value, str) and NUMBER.fullmatch(value):
+    elif isinstance(value, str) and NUMBER.fullmatch(value):
         hint = "write a number with a point, such as 1.0e-3"
     elif _is_misread_name(problem):
         hint = "put it into quotes, as 'no': YAML takes yes, no, on and off for true and false"
@@ -818,11 +822,19 @@ class Loader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         """Return what a node means."""
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
             # Numbers and dates that are written like some, but are none: 2001-99-99, !!int x.
             message = f"a value looks like a number or a date but is none: {error}"
             raise self._refused(node, message, "put it into quotes") from error
+
+        is_number = isinstance(value, int | float) and isinstance(node, yaml.ScalarNode)
+        if is_number and MISREAD.search(node.value):
+            message = f"YAML reads `{node.value}` as {value}, a number in base 8 or 60"
+            hint = f"write {value} if that is meant, the number without zeros before it, or quotes"
+            raise self._refused(node, message, hint)
+
+        return value
 
     def _check_size(self, root: yaml.Node) -> None:
         """Refuse aliases (`*name`) that repeat or nest more than files hold.

@@ -11,6 +11,7 @@ those are looked at; where there is no GPU the command runs as it is, and after 
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import runpy
 import sys
@@ -27,11 +28,23 @@ LOGGED = (
 
 def set_environment(basedir: str, mirror: str | None, jobs_per_gpu: int) -> None:
     """Let jobs use the Python that runs Snakemake, this package, the mirror, and shared GPUs."""
+    name_user()
     os.environ[SHARING] = str(jobs_per_gpu)
     for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
         os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
     if mirror:
         os.environ["PAM_MIRROR"] = mirror
+
+
+def name_user() -> None:
+    """Give a user who has a number and no name, as in some containers, a name.
+
+    Snakemake asks for it, after it has read the workflow, and fails without one.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"user{os.getuid()}"
 
 
 def main(device: str, command: list[str], gpus: int = 1) -> None:

@@ -157,6 +157,10 @@ def check(args: Namespace) -> int:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}", hint="write KEY=VALUE, such as seeds=[1,2]")
+        section, dot, inner = key.partition(".")
+        if dot:
+            hint = f"write {section}={{{inner}: {value}}}, in quotes"
+            raise UserError(f"--config {text}: a key has no dots", hint=hint)
         values[key] = parse_yaml(value, "--config")
 
     files = args.configfile or [str(find_file(EXPERIMENT))]

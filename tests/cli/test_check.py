@@ -77,6 +77,22 @@ def test_keys_on_the_command_line_count(own: Checkout, called: Call) -> None:
     )
 
 
+def test_a_key_with_dots_is_told_how_to_write_it(own: Checkout, called: Call) -> None:
+    message, hint = called(*CHECK, "--config", "training.epochs=5").message()
+    assert "training.epochs=5" in message and "training={epochs: 5}" in hint
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_an_experiment_in_another_encoding_is_told_so(
+    own: Checkout, called: Call, encoding: str
+) -> None:
+    text = (own.folder / "own/experiment.yaml").read_text(encoding="utf-8")
+    text = text.replace("Made-up nouns", "Wörter")
+    (own.folder / "own/experiment.yaml").write_text(text, encoding=encoding)
+    message, hint = called(*CHECK).message()
+    assert message.startswith("own/experiment.yaml: ") and "UTF-8" in hint
+
+
 def test_pairs_and_word_alignments_are_checked_too(own: Checkout, called: Call) -> None:
     with_own_pairs(own)
     result = called("check", "--configfile", "own/translation.yaml")

@@ -12,7 +12,7 @@ import yaml
 from pam.check import check_datasets
 from pam.config import load_run
 from pam.experiment import Plan, load_plan, without_effect
-from pam.io import UserError, dump_yaml, read_yaml
+from pam.io import Given, UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
 from pam.reporting.catalogue import check_rows, load_papers
@@ -287,6 +287,19 @@ def test_of_two_files_the_one_at_fault_is_named() -> None:
         with pytest.raises(UserError) as caught:
             load_plan(merged, files)
         assert (caught.value.file, caught.value.line) == ("more.yaml", 3)
+
+
+def test_two_experiments_are_not_merged_into_one() -> None:
+    Path("one.yaml").write_text(RIGHT, encoding="utf-8")
+    Path("two.yaml").write_text("title: x\nexperiment: two\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"another experiment than one\.yaml") as caught:
+        load_plan(None, ["one.yaml", "two.yaml"])
+    assert (caught.value.file, caught.value.line) == ("two.yaml", 2)
+
+    Path("two.yaml").write_text("title: x\n", encoding="utf-8")
+    renamed = Given.of("--config", {"experiment": "three"})
+    plan = load_plan(None, ["one.yaml", "two.yaml", renamed])
+    assert (plan.experiment.experiment, plan.experiment.title) == ("three", "x")
 
 
 def test_a_value_from_the_command_line_is_named_without_a_file() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from pam import jobs
 from pam.runtime import gpus
 from tests.warm import bin_folder
 
@@ -204,6 +207,20 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
     assert shown(running) == "GPU-aaa"
 
     end(running)
+
+
+def test_a_user_without_a_name_is_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snakemake asks for the name of a user whose number is in no table of the system."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")
+
+    def unnamed(number: int) -> NoReturn:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", unnamed)
+    jobs.name_user()
+    assert getpass.getuser()
 
 
 def test_the_exit_code_and_arguments_are_the_commands() -> None:

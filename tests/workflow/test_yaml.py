@@ -197,3 +197,21 @@ def test_who_reads_and_who_explains_agree(
         agreed(folder, text)
 
     check()
+
+
+MISREAD = {"seeds: [1, 010]": "`010` as 8", "a: 1:30": "`1:30` as 90", "a: 1:30.5": "as 90.5"}
+
+
+@pytest.mark.parametrize("text", MISREAD)
+def test_a_number_that_means_another_one_than_it_looks_like_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml(f"# numbers\n{text}\n", "own.yaml")
+
+    assert MISREAD[text] in caught.value.message
+    assert (caught.value.line, caught.value.hint is None) == (2, False)
+
+
+def test_zeros_times_and_quoted_numbers_are_what_they_look_like() -> None:
+    text = "a: [0, 0.5, 007, '010', 0x1F, 1_000, 2001-01-01 10:00:00]"
+    *numbers, _ = parse_yaml(text, "own.yaml")["a"]
+    assert numbers == [0, 0.5, 7, "010", 31, 1000]
