@@ -48,7 +48,7 @@ OTHER_LISTINGS = {
     ("pam/exporting.py", "write_folder"): "files of one exact name",
     ("pam/fingerprint.py", "_stored"): "the package, which nothing is written into",
     ("pam/io.py", "atomic_folder"): "the temporary folders of dead processes, to be removed",
-    ("pam/io.py", "read_yaml"): "shipped experiments, for a message",
+    ("pam/io.py", "_text_of"): "shipped experiments, for a message",
     ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
     ("pam/io.py", "whole_files"): "it is the means",
     ("pam/reporting/claims.py", "_resampled"): "files of one exact name",
