@@ -32,7 +32,7 @@ LONG_FILES = (  # and the longest files of each folder
     "test_newcomer.py",
     "test_processors.py",
     "test_teacher_forcing.py",
-    "test_output_kernels.py",
+    "test_output_layer.py",
     "test_first_losses.py",
     "test_docs.py",
     "test_figures.py",

@@ -22,8 +22,8 @@ from pam.decoding.hypotheses import (
     forbidden_symbols,
     longest,
 )
+from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end
-from pam.models.search_layer import largest
 from pam.runtime import processor
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open

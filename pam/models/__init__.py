@@ -18,6 +18,5 @@ class. The names of the answers in YAML, and their classes, are declared in `opt
 together in the order of Figure 1 of Shankar & Sarawagi (2019), in log space. Training, search and
 analysis run its `step` and `update`. Each step gives a distribution of the next symbol,
 `outputs.TokenDistribution`; `copying.CopyMixture` adds copied symbols to it. Bayes' rule (equations
-12 and 13) is `posterior.bayes`. The speed comes from `kernels`, `output_kernels` and
-`search_layer`.
+12 and 13) is `posterior.bayes`. The speed comes from `kernels`.
 """

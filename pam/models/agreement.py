@@ -29,7 +29,7 @@ class Agreement(Seq2Seq):
         self.weight = weight
 
     def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        turn = turned_round_in_place if self.static else turned_round
+        turn = turned_round_in_place if self.compute.static else turned_round
         back_source, back_lengths, back_target = turn(source, lengths, target)
 
         values, unrolled = self.unrolled_objective(source, lengths, target)

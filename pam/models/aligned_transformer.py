@@ -141,12 +141,12 @@ class AlignedTransformer(AttentionModel):
 
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
         dtype = self.head.readout.output.weight.dtype
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             values, mask = self.encoder(source, lengths)
             values = values.to(dtype)
 
         return replace(
-            self.head.memory(values, mask, self.bf16, self.static),
+            self.head.memory(values, mask),
             copied=self.head.copying.symbols(source),
             pointed=self.head.copying.of_positions(values),
         )
@@ -163,7 +163,7 @@ class AlignedTransformer(AttentionModel):
             first=state.attention.history.steps,
             added=self._fed_back(state.attention.context),
         )
-        with torch.autocast(symbol.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(symbol.device.type, torch.bfloat16, enabled=self.compute.bf16):
             queries, seen = self.decoder(embedded, state.hidden, self._source(memory), None)
 
         query = queries[:, 0].to(memory.values.dtype)
@@ -175,7 +175,7 @@ class AlignedTransformer(AttentionModel):
         self, source: Tensor, lengths: Tensor, target: Tensor, draws: bool = False
     ) -> Unrolled:
         """Run all steps of given targets; arguments as of `log_likelihood`. Nothing is drawn."""
-        packed = PackedTargets.of(target, drop_ended=not self.static)
+        packed = PackedTargets.of(target, drop_ended=not self.compute.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
         embedded = self._embedded(packed.previous)
 
@@ -211,7 +211,7 @@ class AlignedTransformer(AttentionModel):
         previous = packed.before[:, : packed.steps]
         causal = causal_mask(packed.steps, previous.device)
         nothing_seen = [None] * len(self.decoder.layers)
-        with torch.autocast(previous.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(previous.device.type, torch.bfloat16, enabled=self.compute.bf16):
             embedded = self.decoder.embed(previous)
             states, _ = self.decoder(embedded, nothing_seen, self._source(memory), causal)
 

@@ -292,7 +292,7 @@ class AttentionModel(Model):
     ) -> Tensor | None:
         """Return log q (N, m) of the inference network for all tokens, or None without one."""
         packed = unrolled.packed
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             log_q: Tensor | None = self.head.inference(
                 source, lengths, target, self.encoder.embed, self.decoder.embed
             )

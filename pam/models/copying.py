@@ -131,7 +131,7 @@ class PointerGenerator(Copying):
     def symbols(self, source: Tensor) -> Tensor:
         is_beyond = source >= len(self.targets)
         symbols = self.targets[source.masked_fill(is_beyond, UNK)].masked_fill(is_beyond, -1)
-        if not self.static and bool((symbols >= 0).all()):
+        if not self.compute.static and bool((symbols >= 0).all()):
             return symbols
 
         # Other words have the number of the first position at which the source has them.

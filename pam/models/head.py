@@ -116,18 +116,15 @@ class AttentionHead:
 
     # Once for each batch.
 
-    def memory(
-        self, values: Tensor, mask: Tensor, bf16: bool = False, static: bool = False
-    ) -> Memory:
+    def memory(self, values: Tensor, mask: Tensor) -> Memory:
         """Prepare encoder states for the steps of given targets.
 
         Args:
             values: (B, m, D) encoder states h_a.
             mask: (B, m) true at real positions.
-            bf16: whether large products are taken in bfloat16.
-            static: see `Model.static`.
         """
         dtype = self.readout.output.weight.dtype
+        bf16 = self.readout.compute.bf16
         with torch.autocast(values.device.type, torch.bfloat16, enabled=bf16):
             keys = self.score.keys(values)
             views = None
@@ -149,7 +146,7 @@ class AttentionHead:
             keys=keys,
             start=(),
             cells=(),
-            readout=self.readout.for_targets(views, bf16, static),
+            readout=self.readout.for_targets(views),
             transitions=self.coupling.transitions(values.shape[1]),
         )
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from pam.models.kernels import SourceMatrix
+from pam.models.kernels.compute import Part
+from pam.models.kernels.source import SourceMatrix
 from pam.models.options import Options
 from pam.models.outputs import PositionDistribution, SourceReadout, TokenDistribution
 from pam.models.packing import optional_rows
@@ -276,11 +277,8 @@ class Noise:
         return Noise(self.gumbel[t, :rows], self.normal[t, :rows])
 
 
-class Component(nn.Module, ABC):
+class Component(Part, ABC):
     """A part of a model, made from its options and the model's sizes."""
-
-    static = False
-    """Whether no step may wait for a value on the device; see `Model.static`."""
 
     waits: str | None = None
     """The reason why steps have to wait for a value all the same, or None."""

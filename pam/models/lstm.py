@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from pam.data.vocabulary import UNK
 from pam.models.dropout import dropout, dropout_mask
 from pam.models.interfaces import Cell, Hidden
-from pam.models.kernels import LSTMCell, SearchLinear, SharedLinear, large_products
+from pam.models.kernels.compute import Part
+from pam.models.kernels.linear import SearchLinear, SharedLinear
+from pam.models.kernels.lstm import LSTMCell
+from pam.models.kernels.products import large_products
 
 
 def replace_unknown(symbols: Tensor, embedding: nn.Embedding) -> Tensor:
@@ -195,7 +198,7 @@ class Encoder(nn.Module):
         )
 
 
-class Decoder(nn.Module):
+class Decoder(Part):
     """s_t = RNN(s_{t-1}, [emb(y_{t-1}); c_{t-1}]) (Shankar & Sarawagi 2019, equations 9, 12).
 
     It is a stack of LSTM layers, fed with symbol and context. The share of embeddings in the gates
@@ -256,10 +259,11 @@ class Decoder(nn.Module):
         """W_c, (4H, D), the weight of the context in the first layer's gates."""
         return self.stack[0].weight_ih[:, self.embedding.embedding_dim :]
 
-    def kernels(self, bf16: bool) -> tuple[Cell, ...]:
+    def kernels(self) -> tuple[Cell, ...]:
         """Make the layers for given targets; the first one's input is the context c (n, D)."""
         inputs = [self.of_context, *(cell.weight_ih for cell in self.stack[1:])]
         pairs = zip(inputs, self.stack, strict=True)
+        bf16 = self.compute.bf16
         return tuple(LSTMCell(weight, cell.weight_hh, bf16) for weight, cell in pairs)
 
     def search_cells(self) -> tuple[Cell, ...]:
@@ -299,13 +303,14 @@ class Decoder(nn.Module):
         embedded = self.embedding(replace_unknown(symbols, self.embedding))
         return dropout(embedded, self.rate, self.training)
 
-    def gates(self, symbols: Tensor, bf16: bool = False) -> Tensor:
+    def gates(self, symbols: Tensor) -> Tensor:
         """Compute the share of symbols and biases in the first layer's gates: (N,) to (N, 4H)."""
         cell = self.stack[0]
         embedded = self.embed(symbols)
         weight = cell.weight_ih[:, : embedded.shape[1]]
 
-        return SharedLinear(weight, cell.bias_ih + cell.bias_hh, bf16)(embedded)
+        gates = SharedLinear(weight, cell.bias_ih + cell.bias_hh, self.compute.bf16)
+        return gates(embedded)
 
     def draw_masks(self, steps: int, batch: int) -> Tensor | None:
         """Draw dropout masks of every layer's output, (layers, steps, B, H), or None without."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS, Vocabulary
 from pam.models.interfaces import Component
+from pam.models.kernels.compute import Compute, Part
 from pam.models.outputs import PositionDistribution, TokenDistribution
 
 
@@ -123,19 +124,8 @@ def match(model: nn.Module, source: Vocabulary, target: Vocabulary) -> None:
             part.match(source, target)
 
 
-class Model(nn.Module, ABC):
+class Model(Part, ABC):
     """A distribution over outputs given sources, one symbol after another."""
-
-    bf16 = False
-    """Whether training takes large products in bfloat16; sums and states never are."""
-
-    static = False
-    """Whether the objective must not wait for any value on the device.
-
-    Shapes then depend on the batch's shapes alone. A batch has rows and tokens of padding, whose
-    values have no meaning. All other tokens must have the same weight in what is differentiated, as
-    in a sum; else gradients are NaN.
-    """
 
     gives_positions = False
     """Whether positions have likelihoods, so that posteriors are by Bayes' rule."""
@@ -205,33 +195,35 @@ class Model(nn.Module, ABC):
         """
         return {}
 
-    def use_bf16(self, bf16: bool) -> None:
-        """Set `bf16` of this model and of the models that it is made of.
+    def use(self, compute: Compute) -> None:
+        """Let this model, and all that it is made of, compute in this way."""
+        for part in self.modules():
+            if isinstance(part, Part):
+                part.compute = compute
 
-        On CUDA it stays off, and products are in TF32: a step's products are so small that
-        converting their factors would take longer.
+    def use_bf16(self, bf16: bool) -> None:
+        """Take large products in training in bfloat16.
+
+        On CUDA they are in TF32 all the same: a step's products are so small that converting their
+        factors would take longer.
         """
         on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters())
-        for part in self.modules():
-            if isinstance(part, Model):
-                part.bf16 = bf16 and on_cpu
+        self.use(replace(self.compute, bf16=bf16 and on_cpu))
 
     @contextmanager
     def static_steps(self) -> Iterator[None]:
-        """Make this model and all of its parts `static` in this context."""
-        parts = [part for part in self.modules() if isinstance(part, Model | Component)]
-        for part in parts:
-            part.static = True
+        """Let no step wait for a value in this context; see `Compute.static`."""
+        compute = self.compute
+        self.use(replace(compute, static=True))
         try:
             yield
         finally:
-            for part in parts:
-                part.static = False
+            self.use(compute)
 
     def waiting_parts(self) -> list[str]:
         """List the reasons why parts of the model have to wait for a value in each step.
 
-        A model without any can be `static`.
+        A model without any can compute by static steps.
         """
         return [
             part.waits

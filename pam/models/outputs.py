@@ -27,12 +27,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pam.models.hidden_layers import TANH, HiddenLayer
+from pam.models.kernels.compute import FLOAT32, Compute
+from pam.models.kernels.hidden_layers import TANH, HiddenLayer
+from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
+from pam.models.kernels.positions import PositionLikelihood
+from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
-from pam.models.output_kernels import Mixture, PositionLikelihood, mixture_log_likelihood
 from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
 from pam.models.posterior import Observed, bayes
-from pam.models.search_layer import SearchedMixture, SearchLayer
 
 # The distribution of the next symbol.
 
@@ -161,8 +163,7 @@ class SourceReadout:
     of_context: Callable[[Tensor], Tensor] | None = None  # c to W_x c; None: contexts come as W_x c
     views: Tensor | None = None  # (B, m, R) W_x h_a, where positions have outputs of their own
     beam: int = 1  # rows of each sentence in a step
-    bf16: bool = False  # whether large products are taken in bfloat16
-    static: bool = False  # whether nothing may wait for a value; see `Mixture`
+    compute: Compute = FLOAT32  # how given symbols are computed
     search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
     hidden_layer: HiddenLayer = TANH  # makes z of x
 
@@ -180,8 +181,7 @@ class SourceReadout:
             views=self.views,
             weight=self.weight,
             bias=self.bias,
-            bf16=self.bf16,
-            static=self.static,
+            compute=self.compute,
             hidden_layer=self.hidden_layer,
         )
 
@@ -256,8 +256,7 @@ class OutputRows:
             kept=kept,
             sentences=self.sentences,
             summed=summed,
-            bf16=self.readout.bf16,
-            static=self.readout.static,
+            compute=self.readout.compute,
             top_k=top_k,
             hidden_layer=self.readout.hidden_layer,
         )

@@ -7,16 +7,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pam.models.hidden_layers import STANDARDIZED, TANH, HiddenLayer
 from pam.models.interfaces import Sizes
-from pam.models.kernels import SearchLinear, SharedLinear
+from pam.models.kernels.compute import Part
+from pam.models.kernels.hidden_layers import STANDARDIZED, TANH, HiddenLayer
+from pam.models.kernels.linear import SearchLinear, SharedLinear
+from pam.models.kernels.search_layer import SearchLayer
 from pam.models.outputs import SourceReadout
-from pam.models.search_layer import SearchLayer
 
 Projection = Callable[[Tensor], Tensor]
 
 
-class Readout(nn.Module):
+class Readout(Part):
     """p(y | s_t, x) for a query and one view of the source (Luong et al. 2015, equations 5, 6).
 
     z = tanh(W_x x + W_s s + b), p = softmax(W_o z + b_o).
@@ -31,28 +32,25 @@ class Readout(nn.Module):
         self.of_query = nn.Linear(sizes.query, sizes.query)  # W_s, b
         self.output = nn.Linear(sizes.query, vocabulary)  # W_o, b_o
 
-    def for_targets(self, views: Tensor | None, bf16: bool, static: bool = False) -> SourceReadout:
+    def for_targets(self, views: Tensor | None) -> SourceReadout:
         """Make the output layer of a batch whose targets are given.
 
         Args:
             views: (B, m, R) W_x h_a, where positions have outputs of their own; None: contexts are
                 read.
-            bf16: whether large products are taken in bfloat16.
-            static: whether nothing may wait for a value.
         """
         of_context = None
         if views is None:
-            of_context = SharedLinear(self.of_values.weight, None, bf16)
+            of_context = SharedLinear(self.of_values.weight, None, self.compute.bf16)
 
         weight, bias = self.output_layer()
         return SourceReadout(
             weight=weight,
             bias=bias,
-            project=self.projection(bf16),
+            project=self.projection(),
             of_context=of_context,
             views=views,
-            bf16=bf16,
-            static=static,
+            compute=self.compute,
             hidden_layer=self.hidden_layer,
         )
 
@@ -84,9 +82,9 @@ class Readout(nn.Module):
         """Return W_o (V, R) and b_o (V,), by which symbols are scored from z."""
         return self.output.weight, self.output.bias
 
-    def projection(self, bf16: bool) -> Projection:
+    def projection(self) -> Projection:
         """Return the function from a query s to W_s s + b, for given targets."""
-        return SharedLinear(self.of_query.weight, self.of_query.bias, bf16)
+        return SharedLinear(self.of_query.weight, self.of_query.bias, self.compute.bf16)
 
     def search_projection(self) -> Projection:
         """Return the same function for a search, without gradients."""
@@ -113,7 +111,7 @@ class ResidualReadout(Readout):
         bias = torch.addmv(self.output.bias, self.output.weight, self.norm.bias)
         return weight, bias
 
-    def projection(self, bf16: bool) -> Projection:
+    def projection(self) -> Projection:
         return self.of_query
 
     def search_projection(self) -> Projection:

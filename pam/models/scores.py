@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from pam.models import options
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
-from pam.models.kernels import SourceMatrix, additive
+from pam.models.kernels.additive import additive
+from pam.models.kernels.source import SourceMatrix
 from pam.models.logspace import ZERO
 
 

@@ -7,7 +7,7 @@ The context that the head hands on is an input of the next decoder state:
 So a step waits for the one before it, also where targets are given. The recurrence itself, from s_t
 to c_t, is `head.AttentionHead`'s; the loop over time is `attention_model.AttentionModel`'s.
 
-The kernels that make the steps fast are in `kernels`, `output_kernels` and `search_layer`.
+The kernels that make the steps fast are in `kernels`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Seq2Seq(AttentionModel):
 
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:
         dtype = self.head.readout.output.weight.dtype
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             values, final = self.encoder(source, lengths)
             values = values.to(dtype)
             final = final.to(dtype)
@@ -49,9 +49,9 @@ class Seq2Seq(AttentionModel):
 
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         memory = replace(
-            self.head.memory(values, mask, self.bf16, self.static),
+            self.head.memory(values, mask),
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
-            cells=self.decoder.kernels(self.bf16),
+            cells=self.decoder.kernels(),
             copied=self.head.copying.symbols(source),
             pointed=self.head.copying.of_positions(values),
         )
@@ -110,11 +110,11 @@ class Seq2Seq(AttentionModel):
 
         With `draws`, what training draws is drawn.
         """
-        packed = PackedTargets.of(target, drop_ended=not self.static)
+        packed = PackedTargets.of(target, drop_ended=not self.compute.static)
         encoded = self.encoded(source[packed.order], lengths[packed.order])
 
         # All that depends on no state is computed and drawn ahead of the steps.
-        gates = packed.split(self.decoder.gates(packed.previous, self.bf16))
+        gates = packed.split(self.decoder.gates(packed.previous))
         masks = self.decoder.draw_masks(packed.steps, len(packed.target))
         noise = None
         if draws and self.head.draws:

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, SPECIALS, Vocabulary
 from pam.models.dropout import Dropout
-from pam.models.hidden_layers import IDENTITY
 from pam.models.interfaces import AttentionHistory
+from pam.models.kernels.hidden_layers import IDENTITY
+from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
+from pam.models.kernels.search_layer import SearchLayer
 from pam.models.logspace import safe_log
 from pam.models.model import Model
-from pam.models.output_kernels import Mixture, mixture_log_likelihood
 from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets
-from pam.models.search_layer import SearchLayer
 
 
 @dataclass(frozen=True)
@@ -340,9 +340,9 @@ class Transformer(Model):
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         # Only the logits of tokens are computed, and not those of padding.
-        packed = PackedTargets.of(target, drop_ended=not self.static)
+        packed = PackedTargets.of(target, drop_ended=not self.compute.static)
         real_steps = packed.target[:, : packed.steps]
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             states, _ = self._run(source[packed.order], lengths[packed.order], real_steps)
         query = packed.pack(states.transpose(0, 1)).to(self.output.weight.dtype)
 
@@ -352,8 +352,7 @@ class Transformer(Model):
             symbols=packed.symbols,
             kept=torch.ones_like(log_weights, dtype=torch.bool),
             sentences=packed.sentences,
-            bf16=self.bf16,
-            static=self.static,
+            compute=self.compute,
             hidden_layer=IDENTITY,
         )
         log_likelihood = mixture_log_likelihood(
@@ -390,7 +389,7 @@ class Transformer(Model):
 
     def _log_probs(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Return log p(y | y_<t, x) of all symbols, (B, T, V)."""
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             states, _ = self._run(source, lengths, target)
             logits = self.output(states).to(self.output.weight.dtype)
 

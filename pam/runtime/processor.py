@@ -80,6 +80,16 @@ def _cpu_info() -> str:
 # Products in float32.
 
 
+class Products:
+    """The library that takes the float32 products of the models' kernels on a CPU.
+
+    It is oneDNN, or torch's own choice, MKL as a rule. `devices.use_precision` decides it once for
+    a process.
+    """
+
+    by_onednn = False
+
+
 def onednn_is_exact() -> bool:
     """Check that oneDNN takes float32 products in float32, by some small ones against float64."""
     if not torch.backends.mkldnn.is_available() or not can_choose_onednn():

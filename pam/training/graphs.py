@@ -4,8 +4,8 @@ A step of a recurrent model is hundreds of small kernels for every target positi
 for the processor to launch them. A graph launches all kernels of a step at once: forward and
 backward pass, clipping and optimizer. It replays the same kernels on the same addresses, so nothing
 in a step may depend on the value of a tensor: batches are padded to few shapes
-(`pam.data.buckets`), models take them whole (`Model.static`), and numbers that change from step to
-step are tensors on the device.
+(`pam.data.buckets`), models take them whole (`Compute.static`), and numbers that change from step
+to step are tensors on the device.
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ from pam.benchmark import count_operations, named_model
 from pam.cli import main
 from pam.config import Network
 from pam.io import UserError, read_json
-from pam.models.kernels import LSTMCell
-from pam.models.output_kernels import Mixture, OutputLayer, mixture_log_likelihood
+from pam.models.kernels.compute import Compute
+from pam.models.kernels.lstm import LSTMCell
+from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
+from pam.models.kernels.output_layer import OutputLayer
 from tests.training import runs, small
 from tests.variants import model_named
 
@@ -53,7 +55,10 @@ def test_operations_of_the_hand_made_output_layer_are_counted_with_its_gradient(
     hidden = 3
     words = 7
     mixture = Mixture(
-        torch.arange(rows) % words, torch.ones(rows, 1).bool(), torch.arange(rows), bf16=bf16
+        torch.arange(rows) % words,
+        torch.ones(rows, 1).bool(),
+        torch.arange(rows),
+        compute=Compute(bf16),
     )
 
     def likelihood() -> torch.Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pam.models.kernels import Products
+from pam.runtime.processor import Products
 from tests.training import small
 from tests.warm import bin_folder
 

@@ -11,8 +11,8 @@ import torch
 from pam.config import Decoding, Network
 from pam.decoding.hypotheses import Output
 from pam.models.build import build
+from pam.models.kernels.search_layer import BEST, COLUMN, SearchLayer, largest
 from pam.models.model import Model
-from pam.models.search_layer import BEST, COLUMN, SearchLayer, largest
 from pam.runtime import processor
 from pam.runtime.processor import Trial
 from tests.decoding.best import outputs_of

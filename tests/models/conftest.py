@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pam.models.kernels import Products
+from pam.runtime.processor import Products
 
 
 @pytest.fixture(params=[False, True], ids=["", "padded"])

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from pam.models.kernels import LSTMCell, Tape, lstm_cell_plain
+from pam.models.kernels.lstm import LSTMCell, lstm_cell_plain
+from pam.models.kernels.tape import Tape
 
 DOUBLE = torch.float64
 COUNTS = (4, 4, 3, 1)

@@ -27,13 +27,9 @@ from pam.models.attention_model import State, Step
 from pam.models.couplings import BOUND, Monotone, Proximity
 from pam.models.distributions import Fusedmax, Softmax, Sparsemax
 from pam.models.interfaces import Hidden, Memory, Noise
-from pam.models.kernels import (
-    SourceMatrix,
-    additive_plain,
-    lstm_cell_plain,
-    read_plain,
-    scores_plain,
-)
+from pam.models.kernels.additive import additive_plain
+from pam.models.kernels.lstm import lstm_cell_plain
+from pam.models.kernels.source import SourceMatrix, read_plain, scores_plain
 from pam.models.logspace import ZERO
 from pam.models.marginalization import Bound
 from pam.models.outputs import Attention, PositionDistribution

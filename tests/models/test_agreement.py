@@ -105,4 +105,4 @@ def test_both_directions_are_told_how_far_the_training_is() -> None:
 def test_both_directions_take_their_products_in_bfloat16() -> None:
     model = made()
     model.use_bf16(True)
-    assert model.bf16 and model.back.bf16
+    assert model.compute.bf16 and model.back.compute.bf16

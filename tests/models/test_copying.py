@@ -11,11 +11,11 @@ from torch import Tensor
 
 from pam.config import Network
 from pam.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from pam.models import output_kernels
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.fitting import FitError, check_parts
 from pam.models.interfaces import Memory
+from pam.models.kernels import output_layer
 from pam.models.seq2seq import Seq2Seq
 from tests.long_forms import in_turn
 from tests.models import plain, tiny
@@ -237,14 +237,12 @@ def test_where_nothing_is_copied_nothing_is_said_of_it() -> None:
     assert forced.p_gen is None and forced.copied is None
 
 
-@pytest.mark.parametrize(
-    ("variant", "chunk"), in_turn(MODELS, [160, output_kernels.CHUNK]), ids=str
-)
+@pytest.mark.parametrize(("variant", "chunk"), in_turn(MODELS, [160, output_layer.CHUNK]), ids=str)
 def test_objectives_and_gradients_are_those_of_plain_autograd(
     variant: tuple[str, dict[str, Any]], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, changed = variant
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
     assert_same(model(name, changed, dropout=0.3).train(), batch())
     assert_same(model(name, changed, layers=2), batch(), uneven=False)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pam.config import Decoding
-from pam.models import output_kernels
-from pam.models.output_kernels import PositionLikelihood, gold_log_probs_plain
+from pam.models.kernels import output_layer
+from pam.models.kernels.positions import PositionLikelihood, gold_log_probs_plain
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode
@@ -23,14 +23,14 @@ DRAWING = ("acvi", "ved", "variational-sample", "variational-gumbel", "hard")
 """Models whose objective draws: the generators of both devices differ."""
 
 
-@pytest.fixture(params=[output_kernels.WHOLE, 0], ids=["whole", "picked"])
+@pytest.fixture(params=[output_layer.WHOLE, 0], ids=["whole", "picked"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test where all pairs of a step are computed, and where some are picked.
 
     The sizes of vocabularies decide between the two.
     """
-    monkeypatch.setattr(output_kernels, "WHOLE", request.param)
-    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    monkeypatch.setattr(output_layer, "WHOLE", request.param)
+    monkeypatch.setattr(output_layer, "PICKING", 0)
 
 
 def twins(name: str) -> tuple[Seq2Seq, Seq2Seq]:
@@ -132,13 +132,13 @@ def test_the_fused_cell_is_the_plain_one_over_steps_that_lose_rows(shared: bool)
 
 
 @pytest.mark.usefixtures("sizes")
-@pytest.mark.parametrize("chunk", [output_kernels.CHUNK, 1])
+@pytest.mark.parametrize("chunk", [output_layer.CHUNK, 1])
 def test_likelihoods_of_positions_are_the_plain_ones(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a probability is rounded to zero."""
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
-    monkeypatch.setattr(output_kernels, "STORED_ON_CUDA", chunk)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "STORED_ON_CUDA", chunk)
     views = drawn(4, 5, 3)
     weight = drawn(6, 3) * 400
     bias = drawn(6)

@@ -1,6 +1,6 @@
 """Hand-made gradients against plain twins of a few lines and against differences (float64).
 
-The output layer has its own tests, in `test_output_kernels`.
+The output layer has its own tests, in `test_output_layer`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,15 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from pam.models import kernels, options
+from pam.models import options
 from pam.models.couplings import coupled, coupled_softmax
 from pam.models.distributions import Softmax
-from pam.models.kernels import (
-    LSTMCell,
-    SharedLinear,
-    SourceMatrix,
-    additive,
-    additive_plain,
-    lstm_cell_plain,
-    read_plain,
-    scores_plain,
-)
-from pam.models.output_kernels import PositionLikelihood
+from pam.models.kernels import lstm as lstm_kernels
+from pam.models.kernels.additive import additive, additive_plain
+from pam.models.kernels.linear import SharedLinear
+from pam.models.kernels.lstm import LSTMCell, lstm_cell_plain
+from pam.models.kernels.positions import PositionLikelihood
+from pam.models.kernels.source import SourceMatrix, read_plain, scores_plain
 from pam.runtime import torch_internals
 from tests.models import tiny
 from tests.models.gradients import (
@@ -93,7 +88,7 @@ def by_fused_cells(monkeypatch: pytest.MonkeyPatch) -> None:
         _thnn_fused_lstm_cell=fused, _thnn_fused_lstm_cell_backward_impl=fused_backward
     )
     monkeypatch.setattr(torch_internals, "aten", stand_in)
-    monkeypatch.setattr(kernels, "_Cell", kernels._FusedCell)
+    monkeypatch.setattr(lstm_kernels, "_Cell", lstm_kernels._FusedCell)
 
 
 @pytest.mark.usefixtures("by_fused_cells")

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pam.config import ModelConfig, Network
 from pam.data.vocabulary import EOS, PAD
-from pam.models import output_kernels
 from pam.models.build import build
+from pam.models.kernels import output_layer
 from pam.models.model import Model
 from tests.long_forms import long_form
 from tests.models import tiny
@@ -175,15 +175,15 @@ def test_static_objectives_are_the_ragged_ones_without_end_symbols_of_sources(na
     assert_static_is_ragged(made(name).train(), "objective", ragged_batch(source_eos=False))
 
 
-@pytest.mark.parametrize("chunk", [output_kernels.CHUNK, 1])
+@pytest.mark.parametrize("chunk", [output_layer.CHUNK, 1])
 @pytest.mark.parametrize(
     "name", ["postr-joint", "postr-joint, three positions of it", "variational"]
 )
 def test_static_objectives_are_the_ragged_ones_in_small_pieces(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
-    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "PICKING", 0)
     assert_static_is_ragged(made(name).train(), "objective", ragged_batch())
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
-from pam.models import output_kernels
+from pam.models.kernels import output_layer
 from pam.models.packing import PackedTargets
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime import processor
@@ -180,7 +180,7 @@ def test_objectives_and_gradients_are_those_of_plain_autograd(
 def test_a_vocabulary_too_large_to_store_gives_the_same_values_and_gradients(
     name: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "CHUNK", 160)
+    monkeypatch.setattr(output_layer, "CHUNK", 160)
     assert_same(made(name, changed), shortened([2, 5, 3, 5]))
 
 
@@ -192,23 +192,23 @@ def test_likelihoods_and_gradients_are_those_of_plain_autograd(
     assert_same(model, shortened([2, 6, 3, 6]), (log_likelihood, plain.log_likelihood))
 
 
-@pytest.mark.parametrize("chunk", [160, output_kernels.CHUNK])
+@pytest.mark.parametrize("chunk", [160, output_layer.CHUNK])
 @pytest.mark.parametrize("name", ["soft", "prior-joint", "postr-joint", "variational"])
 def test_rows_without_weight_are_left_out_and_change_nothing(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
     model = tiny.model(tiny.components(name))
     with torch.no_grad():
         model.score.weight.weight.mul_(100)  # attention is all but one-hot
     left_out = []
-    original = output_kernels.nonzero_rows
+    original = output_layer.nonzero_rows
 
     def noted(scale: Tensor, width: int) -> Tensor | None:
         left_out.append(original(scale, 1000 * width))
         return left_out[-1]
 
-    monkeypatch.setattr(output_kernels, "nonzero_rows", noted)
+    monkeypatch.setattr(output_layer, "nonzero_rows", noted)
 
     assert_same(model)
 

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from pam.models.kernels import Products, SharedLinear, padded_size
+from pam.models.kernels.linear import SharedLinear
+from pam.models.kernels.products import padded_size
 from pam.runtime import devices, processor, torch_internals
-from pam.runtime.processor import Trial
+from pam.runtime.processor import Products, Trial
 from pam.training.preemption import Stop, Stopped
 from tests.training import runs, small
 from tests.training.trainers import trained

@@ -1,7 +1,7 @@
 """The hidden layer z of the output layer, of a sum x, with a gradient by hand.
 
-Each kind is defined by `HiddenLayer.plain`, which autograd differentiates. The kernels in
-`output_kernels` compute z in place, and its gradient from what `Hidden` keeps.
+Each kind is defined by `HiddenLayer.plain`, which autograd differentiates. The kernels of the
+output layer compute z in place, and its gradient from what `Hidden` keeps.
 """
 
 from __future__ import annotations

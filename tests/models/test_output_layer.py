@@ -10,18 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.models import output_kernels
-from pam.models.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
-from pam.models.output_kernels import (
-    Mixture,
-    OutputLayer,
-    PositionLikelihood,
-    gold_log_probs_plain,
-    mixture_log_likelihood,
-    mixture_plain,
-    nonzero_rows,
-)
-from pam.models.search_layer import SearchedMixture, SearchLayer
+from pam.models.kernels import output_layer
+from pam.models.kernels.compute import Compute
+from pam.models.kernels.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
+from pam.models.kernels.mixture import Mixture, mixture_log_likelihood, mixture_plain
+from pam.models.kernels.output_layer import OutputLayer, nonzero_rows
+from pam.models.kernels.positions import PositionLikelihood, gold_log_probs_plain
+from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
 from tests.models.gradients import assert_near, assert_same, drawn, steps_of, values_and_gradients
 
 pytestmark = pytest.mark.usefixtures("padded")
@@ -69,11 +64,11 @@ def plain_positions(
 @pytest.mark.parametrize(
     ("chunk", "waiting", "fed_back"),
     [
-        (ALL, output_kernels.WAITING, True),
+        (ALL, output_layer.WAITING, True),
         (1000, 16, True),
         (NOTHING, 0, True),
         (ALL, 0, False),
-        (1000, output_kernels.WAITING, False),
+        (1000, output_layer.WAITING, False),
         (NOTHING, 16, False),
     ],
     ids=[
@@ -97,9 +92,9 @@ def test_position_likelihoods_over_steps_that_lose_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Gradients of weights are added at the end, when enough rows wait, or at each step."""
-    monkeypatch.setattr(output_kernels, "PICKING", picking)
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
-    monkeypatch.setattr(output_kernels, "WAITING", waiting)
+    monkeypatch.setattr(output_layer, "PICKING", picking)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "WAITING", waiting)
     tapes = []
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
@@ -123,7 +118,7 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(
     views, weight, bias = (drawn(*shape).requires_grad_() for shape in ((4, 5, 3), (7, 3), (7,)))
     # Bytes of one step: 20 pairs of 7 symbols, in float64.
     size = OutputLayer(weight, bias).padded(20) * 7 * 8
-    monkeypatch.setattr(output_kernels, "CHUNK", 5 * size // 2)
+    monkeypatch.setattr(output_layer, "CHUNK", 5 * size // 2)
     likelihood = PositionLikelihood(views, weight, bias)
     left = []
     for _ in range(3):
@@ -138,11 +133,11 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(
 def test_position_likelihoods_in_bfloat16(
     memory: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "STORED", memory)
-    monkeypatch.setattr(output_kernels, "BLOCK", block)
+    monkeypatch.setattr(output_layer, "STORED", memory)
+    monkeypatch.setattr(output_layer, "BLOCK", block)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
-        return positions(PositionLikelihood(views, weight, bias, bf16), xs, SOME, True)
+        return positions(PositionLikelihood(views, weight, bias, Compute(bf16)), xs, SOME, True)
 
     assert_near(kernel, [drawn(4, 5, 3), drawn(7, 3), drawn(7), *steps_of(3)])
 
@@ -151,8 +146,8 @@ def test_position_likelihoods_in_bfloat16(
 def test_position_likelihoods_of_standardized_sums(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "PICKING", 0)
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "PICKING", 0)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
 
     def kernel(views: Tensor, weight: Tensor, bias: Tensor, *queries: Tensor) -> Tensor:
         likelihood = PositionLikelihood(views, weight, bias, hidden_layer=STANDARDIZED)
@@ -174,13 +169,13 @@ def test_position_likelihoods_of_standardized_sums(
 @pytest.mark.parametrize("rows", [5, 40, 171])
 def test_errors_that_are_kept_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of 15 to 513 pairs in pieces of 16, the last of which is not full."""
-    monkeypatch.setattr(output_kernels, "CHUNK", 16 * 6 * 2 * 17 // 16)
+    monkeypatch.setattr(output_layer, "CHUNK", 16 * 6 * 2 * 17 // 16)
     kept = torch.ones(rows, 3, dtype=torch.bool)
     symbols = torch.arange(rows) % 6
     inputs = drawn(rows, 3, 5), drawn(6, 5), drawn(6), drawn(rows, 5)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, query: Tensor) -> Tensor:
-        return PositionLikelihood(views, weight, bias, bf16)(query, symbols, kept)
+        return PositionLikelihood(views, weight, bias, Compute(bf16))(query, symbols, kept)
 
     values, gradients = values_and_gradients(partial(kernel, True), inputs)
     exact_values, exact_gradients = values_and_gradients(partial(kernel, False), inputs)
@@ -271,8 +266,8 @@ def test_mixtures_of_all_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With a gradient that is the same for all tokens, or not."""
-    monkeypatch.setattr(output_kernels, "PICKING", picking)
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "PICKING", picking)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
 
     assert_same_mixture(equal, kept=kept, summed=summed)
 
@@ -282,8 +277,8 @@ def test_mixtures_of_all_tokens(
 def test_mixtures_of_other_hidden_layers(
     equal: bool, hidden_layer: HiddenLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "PICKING", 0)
-    monkeypatch.setattr(output_kernels, "CHUNK", LITTLE)
+    monkeypatch.setattr(output_layer, "PICKING", 0)
+    monkeypatch.setattr(output_layer, "CHUNK", LITTLE)
 
     assert_same_mixture(equal, kept=FEW, summed=True, hidden_layer=hidden_layer)
 
@@ -294,11 +289,11 @@ def test_mixtures_of_other_hidden_layers(
 def test_mixtures_in_bfloat16(
     summed: bool, equal: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
-    monkeypatch.setattr(output_kernels, "BLOCK", 3)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "BLOCK", 3)
 
     def kernel(bf16: bool, *inputs: Tensor) -> Tensor:
-        log_likelihood = mixture(*inputs, kept=FEW, summed=summed, bf16=bf16)
+        log_likelihood = mixture(*inputs, kept=FEW, summed=summed, compute=Compute(bf16))
         return log_likelihood.sum() if equal else log_likelihood
 
     assert_near(kernel, mixture_inputs(summed))
@@ -335,7 +330,7 @@ def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(
 
     The logit of symbol 0 is `margin` above those of the other symbols.
     """
-    layer = OutputLayer(torch.zeros(4, 3), torch.tensor([margin, 0.0, 0.0, 0.0]), bf16)
+    layer = OutputLayer(torch.zeros(4, 3), torch.tensor([margin, 0.0, 0.0, 0.0]), Compute(bf16))
     symbols = torch.tensor([0, 1])
     log_prob, error = layer.errors(torch.zeros(2, 3), symbols)
     log_probs = torch.log_softmax(torch.tensor([margin, 0.0, 0.0, 0.0]).double(), 0)
@@ -367,7 +362,7 @@ def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
 def test_leaving_rows_of_no_weight_out_changes_no_gradient(
     summed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "PICKING", 0)
+    monkeypatch.setattr(output_layer, "PICKING", 0)
     views, query, _, weight, bias = mixture_inputs(summed)
     # The first position has all the weight.
     one_hot = torch.nn.functional.one_hot(torch.zeros(6).long(), 4).double()
@@ -392,8 +387,8 @@ def test_leaving_rows_of_no_weight_out_changes_no_gradient(
 def test_search_knows_every_symbol_at_every_position(
     hidden_layer: HiddenLayer, picking: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_kernels, "PICKING", picking)
-    monkeypatch.setattr(output_kernels, "CHUNK", chunk)
+    monkeypatch.setattr(output_layer, "PICKING", picking)
+    monkeypatch.setattr(output_layer, "CHUNK", chunk)
     views, query, log_weights, weight, bias = mixture_inputs(True)
     layer = SearchLayer(weight, bias, hidden_layer=hidden_layer)
     searched = SearchedMixture(views, query, log_weights.exp(), FEW, SENTENCES, layer)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.models.hidden_layers import TANH, HiddenLayer
-from pam.models.kernels import SearchLinear
-from pam.models.output_kernels import ON_CUDA, OutputLayer, Pairs, pieces
+from pam.models.kernels.hidden_layers import TANH, HiddenLayer
+from pam.models.kernels.linear import SearchLinear
+from pam.models.kernels.output_layer import ON_CUDA, OutputLayer
+from pam.models.kernels.pairs import Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
 PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
