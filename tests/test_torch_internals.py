@@ -139,7 +139,13 @@ def test_an_error_of_short_memory_is_told_by_its_text() -> None:
         torch.empty(1 << 60, dtype=torch.uint8)
 
     assert torch_internals.says_out_of_memory(caught.value)
-    for message in ("could not create a primitive", "could not execute a primitive"):
+    for message in (
+        "could not create a primitive",
+        "could not execute a primitive",
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    ):
         assert torch_internals.says_out_of_memory(RuntimeError(message))
 
     unsupported = "could not create a primitive descriptor for the LSTM forward propagation"

@@ -191,10 +191,35 @@ def peak_memory_mb() -> float:
 
 
 def peak_gpu_memory_mb(device: torch.device) -> float | None:
-    """Return the most that this process has held of a CUDA device so far, in megabytes.
+    """Return the most that tensors of this process have taken of a CUDA device, in megabytes.
 
     None on a CPU.
     """
     if device.type != "cuda":
         return None
     return torch.cuda.max_memory_allocated(device) / 2**20
+
+
+def gpu_memory(device: torch.device) -> dict[str, float | None]:
+    """Return three figures of a CUDA device's memory in megabytes; None each on a CPU.
+
+    Torch reserves more than tensors take. So it is with CUDA graphs above all, whose tensors count
+    as such only while they are recorded.
+
+    Returns:
+        peak_gpu_memory_mb: the most that tensors of this process have taken so far.
+        peak_gpu_reserved_mb: the most that torch has reserved in this process so far.
+        gpu_used_mb: what all processes use now, with the graphs themselves and with CUDA's own.
+    """
+    reserved_mb = None
+    used_mb = None
+    if device.type == "cuda":
+        reserved_mb = torch.cuda.max_memory_reserved(device) / 2**20
+        free, total = torch.cuda.mem_get_info(device)
+        used_mb = (total - free) / 2**20
+
+    return {
+        "peak_gpu_memory_mb": peak_gpu_memory_mb(device),
+        "peak_gpu_reserved_mb": reserved_mb,
+        "gpu_used_mb": used_mb,
+    }

@@ -140,14 +140,40 @@ def by_operator(
     }
 
 
+# CUDA graphs.
+
+OLDEST_WITH_GRAPHS = (2, 11)  # the oldest version of torch by whose code CUDA graphs are written
+
+
+def can_record_steps() -> bool:
+    """Check whether this version of torch is one by which the recording of steps is written.
+
+    Written for torch 2.11 and 2.13, which differ in how a generator is recorded.
+    """
+    return tuple(map(int, torch.__version__.split(".")[:2])) >= OLDEST_WITH_GRAPHS
+
+
+def renew_generator(device: torch.device) -> None:
+    """Let the default generator of a CUDA device draw, after a recording that has failed.
+
+    Written for torch 2.11, where a generator goes on as if it was recorded: whatever draws then,
+    such as dropout, raises an error. Its state is one object for all graphs, and a copy of it is
+    not recorded. In torch 2.13 each recording has a state of its own, and a copy changes nothing.
+    """
+    with torch.cuda.device(device):
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(generator.clone_state())
+
+
 # Errors that only their texts tell apart.
 
 _OUT_OF_MEMORY = re.compile(
-    "can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not execute a primitive"
+    "can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|ALLOCATION_FAILED"
+    "|could not execute a primitive"
     # A descriptor that cannot be made is what the processor lacks, not a lack of memory.
     "|could not create a primitive(?! descriptor)"
 )
-"""Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS and oneDNN."""
+"""Messages of errors that have no class: of the CPU, CUDA, C++, cuBLAS, cuDNN and oneDNN."""
 
 
 def says_out_of_memory(error: BaseException) -> bool:

@@ -26,10 +26,15 @@ from pam.data.buckets import pad_to_bucket
 from pam.data.dataset import Batch
 from pam.data.vocabulary import PAD
 from pam.models.model import Model
+from pam.runtime import torch_internals
 
 READ_EVERY = 20  # steps after which the device is asked for the loss and the norm of gradients
+COMPARISONS = 2  # so many steps of a shape are compared with plain ones
 # relative difference of a replayed step's loss and norm from the plain step's, at most
 TOLERANCE = 1e-4
+# The same for the step that all weights take. A gradient that is zero but for rounding moves its
+# weight by a whole step of Adam in either direction, so that a few weights may differ.
+STEP_TOLERANCE = 0.1
 
 Work = Callable[[], None]
 Shape = tuple[object, ...]
@@ -66,7 +71,11 @@ class Recorder(ABC):
 
 
 class CudaRecorder(Recorder):
-    """Records work as CUDA graphs, which share one pool of memory."""
+    """Records work as CUDA graphs, which share one pool of memory.
+
+    Work that cannot be recorded leaves the device as it was: it does plain work on the same stream
+    as before, and draws.
+    """
 
     capturable = True
 
@@ -74,20 +83,34 @@ class CudaRecorder(Recorder):
         self.device = device
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
+        # Torch's allocator may refer to a graph whose recording failed for as long as it lives.
+        self.failed: list[torch.cuda.CUDAGraph] = []
 
     def run(self, work: Work) -> None:
         # On the stream that records: what autograd notes of weights belongs to the stream of its
         # first use.
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
-            work()
-        current.wait_stream(self.stream)
+        try:
+            with torch.cuda.stream(self.stream):
+                work()
+        finally:
+            current.wait_stream(self.stream)
 
     def record(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-            work()
+        try:
+            with (
+                _same_stream(self.device),
+                _no_collection(),
+                torch.cuda.graph(graph, pool=self.pool, stream=self.stream),
+            ):
+                work()
+        except BaseException:
+            self.failed.append(graph)
+            graph.reset()
+            torch_internals.renew_generator(self.device)
+            raise
         return graph.replay
 
     def free(self) -> None:
@@ -120,11 +143,26 @@ class PlainRecorder(Recorder):
 
 
 @contextmanager
+def _same_stream(device: torch.device) -> Iterator[None]:
+    """Return to the current stream at the end of this context.
+
+    `torch.cuda.graph` stays on its own where a recording cannot be ended.
+    """
+    current = torch.cuda.current_stream(device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_stream(current)
+
+
+@contextmanager
 def _no_collection() -> Iterator[None]:
     """Keep Python's garbage collector from freeing tensors of the device.
 
-    Nothing may be freed while work is recorded.
+    Nothing may be freed while work is recorded. What is garbage by then, such as the graph of
+    autograd of an earlier step in a cycle, is freed before.
     """
+    gc.collect()
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -163,6 +201,21 @@ class RecordedStep:
 
     inputs: Inputs
     replay: Work
+    comparisons: int  # so many of its steps agreed with plain ones
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a step."""
+
+    loss: float
+    norm: float  # of the gradient
+    weights: list[Tensor]  # after the step
+
+    @property
+    def is_finite(self) -> bool:
+        """True if loss and norm are numbers."""
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
 @dataclass(frozen=True)
@@ -186,9 +239,10 @@ class Sums:
 class StepGraphs:
     """The steps of one training, recorded for each shape and replayed.
 
-    A new shape's first step is done plainly too, from the same weights and the same seed. Loss and
-    norm of the gradient have to agree. If they do not, or if recording fails, steps are not
-    recorded any more.
+    The first two steps of a shape are done plainly too, from the same weights and the same seed:
+    the one that is recorded, and one of another batch and seed. Loss, norm of the gradient and
+    the new weights have to agree. If they do not, or if recording fails, steps are not recorded any
+    more.
 
     Args:
         model: on the device; its objective is maximized.
@@ -248,18 +302,17 @@ class StepGraphs:
         shape = (*padded.source.shape, *padded.target.shape, *self.model.settings)
 
         try:
-            recorded = self.recorded.get(shape)
-            if recorded is None:
-                is_done = self._record(shape, padded, 1 / units, seed)
+            if self._comparisons(shape) < COMPARISONS:
+                is_done = self._compare(shape, padded, 1 / units, seed)
             else:
-                self._fill(recorded.inputs, padded, 1 / units)
-                torch.manual_seed(seed)
-                recorded.replay()
+                self._replay(self.recorded[shape], padded, 1 / units, seed)
                 is_done = True
         except GraphsFailedError as error:
             self.reason = str(error)
-            self.recorded.clear()
-            self.recorder.free()
+
+        # Not before the error has gone, which holds all that the step had made.
+        if self.reason is not None:
+            self._drop_all()
             log.warning(f"no CUDA graphs from here on: {self.reason}")
             return False
 
@@ -270,7 +323,7 @@ class StepGraphs:
                 tokens=self.unread.tokens + tokens,
                 places=self.unread.places + padded.target.numel(),
                 examples=self.unread.examples + len(batch.target),
-                shapes=self.unread.shapes + (recorded is None),
+                shapes=self.unread.shapes,
             )
         return is_done
 
@@ -284,6 +337,15 @@ class StepGraphs:
         self.norm_sum.zero_()
         self.unread = Sums()
         return sums
+
+    def _comparisons(self, shape: Shape) -> int:
+        recorded = self.recorded.get(shape)
+        return recorded.comparisons if recorded is not None else 0
+
+    def _replay(self, recorded: RecordedStep, batch: Batch, scale: float, seed: int) -> None:
+        self._fill(recorded.inputs, batch, scale)
+        torch.manual_seed(seed)
+        recorded.replay()
 
     def _fill(self, inputs: Inputs, batch: Batch, scale: float) -> None:
         self.recorder.copy(batch.source, inputs.source)
@@ -311,19 +373,23 @@ class StepGraphs:
 
         return work
 
-    def _record(self, shape: Shape, batch: Batch, scale: float, seed: int) -> bool:
-        """Record the step of a shape and do it once; return whether it was done.
+    def _compare(self, shape: Shape, batch: Batch, scale: float, seed: int) -> bool:
+        """Do the step of a shape plainly and replayed; return whether it was done.
 
-        Where memory is short, the older half of the shapes is dropped, as often as it takes. A loss
-        that is no number is left to the plain step.
+        A shape that is new is recorded. Where memory is short, all that was recorded is dropped:
+        its graphs share their memory, so that some of them hold nearly as much as all. A loss that
+        is no number is left to the plain step.
         """
         while True:
             before: Snapshot | None = None
             try:
                 before = Snapshot(self)
-                inputs = Inputs.like(batch, self.device)
+                if shape in self.recorded:
+                    inputs = self.recorded[shape].inputs
+                else:
+                    inputs = Inputs.like(batch, self.device)
                 self._fill(inputs, batch, scale)
-                return self._record_and_compare(shape, inputs, before, seed)
+                return self._replay_and_compare(shape, inputs, before, seed)
             except (MemoryError, RuntimeError) as error:
                 if before is not None:
                     before.restore()
@@ -336,43 +402,60 @@ class StepGraphs:
                     raise GraphsFailedError(
                         "there is not enough memory to record a step"
                     ) from error
-                dropped = [*self.recorded][: (len(self.recorded) + 1) // 2]
 
-            for dropped_shape in dropped:
-                del self.recorded[dropped_shape]
-            log.info(f"memory is short: {len(dropped)} of the recorded steps are dropped")
-            self.recorder.free()
+            log.info(f"memory is short: {len(self.recorded)} recorded steps are dropped")
+            self._drop_all()
 
-    def _record_and_compare(
+    def _replay_and_compare(
         self, shape: Shape, inputs: Inputs, before: Snapshot, seed: int
     ) -> bool:
-        """Do the step of a shape plainly, then as it is recorded, from the same weights and seed.
+        """Do the step of a shape plainly, then replay it, from the same weights and seed.
 
         The replayed step counts if the two agree.
         """
         work = self._work(inputs)
         torch.manual_seed(seed)
         self.recorder.run(work)
-        plain_loss = float(self.loss)
-        plain_norm = float(self.norm)
+        plain = self._outcome()
         before.restore()
-        if not (math.isfinite(plain_loss) and math.isfinite(plain_norm)):
+        if not plain.is_finite:
             return False
 
-        replay = self.recorder.record(work)
-        torch.manual_seed(seed)
-        replay()
-        loss = float(self.loss)
-        norm = float(self.norm)
-        if not (_agree(plain_loss, loss) and _agree(plain_norm, norm)):
-            before.restore()
-            raise GraphsFailedError(
-                f"a replayed step has loss {loss:.6g} and gradient norm {norm:.6g}, the plain one"
-                f" {plain_loss:.6g} and {plain_norm:.6g}"
-            )
+        moved = self._distance(plain.weights)
+        recorded = self.recorded.get(shape)
+        if recorded is None:
+            recorded = RecordedStep(inputs, self.recorder.record(work), comparisons=0)
 
-        self.recorded[shape] = RecordedStep(inputs, replay)
+        torch.manual_seed(seed)
+        recorded.replay()
+        difference = _difference(plain, self._outcome(), moved, self._distance(plain.weights))
+        if difference is not None:
+            before.restore()
+            raise GraphsFailedError(f"a replayed step has {difference}")
+
+        if not recorded.comparisons:
+            self.unread = replace(self.unread, shapes=self.unread.shapes + 1)
+        self.recorded[shape] = replace(recorded, comparisons=recorded.comparisons + 1)
         return True
+
+    def _outcome(self) -> Outcome:
+        """Wait for the device; return the outcome of the last step."""
+        weights = [parameter.detach().clone() for parameter in self.parameters]
+        return Outcome(float(self.loss), float(self.norm), weights)
+
+    @torch.no_grad()
+    def _distance(self, weights: list[Tensor]) -> float:
+        """Return the distance of the model's weights from others."""
+        pairs = zip(self.parameters, weights, strict=True)
+        squares = [(parameter - weight).double().square().sum() for parameter, weight in pairs]
+        return float(torch.stack(squares).sum().sqrt())
+
+    def _drop_all(self) -> None:
+        """Drop all that was recorded, and free its memory."""
+        self.recorded.clear()
+        # The gradients of the last recorded step are in the memory that all graphs share.
+        self.optimizer.zero_grad(set_to_none=True)
+        self.recorder.free()
 
 
 class Snapshot:
@@ -405,22 +488,51 @@ class Snapshot:
                 tensor.zero_()
 
 
+def _difference(plain: Outcome, replayed: Outcome, moved: float, apart: float) -> str | None:
+    """Say in what a replayed step differs from the plain one; None if the two agree.
+
+    Args:
+        moved: how far the plain step moved the weights.
+        apart: how far the weights of the two are from each other.
+    """
+    if not _agree(plain.loss, replayed.loss) or not _agree(plain.norm, replayed.norm):
+        return (
+            f"loss {replayed.loss:.6g} and gradient norm {replayed.norm:.6g}, the plain one"
+            f" {plain.loss:.6g} and {plain.norm:.6g}"
+        )
+    if not apart <= STEP_TOLERANCE * moved:
+        return f"weights that are {apart:.3g} from the plain one's, which moved by {moved:.3g}"
+    return None
+
+
 def _agree(plain: float, replayed: float) -> bool:
     return abs(plain - replayed) <= TOLERANCE * abs(plain)
 
 
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it followed on.
+
+    Recording that is broken off raises an error of its own on top of the first.
+    """
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of the error with which it began."""
+    *_, first = _chain(error)
+    return (str(first).strip() or type(first).__name__).splitlines()[0]
 
 
-def is_out_of_memory(error: BaseException | None) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Check whether memory was short.
 
-    Recording that is broken off raises an error of its own on top of that.
+    What CUDA and its libraries say of that has no class of its own where a graph is made ready.
     """
-    while error is not None:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError):
-            return True
-
-        error = error.__cause__ or error.__context__
-    return False
+    return any(
+        isinstance(part, MemoryError | torch.OutOfMemoryError)
+        or torch_internals.says_out_of_memory(part)
+        for part in _chain(error)
+    )

@@ -347,7 +347,7 @@ def _record(
         "examples_per_second": last["examples"] / progress.wall_s,
         "tokens_per_second": last["tokens"] / progress.wall_s,
         "peak_memory_mb": devices.peak_memory_mb(),
-        "peak_gpu_memory_mb": devices.peak_gpu_memory_mb(group.device),
+        **devices.gpu_memory(group.device),
         **_replays(progress),
         "resumed": progress.resumed,
         **origin,

@@ -24,7 +24,7 @@ from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
 from pam.io import UserError
 from pam.models.model import Model
-from pam.runtime import processor
+from pam.runtime import processor, torch_internals
 from pam.runtime.devices import Stopwatch, enough_for, use_precision
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.distributed import ProcessGroup, step_seed
@@ -201,6 +201,9 @@ class Trainer:
             reasons.append("several processes share the training")
         if training.accumulate > 1:
             reasons.append("`training.accumulate` cuts batches into parts")
+        if not torch_internals.can_record_steps():
+            oldest = ".".join(map(str, torch_internals.OLDEST_WITH_GRAPHS))
+            reasons.append(f"torch {torch.__version__} is older than {oldest}")
         if self.group.device.type != "cuda" and self.recorder is None:
             reasons.append("the device is a CPU")
         if reasons:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from pam.cli import main
 from pam.config import RunConfig
+from pam.models.attention_model import AttentionModel
+from pam.runtime.devices import use_precision
 from pam.training.distributed import ProcessGroup
-from pam.training.graphs import CudaRecorder, StepGraphs
+from pam.training.graphs import CudaRecorder, StepGraphs, is_out_of_memory
 from pam.training.preemption import Stop, Stopped
 from tests.models.tiny import NAMED
 from tests.training import small
@@ -21,6 +25,18 @@ from tests.training.runs import record_of
 from tests.training.trainers import Result, trained, trainer, without_dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def exact_products() -> Iterator[None]:
+    """Take products in float32: in TF32, cuDNN's own choice, a device differs from a CPU by 1e-3.
+
+    What a test of a precision chooses does not last longer than the test.
+    """
+    use_precision("float32", device=CUDA)
+    yield
+    use_precision("float32", device=CUDA)
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
@@ -52,9 +68,7 @@ def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(
     run = small.run("soft", epochs=2, batch_size=30, state_every_s=60.0)
 
     def on_cuda(out: Path, stop: Stop | None = None) -> dict[str, torch.Tensor]:
-        training = trainer(
-            run, data, out, stop=stop, group=ProcessGroup(device=torch.device("cuda"))
-        )
+        training = trainer(run, data, out, stop=stop, group=ProcessGroup(device=CUDA))
         training.model.cuda()
         return training.run()[0]
 
@@ -71,8 +85,7 @@ def test_a_training_that_was_stopped_goes_on_to_nearly_the_same_result(
 
 
 def replayed(run: RunConfig, data: Path, out: Path, stop: Stop | None = None) -> Result:
-    group = ProcessGroup(device=torch.device("cuda"))
-    return trainer(run, data, out, stop=stop, group=group).run()
+    return trainer(run, data, out, stop=stop, group=ProcessGroup(device=CUDA)).run()
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -109,9 +122,7 @@ def test_replays_draw_by_the_seed_alone(data: Path, tmp_path: Path) -> None:
     model = training.model.cuda().train()
     rate = torch.tensor(0.0, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=True)
-    graphs = StepGraphs(
-        model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(torch.device("cuda"))
-    )
+    graphs = StepGraphs(model, optimizer, clip=5.0, rows=15, recorder=CudaRecorder(CUDA))
     batch = training.train.batch(np.arange(15))
     losses = []
     for seed in (1, 2, 1, 2):
@@ -136,3 +147,92 @@ def test_a_replayed_training_that_was_stopped_goes_on_to_nearly_the_same_result(
         torch.testing.assert_close(
             again[0][name].cpu(), value.cpu(), rtol=1e-3, atol=1e-4, msg=name
         )
+
+
+def waits(x: torch.Tensor) -> None:
+    """Wait for the device, which cannot be recorded."""
+    nn.functional.dropout(x * 2).sum().item()
+
+
+def test_a_recording_that_fails_leaves_plain_work_as_it_was() -> None:
+    """Also dropout, for which torch before 2.13 would take its generator as still recorded."""
+    x = torch.ones(1000, device=CUDA)
+    before = torch.cuda.current_stream()
+    recorder = CudaRecorder(CUDA)
+    recorder.run(lambda: waits(x))
+    with pytest.raises(RuntimeError):
+        recorder.record(lambda: waits(x))
+
+    assert torch.cuda.current_stream() == before
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        draws.append(nn.functional.dropout(x).cpu())
+    assert torch.equal(*draws)
+    assert 300 < int((draws[0] == 0).sum()) < 700
+
+
+def test_a_training_whose_steps_cannot_be_recorded_goes_on_plainly(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With dropout, to the same result as one that records nothing."""
+    plain = replayed(small.run("soft", epochs=2, select="loss"), data, tmp_path / "plain")
+    objective = AttentionModel.objective
+
+    def waiting(self: AttentionModel, *inputs: torch.Tensor) -> torch.Tensor:
+        values = objective(self, *inputs)
+        if torch.cuda.is_current_stream_capturing():
+            values.sum().item()
+        return values
+
+    monkeypatch.setattr(AttentionModel, "objective", waiting)
+    run = small.run("soft", epochs=2, select="loss", cuda_graphs="auto")
+    broken = replayed(run, data, tmp_path / "broken")
+
+    assert broken[1].replayed_steps == 0
+    assert "a step could not be recorded" in caplog.text
+    for mine, expected in zip(broken[1].history, plain[1].history, strict=True):
+        assert mine["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-3)
+
+
+def test_memory_that_is_short_while_a_step_is_recorded_is_freed_for_the_next() -> None:
+    x = torch.ones(1000, device=CUDA)
+    recorder = CudaRecorder(CUDA)
+    free, _ = torch.cuda.mem_get_info()
+    with pytest.raises(RuntimeError) as caught:
+        recorder.record(lambda: torch.empty(2 * free, dtype=torch.uint8, device=CUDA))
+    assert is_out_of_memory(caught.value)
+    recorder.free()
+
+    replay = recorder.record(lambda: x.add_(1))
+    replay()
+    assert float(x.sum()) == 2000
+
+
+@pytest.mark.parametrize("has_cudnn", [True, False])
+def test_an_lstm_is_replayed_forward_and_backward(has_cudnn: bool) -> None:
+    """By cuDNN, as encoders have it, and by torch's own kernels."""
+    torch.manual_seed(1)
+    lstm = nn.LSTM(8, 8).to(CUDA)
+    x = torch.zeros(6, 4, 8, device=CUDA)
+    gradients = [torch.zeros_like(weight) for weight in lstm.parameters()]
+
+    def work() -> None:
+        lstm.zero_grad(set_to_none=True)
+        lstm(x)[0].square().sum().backward()
+        for weight, gradient in zip(lstm.parameters(), gradients, strict=True):
+            assert weight.grad is not None
+            gradient.copy_(weight.grad)
+
+    with torch.backends.cudnn.flags(enabled=has_cudnn, allow_tf32=False):
+        recorder = CudaRecorder(CUDA)
+        recorder.run(work)
+        replay = recorder.record(work)
+        # Other values than those that were recorded.
+        x.normal_()
+        replay()
+        actual = [gradient.clone() for gradient in gradients]
+        recorder.run(work)
+
+    torch.testing.assert_close(actual, gradients)
+    assert all(bool(gradient.any()) for gradient in gradients)

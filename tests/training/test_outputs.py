@@ -84,7 +84,7 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
         *("processes", "precision"),
         *("best_epoch", "dev_accuracy", "dev_loss", "parameters", "examples_per_second"),
         *("tokens_per_second", "peak_memory_mb", "peak_gpu_memory_mb", "resumed", "command"),
-        "replayed_steps",
+        *("peak_gpu_reserved_mb", "gpu_used_mb", "replayed_steps"),
     }
 
     history = pd.read_csv(finished / "history.csv").to_dict("records")
@@ -97,6 +97,7 @@ def test_the_record_states_cost_origin_and_outcome(finished: Path) -> None:
     assert record["gpu_s"] == 0.0 and record["device"] == "cpu"
     assert record["tokens_per_second"] == pytest.approx(history[-1]["tokens"] / record["wall_s"])
     assert record["peak_gpu_memory_mb"] is None
+    assert record["peak_gpu_reserved_mb"] is None
     assert record["examples_per_second"] == pytest.approx(180 / record["wall_s"])
     assert 50 < record["peak_memory_mb"] < 2000
     assert set(record["hardware"]) == {"cpu", "cores", "gpu", "system"}
