@@ -4,9 +4,13 @@
 
 DIR are folders of prepared data, of translation and of summaries; TREE is a checkout of an older
 version. Each model, in each way, is a process that holds the GPU, and they take turns, so that what
-slows one slows all. It writes `gpu.json` and `gpu.md`, a table of Markdown, in less than 8 minutes.
-It leaves out what is not measured by then, and says so. On a CPU it runs too, at small sizes, where
-"graphs" are static batches that are not recorded.
+slows one slows all. Steps are recorded in turns too, by one process at a time. All take products in
+the same precision.
+
+It writes `gpu.json` and `gpu.md`, a table of Markdown, after each round and at the end, in less
+than 8 minutes. `complete` says whether it came to its end. It leaves out what is not measured by
+then, and what fails, and says so. On a CPU it runs too, at small sizes, where "graphs" are static
+batches that are not recorded.
 """
 
 from __future__ import annotations
@@ -17,13 +21,16 @@ import json
 import os
 import select
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,8 +39,11 @@ TRANSLATION = ("soft", "prior-joint:0.99", "postr-joint:0.99", "mono-postr-joint
 SUMMARIES = ("soft-pointer", "postr-joint-pointer:0.99:6")
 # of each peer the folder of its packages
 PEER_MODELS = {"joeynmt": "joeynmt", "opennmt": "opennmt"}
-READY_S = 150.0  # seconds that a process has to make its model, and to record its steps
+READY_S = 150.0  # seconds that a process has to make its model, and as many to record its steps
 SMALLEST_TURN = 2  # steps
+SAMPLE_MS = 200  # between two looks of `nvidia-smi`
+SAID: list[str] = []  # what was left out, and why
+BEGAN = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,8 @@ class Worker:
     job: Job
     process: subprocess.Popen[str]
     log: Path
-    ready: dict[str, Any] | None = None
+    has_failed: bool = False
+    prepared: dict[str, Any] | None = None
     turns: list[dict[str, Any]] = field(default_factory=list)
     busy: dict[str, Any] | None = None
     evaluated: dict[str, Any] | None = None
@@ -64,30 +75,55 @@ class Worker:
         assert stdout is not None
         readable, _, _ = select.select([stdout], [], [], max(0.0, seconds))
         line = stdout.readline() if readable else ""
-        if line:
+        try:
             answer: dict[str, Any] = json.loads(line)
-            return answer
-
-        last = self.log.read_text(encoding="utf-8").strip().rpartition("\n")[2]
-        say(f"left out: {self.job.model}, {self.job.way}: {last or 'no answer in time'}")
-        self.end()
-        return None
+        except json.JSONDecodeError:  # no line, or a part of one
+            self.fail(has_ended=bool(readable))
+            return None
+        return answer
 
     def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """Ask the process to do something, and wait for its answer."""
-        if self.process.stdin is None or self.process.poll() is not None:
+        if self.has_failed:
             return None
 
-        self.process.stdin.write(json.dumps(question) + "\n")
-        self.process.stdin.flush()
+        stdin = self.process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(json.dumps(question) + "\n")
+            stdin.flush()
+        except OSError:
+            self.fail(has_ended=True)
+            return None
         return self.answer(seconds)
+
+    def fail(self, has_ended: bool) -> None:
+        """Leave the process out from here on, and say why."""
+        self.has_failed = True
+        reason = "no answer in time"
+        if has_ended:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=5)
+            reason = f"it ended with status {self.process.poll()}"
+        self.end()
+
+        last = self.log.read_text(encoding="utf-8").strip().rpartition("\n")[2]
+        if last:
+            reason = f"{reason}: {last}"
+        say(f"left out: {self.job.model}, {self.job.way}: {reason}")
 
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            # What was not written any more is not missed.
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
 
 
 def say(message: str) -> None:
+    SAID.append(message)
     sys.stderr.write(message + "\n")
 
 
@@ -119,6 +155,8 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
 def start(job: Job, args: argparse.Namespace) -> Worker | None:
     """Start the process of a job; None if it cannot be."""
     environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
+    # Packages may be in folders that are named there alone.
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     settings = asdict(job) | {
         "device": args.device,
         "precision": args.precision,
@@ -131,17 +169,18 @@ def start(job: Job, args: argparse.Namespace) -> Worker | None:
         if not folder.is_dir():
             say(f"left out: {job.model}, {job.way}: not in the folder of peers")
             return None
-        task = args.out / f"task of {job.way}.json"
+        task = args.out / f"{job.way}-task.json"
         write_peer_task(job, args, task)
         server = PEERS / f"server_{job.way}.py"
         command = [sys.executable, str(server), "--task", str(task.resolve()), "--model", job.model]
-        environment |= {"PYTHONPATH": str(folder), "PEERS_DEVICE": args.device}
+        environment["PEERS_DEVICE"] = args.device
     else:
         folder = args.old.resolve() if job.way == "old" else ROOT
         command = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(settings)]
-        environment["PYTHONPATH"] = str(folder)
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, named)])
 
-    log = args.out / f"{job.model}, {job.way}.log"
+    log = args.out / "logs" / f"{job.model}-{job.way}.log".replace(":", "_")
+    log.parent.mkdir(exist_ok=True)
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
             command,
@@ -188,17 +227,31 @@ def question(worker: Worker, args: argparse.Namespace, number: int) -> dict[str,
         return {"what": "steps", "seconds": args.seconds}
 
     count = args.peer_steps
-    return {"work": "training", "setting": "float32", "first": number * count, "count": count}
+    setting = {"work": "training", "setting": args.precision}
+    return setting | {"first": number * count, "count": count}
 
 
-def measure(args: argparse.Namespace) -> list[Worker]:
-    """Start all workers and give them turns until there were enough, or the time is up."""
-    deadline = time.monotonic() + args.limit
-    started = [start(job, args) for job in jobs_of(args)]
-    workers = [worker for worker in started if worker is not None]
+def measure(args: argparse.Namespace, save: Callable[[Sequence[Worker]], None]) -> list[Worker]:
+    """Start all workers and give them turns until there were enough, or the time is up.
+
+    `save` gets the workers after each round and each other part.
+    """
+    deadline = BEGAN + args.limit
+    workers: list[Worker] = []
     try:
+        for job in jobs_of(args):
+            worker = start(job, args)
+            if worker is not None:
+                workers.append(worker)
         for worker in workers:
-            worker.ready = worker.answer(min(READY_S, deadline - time.monotonic()))
+            worker.answer(min(READY_S, deadline - time.monotonic()))
+
+        # One after another, so that no recording waits for another process.
+        ours = [worker for worker in workers if worker.job.way not in PEER_MODELS]
+        for worker in ours:
+            seconds = min(READY_S, deadline - time.monotonic())
+            worker.prepared = worker.ask({"what": "prepare"}, seconds)
+        save(workers)
 
         # The first round is not timed: peers have done no step yet.
         for number in range(args.rounds + 1):
@@ -209,10 +262,12 @@ def measure(args: argparse.Namespace) -> list[Worker]:
                 answer = worker.ask(question(worker, args, number), deadline - time.monotonic())
                 if answer is not None and number:
                     worker.turns.append(answer)
+            save(workers)
 
-        for worker in workers:
-            if worker.job.way not in PEER_MODELS and time.monotonic() < deadline - 2 * args.seconds:
-                worker.busy = worker.ask({"what": "profile"}, deadline - time.monotonic())
+        for worker in ours:
+            if time.monotonic() < deadline - 4 * args.seconds:
+                worker.busy = busy_shares(worker, args, deadline)
+        save(workers)
 
         for worker in workers:
             if worker.job.way == "graphs" and time.monotonic() < deadline - 4 * args.seconds:
@@ -224,23 +279,52 @@ def measure(args: argparse.Namespace) -> list[Worker]:
     return workers
 
 
+def busy_shares(worker: Worker, args: argparse.Namespace, deadline: float) -> dict[str, Any] | None:
+    """Ask for how much of the time the GPU computes, by torch's profiler and by `nvidia-smi`."""
+    busy = worker.ask({"what": "profile"}, deadline - time.monotonic())
+    if busy is None or args.device != "cuda" or shutil.which("nvidia-smi") is None:
+        return busy
+
+    query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--id=0"]
+    with subprocess.Popen(
+        ["nvidia-smi", *query, f"--loop-ms={SAMPLE_MS}"],  # noqa: S607 -- it is on the path
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as sampler:
+        worker.ask({"what": "steps", "seconds": args.seconds}, deadline - time.monotonic())
+        sampler.terminate()
+        lines, _ = sampler.communicate()
+
+    # The first sample is of the time before.
+    samples = [int(line) for line in lines.split() if line.isdecimal()][1:]
+    if samples:
+        busy["busy_by_nvidia_smi"] = round(mean(samples) / 100, 3)
+    return busy
+
+
 def rows_of(workers: Sequence[Worker]) -> list[dict[str, Any]]:
     """Return a row for each model: medians of its turns in each way, and their ratios."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for worker in workers:
-        if worker.turns:
+        if worker.turns or worker.prepared is not None:
             row = rows.setdefault((worker.job.model, worker.job.data), {"model": worker.job.model})
             row[worker.job.way] = figures_of(worker)
 
     for row in rows.values():
-        if "plain" in row and "graphs" in row:
-            ratio = row["graphs"]["steps_per_second"] / row["plain"]["steps_per_second"]
-            row["graphs_over_plain"] = round(ratio, 2)
+        plain = row.get("plain", {}).get("steps_per_second")
+        graphs = row.get("graphs", {}).get("steps_per_second")
+        if plain and graphs:
+            row["graphs_over_plain"] = round(graphs / plain, 2)
     return list(rows.values())
 
 
 def figures_of(worker: Worker) -> dict[str, Any]:
     """Return the medians of a worker's turns, and what it said of its memory and its recordings."""
+    figures = dict(worker.prepared or {})
+    if not worker.turns:
+        return figures
+
     step_rates = []
     token_rates = []
     for turn in worker.turns:
@@ -249,17 +333,18 @@ def figures_of(worker: Worker) -> dict[str, Any]:
         step_rates.append(steps / turn["wall_s"])
         token_rates.append(tokens / turn["wall_s"])
 
-    figures = {
+    figures |= {
+        "turns": len(worker.turns),
         "steps_per_second": round(median(step_rates), 2),
         "tokens_per_second": round(median(token_rates), 1),
     }
-    if "gpu_mb" in worker.turns[-1]:
-        figures["gpu_mb"] = worker.turns[-1]["gpu_mb"]
-    ready = worker.ready or {}
-    figures |= {name: value for name, value in ready.items() if name != "ready"}
+    memory = ("gpu_mb", "gpu_reserved_mb")
+    figures |= {name: worker.turns[-1][name] for name in memory if name in worker.turns[-1]}
+
     if worker.busy is not None and worker.busy["busy_s_per_step"] is not None:
         busy = worker.busy["busy_s_per_step"] * figures["steps_per_second"]
         figures["busy"] = round(busy, 3)
+        figures["busy_by_nvidia_smi"] = worker.busy.get("busy_by_nvidia_smi")
 
     if worker.evaluated is not None:
         figures |= worker.evaluated
@@ -280,14 +365,17 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
         "graphs / plain",
         "GPU busy, plain",
         "GPU busy, graphs",
-        "GPU MB, graphs",
+        "the same by nvidia-smi",
+        "GPU MB reserved, plain",
+        "GPU MB reserved, graphs",
         "recording, s",
         "development loss / epoch's steps",
         "beam 4, batches/s",
         "looking each step",
     ]
     lines = [
-        f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']}",
+        f"{record['hardware']['gpu'] or record['hardware']['cpu']}, {record['date']},"
+        f" products in {record['precision']}",
         "",
         f"| {' | '.join(head)} |",
         f"| --- |{' --: |' * (len(head) - 1)}",
@@ -301,7 +389,9 @@ def table_of(rows: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
             row.get("graphs_over_plain", ""),
             plain.get("busy", ""),
             graphs.get("busy", ""),
-            graphs.get("gpu_mb", ""),
+            graphs.get("busy_by_nvidia_smi", ""),
+            plain.get("gpu_reserved_mb", ""),
+            graphs.get("gpu_reserved_mb", ""),
             graphs.get("recording_s", ""),
             graphs.get("loss_share", ""),
             graphs.get("searches_per_second", ""),
@@ -348,23 +438,31 @@ def worker(settings: dict[str, Any]) -> None:
     all_batches = benchmark.batches_of(data, components, plan, torch.device("cpu"))
     batches = all_batches[: settings["batches"]]
 
-    ready: dict[str, Any] = {"ready": True}
-    if settings["way"] == "graphs":
-        work, recording = recorded_steps(model, settings["batch_size"], batches, device)
-        ready |= recording
-    else:
-        plain = benchmark.training(model, plan)
+    reply(channel, {"ready": True})
 
-        def work(batch: Any) -> None:
-            plain(batch.to(device))
+    plain_step = benchmark.training(model, plan)
 
-        for batch in batches[:SMALLEST_TURN]:
-            work(batch)
-    reply(channel, ready)
+    def plain(batch: Any) -> None:
+        plain_step(batch.to(device))
+
+    work: Callable[[Any], None] = plain
 
     for line in sys.stdin:
         request = json.loads(line)
-        if request["what"] == "profile":
+        if request["what"] == "prepare":
+            used_before = used_mb(device)
+            began = time.perf_counter()
+            answer: dict[str, Any] = {}
+            if settings["way"] == "graphs":
+                work, answer = recorded_steps(model, settings["batch_size"], batches, device)
+            else:
+                for batch in batches[:SMALLEST_TURN]:
+                    work(batch)
+            synchronize(device)
+            answer["prepared_s"] = round(time.perf_counter() - began, 2)
+            answer["gpu_taken_mb"] = round(used_mb(device) - used_before)
+            reply(channel, answer)
+        elif request["what"] == "profile":
             reply(channel, profile(work, batches, device))
         elif request["what"] == "evaluation":
             split = Examples(data.split("dev", components.copying.copies), components.targets)
@@ -409,6 +507,9 @@ def recorded_steps(
         "recording_s": round(time.perf_counter() - began, 2),
         "padding": round(1 - sums.tokens / sums.places, 4),
     }
+    # The second step of a shape is compared with a plain one too.
+    for batch in batches:
+        work(batch)
 
     return work, recording
 
@@ -439,8 +540,22 @@ def turn(
     }
     memory = devices.peak_gpu_memory_mb(device)
     if memory is not None:
+        import torch
+
         answer["gpu_mb"] = round(memory)
+        answer["gpu_reserved_mb"] = round(torch.cuda.max_memory_reserved(device) / 2**20)
     return answer
+
+
+def used_mb(device: Any) -> float:
+    """Return how much memory of the GPU all processes use, in megabytes; 0 on a CPU."""
+    if device.type != "cuda":
+        return 0.0
+
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    return (total - free) / 2**20
 
 
 def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) -> dict[str, Any]:
@@ -460,8 +575,18 @@ def profile(work: Callable[[Any], None], batches: Sequence[Any], device: Any) ->
         synchronize(device)
 
     kernels = [event for event in record.events() or [] if event.device_type == DeviceType.CUDA]
-    microseconds = sum(event.time_range.elapsed_us() for event in kernels)
-    return {"busy_s_per_step": microseconds / 1e6 / count}
+    spans = [(event.time_range.start, event.time_range.end) for event in kernels]
+    return {"busy_s_per_step": covered(spans) / 1e6 / count}
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of what spans cover; what several of them cover counts once."""
+    length = 0.0
+    reached = float("-inf")
+    for start_of_span, end_of_span in sorted(spans):
+        length += max(0.0, end_of_span - max(start_of_span, reached))
+        reached = max(reached, end_of_span)
+    return length
 
 
 def evaluation(model: Any, batches: Sequence[Any], seconds: float, device: Any) -> dict[str, float]:
@@ -518,8 +643,10 @@ def synchronize(device: Any) -> None:
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; a CPU computes in float32."""
+    """Read the command line; a CPU computes in float32, and bf16 means TF32 on a GPU."""
     import torch
+
+    from pam.runtime import processor
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -547,10 +674,14 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--peer-steps", type=int, default=20, help="steps of a turn of a peer")
     parser.add_argument(
-        "--limit", type=float, default=450.0, help="seconds after which no turn begins"
+        "--limit",
+        type=float,
+        default=450.0,
+        help="seconds from the start after which no turn begins",
     )
 
     args = parser.parse_args(words)
+    args.precision = processor.usable_precision(args.precision, torch.device(args.device))
     if args.device == "cpu":
         args.precision = "float32"
     return args
@@ -564,24 +695,31 @@ def main(words: Sequence[str]) -> None:
     sys.path.insert(0, str(ROOT))
     args = arguments(words)
     args.out.mkdir(parents=True, exist_ok=True)
-    rows = rows_of(measure(args))
+    # A process that is asked to end ends its workers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: stopped before the end"))
 
+    from pam.io import write_json, write_text
     from pam.runtime import devices
 
-    record = {
+    facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": shlex.join(["python", "benchmarks/gpu.py", *words]),
         "hardware": devices.hardware(devices.choose_device(args.device)),
         "versions": devices.versions(),
         "batch_size": args.batch_size,
         "precision": args.precision,
-        "rows": rows,
     }
 
-    (args.out / "gpu.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (args.out / "gpu.md").write_text(table_of(rows, record), encoding="utf-8")
-    sys.stdout.write(table_of(rows, record))
-    if not rows:
+    def save(workers: Sequence[Worker], is_complete: bool = False) -> None:
+        progress = {"complete": is_complete, "messages": SAID}
+        record = facts | progress | {"rows": rows_of(workers)}
+        write_json(args.out / "gpu.json", record)
+        write_text(args.out / "gpu.md", table_of(record["rows"], record))
+
+    workers = measure(args, save)
+    save(workers, is_complete=True)
+    sys.stdout.write((args.out / "gpu.md").read_text(encoding="utf-8"))
+    if not any(worker.turns for worker in workers):
         sys.exit("error: nothing was measured, as is said above")
 
 

@@ -64,15 +64,16 @@ class Turn:
 
 
 def use_setting(setting: str) -> None:
-    """Set how products are taken: `float32` or `medium`.
+    """Set how products are taken: `float32`, `tf32` or `medium`.
 
-    `medium` lets torch round float32 products. Whether it does so, and to what, depends on the
-    processor.
+    `tf32` is for GPUs, cuDNN's products included. `medium` lets torch round float32 products.
+    Whether it does so, and to what, depends on the processor.
     """
-    if setting not in ("float32", "medium"):
+    precisions = {"float32": "highest", "tf32": "high", "medium": "medium"}
+    if setting not in precisions:
         raise ValueError(f"unknown setting: {setting}")
-    precision = "medium" if setting == "medium" else "highest"
-    torch.set_float32_matmul_precision(precision)
+    torch.set_float32_matmul_precision(precisions[setting])
+    torch.backends.cudnn.allow_tf32 = setting != "float32"
 
 
 def arguments(*models: str) -> tuple[argparse.Namespace, Task]:
