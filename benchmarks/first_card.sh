@@ -29,7 +29,7 @@
 #
 #   - Python, $PYTHON or python3, with torch for CUDA, pytest and the packages that pyproject.toml requires. Where some
 #     are missing: `pip install --target DIR` them from files that were brought, and name DIR in PYTHONPATH.
-#   - Data, prepared before by `--prepare` (a minute or two) into data/first-card/translation (IWSLT14-35k in 4,000
+#   - Data, prepared before by `--prepare` (a minute or two, 20 MB) into data/first-card/translation (IWSLT14-35k in 4,000
 #     subwords) and data/first-card/summaries (news, 20,000 words). Git ignores data/, so a copy of the tree has to be
 #     told to take it along; $FIRST_CARD_DATA names another folder. Where it is missing, a mirror of the texts in
 #     $PAM_MIRROR, shared/corpora or ../shared/corpora is prepared, which takes sacremoses and that minute on the GPU's
@@ -63,6 +63,7 @@ prepare_text() { # NAME MIRROR DATASET FORMAT: prepare a data set of a mirror
     "$python" -m pam fetch --dataset "$3" --mirror "$2" --out "$raw" &&
         "$python" -m pam prepare --dataset "$3" --raw "$raw" --out "$made" --format "$4" &&
         rm -rf "${made:?}/extract" "${made:?}/tokenize" "${made:?}/segment" "$raw" &&
+        rm -f "$made"/*.tsv "$made"/*.txt &&
         rm -rf "${folder_of_data:?}/$1" &&
         mv "$made" "$folder_of_data/$1"
 }

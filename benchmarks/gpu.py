@@ -646,8 +646,6 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line; a CPU computes in float32, and bf16 means TF32 on a GPU."""
     import torch
 
-    from pam.runtime import processor
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -681,9 +679,10 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
 
     args = parser.parse_args(words)
-    args.precision = processor.usable_precision(args.precision, torch.device(args.device))
     if args.device == "cpu":
         args.precision = "float32"
+    elif args.precision == "bf16":
+        args.precision = "tf32"
     return args
 
 

@@ -139,8 +139,10 @@ def test_workers_find_packages_where_the_environment_names_them(
         gpu.subprocess, "Popen", lambda command, env, **settings: environments.append(env)
     )
     monkeypatch.setenv("PYTHONPATH", "/packages/that/were/brought")
-    args = ["--data", str(tmp_path), "--out", str(tmp_path), "--device", "cpu"]
-    gpu.start(gpu.Job("soft", "plain", str(tmp_path), 8), gpu.arguments(args))
+    args = argparse.Namespace(
+        out=tmp_path, device="cpu", precision="float32", batch_size=1, batches=1
+    )
+    gpu.start(gpu.Job("soft", "plain", str(tmp_path), 8), args)
     assert environments[0]["PYTHONPATH"] == f"{ROOT}:/packages/that/were/brought"
 
 
