@@ -10,6 +10,7 @@ before anything runs, and reads the data that are at hand.
       check_cache          pam.check                Snakemake can keep its cache (`check` alone)
     the experiment, in `pam.experiment.load_plan`
       read_yaml            pam.io                   each file is YAML without repeated keys
+      check_merged         pam.experiment           files that are merged name one experiment
       parse                pam.io                   every key and value: pam.config
       check_trained_on     pam.experiment           a task that tests another task's models
       check_names          pam.experiment           names make folders, nothing is listed twice

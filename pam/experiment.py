@@ -401,7 +401,7 @@ def _read_experiment(config: dict[str, Any] | None, paths: tuple[Path | Given, .
     if config is None:
         config = reduce(merged, contents)
 
-    _check_one_experiment(contents, paths)
+    check_merged(contents, paths)
     experiment = parse(Experiment, config, paths)
 
     folders = [path.parent for path in paths if isinstance(path, Path)]
@@ -410,7 +410,7 @@ def _read_experiment(config: dict[str, Any] | None, paths: tuple[Path | Given, .
     return experiment.model_copy(update={"registries": registries})
 
 
-def _check_one_experiment(contents: Sequence[Any], paths: Sequence[Path | Given]) -> None:
+def check_merged(contents: Sequence[Any], paths: Sequence[Path | Given]) -> None:
     """Check that no two files name two experiments: merged, one would replace half of the other."""
     named: dict[str, Path] = {}
     for content, path in zip(contents, paths, strict=True):

@@ -45,6 +45,7 @@ PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second t
 RECORD = "record.json"
 # In the same folder: held while files are fetched, so that nobody else fetches them too.
 LOCK = ".lock"
+WRONG_HASH = "wrong hash"  # how the reason begins if a file has another content
 MIRROR = "PAM_MIRROR"  # environment variable that names a mirror: a folder or a base address
 
 
@@ -83,7 +84,7 @@ class Wanted:
                     file, partial(hashlib.new, method, usedforsecurity=False)
                 )
             if digest.hexdigest() != expected:
-                return f"wrong hash: {name} is {digest.hexdigest()}, not {expected}"
+                return f"{WRONG_HASH}: {name} is {digest.hexdigest()}, not {expected}"
         return None
 
     def is_met(self, path: Path) -> bool:
@@ -342,7 +343,7 @@ def _copy_local(file: File, path: str, target: Path, patience: Patience, say: Sa
     try:
         return download(target, _expected(file, None), [path], patience, say)
     except UnavailableError as error:
-        if file.sha256 is None:
+        if WRONG_HASH not in error.message:
             raise
         hint = (
             "call the same command again if the file was changed just now; else correct `sha256`"

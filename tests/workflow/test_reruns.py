@@ -7,6 +7,7 @@ test_fingerprint.py, both without Snakemake.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
 import pytest
@@ -143,6 +144,18 @@ def test_several_changes_at_once_each_have_their_effect(finished: Checkout) -> N
 def test_a_new_seed_trains_only_itself(finished: Checkout) -> None:
     finished.edit("own/experiment.yaml", "seeds: [1]", "seeds: [1, 2]")
     assert planned(finished).trained == {f"{m} on nouns, seed 2" for m in ("soft", MONO)}
+
+
+def test_results_that_were_copied_without_times_are_known_to_be_finished(
+    finished: Checkout,
+) -> None:
+    shutil.rmtree(finished.folder / ".snakemake")
+    touch(finished, *(f"results/tiny/nouns/data/{name}" for name in ("train.tsv", "dev.tsv")))
+
+    outcome = planned(finished)
+    for model in ("soft", MONO):
+        assert f"{model} on nouns, seed 1" in outcome.trained
+        assert f"{model} on nouns, seed 1: finished already" in outcome.said
 
 
 def test_changed_data_of_ones_own_are_fetched_prepared_and_trained_on_again(

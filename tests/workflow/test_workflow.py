@@ -23,6 +23,7 @@ from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
 from pam.run_folder import RunFolder
 from pam.runtime import gpus
+from pam.runtime.snakemake_internals import PlannedJob
 from pam.workflow import (
     JobInputs,
     JobResources,
@@ -280,6 +281,26 @@ def test_files_of_ones_own_are_what_a_data_set_is_fetched_from(
     (tmp_path / "dev.tsv").unlink()
     with pytest.raises(SystemExit, match="data set `small`: no such file"):
         source()
+
+
+def test_a_forced_training_is_asked_for_again_where_it_has_ended_before(
+    nouns: Workflow, tmp_path: Path
+) -> None:
+    files = WorkflowFiles(nouns.plan, nouns.datasets, tmp_path / "results")
+    runs = [files.run_of("nouns", model, 1) for model in ("soft", "mono-postr-joint")]
+    (runs[0].path / "state/finished").mkdir(parents=True)
+
+    def planned(*, forced: bool) -> list[PlannedJob]:
+        wildcards = [
+            {"task": "nouns", "model": name, "seed": "1"} for name in nouns.plan.components
+        ]
+        return [PlannedJob("train_run", each, True, is_forced=forced) for each in wildcards]
+
+    files.ask_again(planned(forced=False))
+    assert not runs[0].asked_again.exists()
+
+    files.ask_again(planned(forced=True))
+    assert [run.asked_again.exists() for run in runs] == [True, False]
 
 
 def test_the_folder_of_other_files_than_those_of_the_registry_is_not_fetched(
