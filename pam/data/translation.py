@@ -332,9 +332,9 @@ class Extract(Stage[PairsFormat]):
                 counts[f"{name}_characters"] += lines
 
             source, target = ([clean(text) for text in texts] for texts in raw_texts)
-            for lines, texts in zip(marked_lines, (source, target), strict=True):
+            for marked, texts in zip(marked_lines, (source, target), strict=True):
                 for text in texts:
-                    lines.add(text)
+                    marked.add(text)
 
             if all(source) and all(target):
                 writer.write(REFERENCE.join(source), REFERENCE.join(target))

@@ -235,6 +235,11 @@ def share(sums: Floats) -> Floats:
     )
 
 
+def share_without(sums: Floats) -> Floats:
+    """Return 100 x (1 - first count / second count); sums (..., 2) -> (...)."""
+    return 100.0 - percentage(sums)
+
+
 def meteor(sums: Floats) -> Floats:
     """Compute METEOR times 100 (Denkowski and Lavie 2014), (...).
 
@@ -283,7 +288,13 @@ and reference, runs of matches in order, and matches.
 CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
 CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
 OF_REFERENCES = frozenset(
-    {"words", f"{UNPENALIZED_COUNT}words", "sacrebleu_words", *CHRF_REFERENCE}
+    {
+        "words",
+        f"{UNPENALIZED_COUNT}words",
+        "characters",
+        "sacrebleu_words",
+        *CHRF_REFERENCE,
+    }
 )
 """Counts of the references of a translation. Where a sentence has several references, they are of
 the one that fits the output best.
@@ -479,6 +490,13 @@ OF_TRANSLATION = (
         shared=(f"{UNPENALIZED_COUNT}words",),
         value=partial(bleu, smooth=False),
     ),
+    Metric(
+        name="bleu_characters",
+        label="BLEU of characters",
+        of_outputs=bleu_columns("bleu_characters"),
+        shared=("characters",),
+        value=partial(bleu, smooth=False),
+    ),
     _length_ratio("length_ratio", "Words over the reference's", "bleu_length", "words"),
     _length_ratio(
         "length_ratio_unpenalized",
@@ -501,8 +519,17 @@ OF_TRANSLATION = (
         value=chrf,
     ),
     _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
+    _error_rate("per", "Phoneme error rate", ("wer_edits", "wer_words")),
     _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
     _error_rate("ser", "Sentences with an error", ("ser_errors",), ("sentences",)),
+    Metric(
+        name="exact_match",
+        label="Exact match",
+        of_outputs=("ser_errors",),
+        shared=("sentences",),
+        value=share_without,
+        unit="%",
+    ),
 )
 
 OF_ALIGNMENT = (

@@ -19,7 +19,7 @@ from pam.data.subword_marks import MarkedLines, joined
 from pam.data.text_files import Line, plain_lines
 from pam.evaluation import bootstrap
 from pam.evaluation.compared_text import blank_notes
-from pam.evaluation.metrics import METRICS, Floats, Metric, Units, percentage
+from pam.evaluation.metrics import METRICS, Metric, Units
 from pam.evaluation.scores import Value, values_of
 from pam.evaluation.translation import (
     OF_BEAMS,
@@ -30,29 +30,16 @@ from pam.evaluation.translation import (
     reasons_undefined,
     sacre_metrics,
     signatures_of,
+    unit_notes,
 )
 from pam.io import Strict, UserError, unknown
 
-
-def _exact_match(sums: Floats) -> Floats:
-    """Return 100 x (1 - wrong outputs / outputs); sums (..., 2) -> (...)."""
-    return 100.0 - percentage(sums)
-
-
-EXACT_MATCH = Metric(
-    name="exact_match",
-    label="Exact match",
-    of_outputs=("ser_errors",),
-    shared=("sentences",),
-    value=_exact_match,
-    unit="%",
-)
 METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
 """The metrics that are computed unless others are asked for."""
 JOIN_OPTION = "--join-subwords"
 
-OFFERED = {"exact_match": EXACT_MATCH} | {
-    name: METRICS[name] for name in (*OF_BEAMS, "wer", "cer", "ser", "length_ratio")
+OFFERED = {
+    name: METRICS[name] for name in (*OF_BEAMS, "exact_match", "wer", "cer", "ser", "length_ratio")
 }
 
 
@@ -139,6 +126,8 @@ def score_texts(
 
     marked_references = MarkedLines(counter.all_references)
     notes += marked_references.warnings("the references", JOIN_OPTION)
+    if "bleu" in values:
+        notes += unit_notes(counter.metrics)
     signatures = signatures_of(counter.metrics)
 
     return TextScores(

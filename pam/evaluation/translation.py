@@ -2,9 +2,10 @@
 
 `bleu` is BLEU of `multi-bleu.perl`: it takes the words of a task as they are, without smoothing.
 `sacrebleu` and `chrf` compare text as people write it; sacreBLEU splits it into words in its own
-way, which its signature states. `wer` counts the words of the task that have to be changed, so
-that it is the error rate of phonemes where these are the words. `cer` counts characters of
-readable text, and `ser` the outputs that are not the reference, word for word.
+way, which its signature states. `wer` counts the words of the task that have to be changed; where
+these are phonemes it is called `per`. `cer` counts characters of readable text, and `ser` the
+outputs that are not the reference, word for word. Where the words of a task are characters, `bleu`
+and `wer` are of the words that these spell, and `bleu_characters` is of characters.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pam.data.languages import Language, are_phrases, language, visible
 from pam.data.scripts import language_of
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import read_lines
+from pam.data.tokenizers import Characters
 from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
 from pam.evaluation.compared_text import count_blank, tell_left_out, tell_notes
@@ -58,7 +60,10 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric
 
 OF_BEAMS = ("bleu", "sacrebleu", "chrf")  # by sacreBLEU
-ERROR_RATES = ("wer", "cer", "ser")
+ERROR_RATES = ("wer", "cer", "ser", "exact_match")
+# names of sides whose words are phonemes
+PHONEMES = frozenset({"ipa", "phonemes", "phones", "pronunciation"})
+CHARACTERS = "characters"  # name of the tokenizer, and of the counts of its words
 # where a length penalty was chosen
 OF_PENALTIES = ("bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
@@ -104,8 +109,9 @@ def count(inputs: EvalInputs) -> Counts:
         UserError: a file is missing or faulty, or is about other sentences.
     """
     references = read_references(inputs)
-    further = read_other_references(inputs)
-    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
+    further_symbols = read_other_references(inputs)
+    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further_symbols.texts)])
+    further = target.other_references_in_words(further_symbols)
 
     metrics: dict[str, SacreMetric] = {}
     undefined: dict[str, str] = {}
@@ -114,25 +120,35 @@ def count(inputs: EvalInputs) -> Counts:
     details: dict[str, Any] = {}
     notes = [*target.notes, *MarkedLines(references).warnings("the references")]
     for path, beam in inputs.by_beam:
-        rows = read_checked(path, inputs, Prediction)
+        rows_of_symbols = read_checked(path, inputs, Prediction)
+        rows = target.rows_in_words(rows_of_symbols)
         # All files have the same targets, so the first one decides how they are compared.
         if not metrics:
             targets = [row.target for row in rows]
             metrics = sacre_metrics(target, [*targets, *chain.from_iterable(further.words)])
             undefined = reasons_undefined(target.language, metrics, targets, references, further)
+            reached = _reached(inputs.prepared, rows_of_symbols, references, further, metrics)
+            undefined |= _reasons_unreached(reached)
+            notes += _reach_notes(
+                {name: reached[name] for name in reached if name not in undefined}
+            )
 
         penalized = count_sentences(rows, references, further, metrics, beam)
         parts.append(penalized)
-        defined = [name for name in (*OF_BEAMS, *ERROR_RATES) if name not in undefined]
+        defined = [name for name in (*OF_BEAMS, *target.error_rates) if name not in undefined]
+        if target.is_spelled:
+            of_characters = _characters(penalized, rows_of_symbols, further_symbols, target, beam)
+            parts.append(of_characters)
+            defined.append("bleu_characters")
         if UNPENALIZED in columns_of(path):
-            parts.append(_unpenalized(path, penalized, further, metrics["bleu"], beam))
+            parts.append(_unpenalized(path, penalized, further, target, metrics["bleu"], beam))
             defined += [
                 name for name in OF_PENALTIES if name.removesuffix("_unpenalized") not in undefined
             ]
         names += [of_beam(name, beam) for name in defined]
 
         # Oddities that scores alone do not show.
-        predicted_words = " ".join(row.predicted for row in rows).split()
+        predicted_words = " ".join(row.predicted for row in rows_of_symbols).split()
         details[of_beam("unknown_words", beam)] = predicted_words.count(UNKNOWN)
         texts = [row.text for row in rows]
         details[of_beam("empty", beam)] = count_blank(texts)
@@ -143,7 +159,7 @@ def count(inputs: EvalInputs) -> Counts:
         names += OF_ANALYSIS
 
     tell_left_out(list(dict.fromkeys(undefined.values())), details)
-    tell_notes(notes, details)
+    tell_notes([*notes, *unit_notes(metrics)], details)
     details["signatures"] = signatures_of(metrics)
     return Counts(join(parts), tuple(names), "sentences", details)
 
@@ -233,6 +249,33 @@ class Target:
     language: Language
     lowercased: bool = False
     notes: tuple[str, ...] = ()  # what a reader of the scores has to know of it
+    is_spelled: bool = False  # whether the words of the task are characters
+    has_phonemes: bool = False  # whether they are phonemes
+
+    @property
+    def error_rates(self) -> tuple[str, ...]:
+        """The error rates of the target, named by what they count."""
+        if self.has_phonemes:
+            return tuple("per" if name == "wer" else name for name in ERROR_RATES)
+        return ERROR_RATES
+
+    def in_words(self, text: str) -> str:
+        """Return a text of the task in words; characters are joined."""
+        if not self.is_spelled:
+            return text
+        return Characters(self.language.code).text(text.split())
+
+    def rows_in_words(self, rows: Sequence[Prediction]) -> list[Prediction]:
+        """Return predictions with references and outputs in words."""
+        return [
+            row._replace(target=self.in_words(row.target), predicted=self.in_words(row.predicted))
+            for row in rows
+        ]
+
+    def other_references_in_words(self, further: OtherReferences) -> OtherReferences:
+        """Return further references in words."""
+        words = [list(map(self.in_words, texts)) for texts in further.words]
+        return OtherReferences(further.texts, words)
 
     @classmethod
     def of_texts(cls, code: str, texts: Sequence[str]) -> Target:
@@ -251,7 +294,8 @@ class Target:
     @classmethod
     def of(cls, data: Prepared, texts: Sequence[str]) -> Target:
         """Return the target of prepared data, whose references are `texts`."""
-        target = cls.of_texts(target_language(data), texts)
+        code = target_language(data)
+        target = cls.of_texts(code, texts)
         layout = data.summary.get("format", {})
         lowercased = bool(layout.get("lowercase"))
         notes = list(target.notes)
@@ -263,7 +307,18 @@ class Target:
         if layout.get("tokenized"):
             notes.append("references are the words of the data, joined to text")
 
-        return cls(target.language, lowercased, tuple(notes))
+        has_phonemes = code.lower() in PHONEMES
+        tokenizer = layout.get("tokenize", "")
+        if isinstance(tokenizer, dict):
+            tokenizer = tokenizer.get(code, "")
+
+        return cls(
+            language=target.language,
+            lowercased=lowercased,
+            notes=tuple(notes),
+            is_spelled=tokenizer == CHARACTERS and not has_phonemes,
+            has_phonemes=has_phonemes,
+        )
 
 
 # Counts of sacreBLEU's metrics and of error rates.
@@ -298,6 +353,14 @@ def sacre_metrics(target: Target, targets: Sequence[str] = ()) -> dict[str, Sacr
 def signatures_of(metrics: Mapping[str, SacreMetric]) -> dict[str, str]:
     """Return sacreBLEU's signatures, of metrics that have counted already."""
     return {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
+
+
+def unit_notes(metrics: Mapping[str, SacreMetric]) -> list[str]:
+    """Say that BLEU counts characters, if the words of the references are whole phrases."""
+    tokenizer: Any = getattr(metrics["bleu"], "tokenizer")  # noqa: B009 -- of BLEU alone
+    if tokenizer.signature() != "char":
+        return []
+    return ["BLEU counts characters, as the words of the references are phrases"]
 
 
 def statistics(
@@ -351,6 +414,77 @@ def reasons_undefined(
             " between words"
         )
     return reasons
+
+
+# Metrics of readable text. A perfect output has their best value if its words, joined to text, are
+# the reference.
+OF_TEXT = ("sacrebleu", "chrf", "cer")
+# Points by which a perfect output may miss the best value in a metric that is shown.
+MOST_MISSED = 2.0
+TOLD_MISSED = 0.05  # points from which that is said
+
+
+def _reached(
+    data: Prepared,
+    rows: Sequence[Prediction],
+    references: Sequence[str],
+    further: OtherReferences,
+    metrics: Mapping[str, SacreMetric],
+) -> dict[str, float]:
+    """Compute the values that the words of the references have, joined to text as outputs are.
+
+    Where the tokenizer restores all texts, there are none to compute.
+
+    Args:
+        rows: predictions with the words of the task.
+    """
+    if "tokenize" not in data.summary.get("format", {}):
+        return {}
+
+    texts = [data.codec.readable(row.target) for row in rows]
+    if _visible(texts) == _visible(references):
+        return {}
+
+    perfect = [
+        row._replace(predicted=row.target, text=text) for row, text in zip(rows, texts, strict=True)
+    ]
+    units = count_sentences(perfect, references, further, metrics, beam=None)
+    return {
+        name: float(metric.value(units.total(metric.columns)))
+        for name, metric in ((name, metric_of(name)) for name in OF_TEXT)
+    }
+
+
+def _missed(name: str, value: float) -> float:
+    """Return by how many points a value misses the best one of its metric."""
+    return value if metric_of(name).lower_is_better else 100.0 - value
+
+
+def _reasons_unreached(reached: Mapping[str, float]) -> dict[str, str]:
+    """Say why metrics are left out by which perfect outputs are far from the best value."""
+    return {
+        name: (
+            f"{metric_of(name).label} is not defined here: the words of the references, joined to"
+            f" text by the task's tokenizer, have {value:.2f}; `tokenize: characters` or `none`"
+            " restores texts"
+        )
+        for name, value in reached.items()
+        if _missed(name, value) > MOST_MISSED
+    }
+
+
+def _reach_notes(reached: Mapping[str, float]) -> list[str]:
+    """Say which values perfect outputs have, where these are not the best ones."""
+    values = [
+        f"{metric_of(name).label} {value:.2f}"
+        for name, value in reached.items()
+        if TOLD_MISSED < _missed(name, value) <= MOST_MISSED
+    ]
+    if not values:
+        return []
+    return [
+        f"perfect outputs have {', '.join(values)}, as the tokenizer does not restore all texts"
+    ]
 
 
 def _error_rates(
@@ -455,10 +589,31 @@ def _chrf_counts(
     return dict(zip(names, [*output_ngrams, *matches, *reference_ngrams], strict=True))
 
 
+def _characters(
+    units: Units,
+    rows: Sequence[Prediction],
+    further: OtherReferences,
+    target: Target,
+    beam: int | None,
+) -> Units:
+    """Count n-grams of the characters that are the words of a task, for BLEU of characters."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(lowercase=target.lowercased, tokenize="none", smooth_method="none", force=True)
+    outputs = [row.predicted for row in rows]
+    references = [row.target for row in rows]
+    counts = statistics(metric, outputs, references, further.words)
+
+    columns = _bleu_counts("bleu_characters", counts, beam)
+    columns[of_beam("characters", beam if further.words else None)] = counts[:, 1]
+    return replace(units, columns=tuple(columns), counts=np.stack(list(columns.values()), axis=1))
+
+
 def _unpenalized(
     path: Path,
     penalized: Units,
     further: OtherReferences,
+    target: Target,
     metric: SacreMetric,
     beam: int | None,
 ) -> Units:
@@ -467,7 +622,9 @@ def _unpenalized(
     Predictions have them in a column beside the outputs with the penalty.
     """
     outputs, references = zip(*read_predictions(path, (UNPENALIZED, "target")), strict=True)
-    counts = statistics(metric, outputs, references, further.words)
+    outputs_in_words = list(map(target.in_words, outputs))
+    references_in_words = list(map(target.in_words, references))
+    counts = statistics(metric, outputs_in_words, references_in_words, further.words)
 
     columns = _bleu_counts("bleu_unpenalized", counts, beam)
     if further.words:
@@ -566,12 +723,14 @@ def paired_bootstrap(
     inputs = EvalInputs(data=data, split=split)
     references = read_references(inputs)
     further = read_other_references(inputs)
-    baseline_rows = read_checked(baseline, inputs, Prediction)
+    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
+    further = target.other_references_in_words(further)
+    baseline_rows = target.rows_in_words(read_checked(baseline, inputs, Prediction))
     rows_by_system = {
-        name: read_checked(path, inputs, Prediction) for name, path in systems.items()
+        name: target.rows_in_words(read_checked(path, inputs, Prediction))
+        for name, path in systems.items()
     }
     targets = [row.target for row in baseline_rows]
-    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
     sacre = sacre_metrics(target, [*targets, *chain.from_iterable(further.words)])
 
     tests = []

@@ -422,7 +422,15 @@ def compare(
 
 # The metric of a task's models at a glance. A task shows the first one that it has. The later ones
 # stand in where scoring has left out those before them.
-QUALITIES = ("accuracy", "bleu_b*", "rouge1", "cider", "chrf_b*", "rouge_coco")
+QUALITIES = (
+    "accuracy",
+    "bleu_b*",
+    "bleu_characters_b*",
+    "rouge1",
+    "cider",
+    "chrf_b*",
+    "rouge_coco",
+)
 
 
 def compare_sweeps(tasks: Sequence[TaskRuns], experiment: Experiment) -> list[Row]:

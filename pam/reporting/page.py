@@ -325,7 +325,7 @@ class Page:
         if main is None:
             return None
         # A table of several metrics is pictured by the one of its finding.
-        metric = TABLES[main].finding or TABLES[main].metrics[0]
+        metric = (*TABLES[main].finding, *TABLES[main].metrics)[0]
 
         for draws in ("gains", "quality"):
             for name in self.files.figures:
@@ -459,9 +459,9 @@ class Page:
     def _metric_of_finding(table: str, metrics: Sequence[str]) -> str | None:
         """Return the metric of which the finding speaks, of those that a table has."""
         # Where scoring has left out the finding's metric, the first one of the table stands in.
-        for pattern in (TABLES[table].finding, *TABLES[table].metrics):
+        for pattern in (*TABLES[table].finding, *TABLES[table].metrics):
             for metric in metrics:
-                if pattern and fnmatchcase(metric, pattern):
+                if fnmatchcase(metric, pattern):
                     return metric
         return None
 

@@ -15,11 +15,20 @@ from pam.data.dataset import Prepared, write_summary
 from pam.data.languages import composed, language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.data.tokenizers import load_tokenizer
+from pam.data.tokenizers import (
+    TOKENIZERS as TOKENIZER_NAMES,
+)
+from pam.data.tokenizers import (
+    Settings,
+    SideSettings,
+    TranslationCodec,
+    load_tokenizer,
+)
 from pam.evaluation import captioning, inflection, meteor, summarization, translation
 from pam.evaluation.edits import Edits, edit_distance, fewest_edits
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS
+from pam.evaluation.plain_texts import score_texts
 from pam.evaluation.scores import Scores, make, score_control
 from pam.evaluation.summarization import Summary
 from tests.data.test_captioning import CAPTIONS, fetched
@@ -49,10 +58,31 @@ TEXTS = {
 }
 TOKENIZERS = {"zh": "none", "th": "none", "ja": "unidic"}  # others: moses
 BEST = {"wer": 0.0, "cer": 0.0, "ser": 0.0, "chrf": 100.0, "bleu": 100.0, "sacrebleu": 100.0}
+BEST |= {"exact_match": 100.0}
 
 
 def decomposed(text: str) -> str:
     return normalize("NFD", text)
+
+
+def perfect(folder: Path, code: str, tokenizer_name: str, texts: Sequence[str]) -> Scores:
+    """Score outputs that are the words of the references, joined as those of models are."""
+    folder.mkdir()
+    side = SideSettings(language=code, tokenize=tokenizer_name, lowercase=False)
+    codec = TranslationCodec(Settings(source=side, target=side))
+    codec.save(folder)
+
+    targets = [" ".join(codec.target.words(text)) for text in texts]
+    write(folder / "test.tsv", [f"a b\t{target}" for target in targets])
+    write(folder / "test.target.txt", texts)
+    languages = {"source": "en", "target": code}
+    layout = {"tokenize": {code: tokenizer_name}}
+    write_summary(folder, {"task": "translation", "languages": languages, "format": layout})
+
+    rows = [("a b", target, target, codec.readable(target)) for target in targets]
+    write(folder / "p.tsv", ["source\ttarget\tpredicted\ttext", *map("\t".join, rows)])
+    counts = translation.count(EvalInputs([folder / "p.tsv"], [None], data=folder))
+    return make("translation", counts, {}, {}, {})
 
 
 def translated(
@@ -93,6 +123,7 @@ def test_translations_are_scored_in_every_script(code: str, tmp_path: Path) -> N
     )
 
     wrong = values(translated(tmp_path / "c", code, [text.replace(word, wrong_word)], [text]))
+    assert wrong.pop("exact_match") == 0
     for name, value in wrong.items():
         assert value > 0 and value != pytest.approx(same[name]), name
         assert (value > same[name]) == METRICS[name].lower_is_better, name
@@ -125,8 +156,7 @@ def test_scores_do_not_depend_on_the_names_of_the_sides(
         assert keyed.metrics[name] == named.metrics[name]
     for name in ("sacrebleu", "chrf"):
         assert keyed.details["signatures"][name] == named.details["signatures"][name]
-    assert not named.details.get("notes")
-    (note,) = keyed.details["notes"]
+    (note,) = set(keyed.details["notes"]) - set(named.details.get("notes", ()))
     assert f"`{side}`" in note and language(code).name in note
 
 
@@ -137,6 +167,63 @@ def test_words_that_are_phrases_are_counted_by_their_characters(tmp_path: Path) 
     assert "tok:char" in scores.details["signatures"]["bleu"]
     assert 20 < scores.metrics["bleu"].value < 100
     assert any("Chinese has no spaces" in reason for reason in scores.details["left_out"])
+
+
+@pytest.mark.parametrize("code", TEXTS)
+@pytest.mark.parametrize("tokenizer_name", TOKENIZER_NAMES)
+def test_a_perfect_output_has_the_best_value_in_each_metric_that_is_shown(
+    code: str, tokenizer_name: str, tmp_path: Path
+) -> None:
+    if tokenizer_name == "unidic" and code != "ja":
+        pytest.skip("a tokenizer of Japanese")
+    scores = perfect(tmp_path / "a", code, tokenizer_name, [TEXTS[code][0]])
+
+    # BLEU by our sums, chrF and exact matches of a perfect output are there whatever the tokenizer.
+    assert {"bleu", "chrf", "exact_match"} <= set(scores.metrics)
+    for name, value in values(scores).items():
+        best = 0.0 if METRICS[name].lower_is_better else 100.0
+        assert value == pytest.approx(best), name
+
+    left_out = {"sacrebleu", "cer"} - set(scores.metrics)
+    reasons = [text for text in scores.details.get("left_out", ()) if "tokenizer" in text]
+    assert len(reasons) == len(left_out)
+
+
+def test_what_a_perfect_output_reaches_is_told_where_few_texts_are_not_restored(
+    tmp_path: Path,
+) -> None:
+    texts = [TEXTS["de"][0]] * 40 + ["Der Hund schläft hier , heute ."]
+    scores = perfect(tmp_path / "a", "de", "moses", texts)
+
+    assert 0 < scores.metrics["cer"].value < 1
+    (note,) = scores.details["notes"]
+    assert f"{scores.metrics['cer'].value:.2f}" in note
+
+
+def test_words_that_are_characters_are_scored_as_the_words_that_they_spell(tmp_path: Path) -> None:
+    text, word, wrong_word = TEXTS["de"]
+    folder = tmp_path / "a"
+    perfect(folder, "de", "characters", [text])
+    wrong = text.replace(word, wrong_word)
+    characters = " ".join(load_tokenizer("characters", "de").tokens(wrong))
+    row = [*(folder / "test.tsv").read_text(encoding="utf-8").rstrip("\n").split("\t")]
+    lines = ["source\ttarget\tpredicted\ttext", "\t".join([*row, characters, wrong])]
+    write(folder / "p.tsv", lines)
+
+    counts = translation.count(EvalInputs([folder / "p.tsv"], [None], data=folder))
+    scores = values(make("translation", counts, {}, {}, {}))
+    alone = score_texts(write(tmp_path / "o", [wrong]), [write(tmp_path / "r", [text])], code="de")
+    for name in ("bleu", "wer", "cer", "exact_match", "sacrebleu"):
+        assert scores[name] == pytest.approx(alone.metrics[name].value), name
+
+    assert scores["bleu_characters"] > scores["bleu"]
+    assert "characters" in METRICS["bleu_characters"].label
+
+
+def test_errors_of_phonemes_are_called_so(tmp_path: Path) -> None:
+    scores = values(perfect(tmp_path / "a", "phonemes", "none", ["k æ t s", "d ɔ g z"]))
+    assert scores["per"] == 0 and "wer" not in scores
+    assert "Phoneme" in METRICS["per"].label
 
 
 def test_signatures_say_that_references_are_in_small_letters(tmp_path: Path) -> None:
