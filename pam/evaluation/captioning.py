@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,13 @@ from pam.data.languages import language
 from pam.data.text_files import read_lines
 from pam.data.tokenizers import CaptioningCodec
 from pam.evaluation import meteor
-from pam.evaluation.compared_text import ComparedText, count_blank, tell_left_out
+from pam.evaluation.compared_text import (
+    ComparedText,
+    count_blank,
+    language_seen,
+    tell_left_out,
+    tell_notes,
+)
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
     ORDERS,
@@ -63,6 +70,9 @@ def count(inputs: EvalInputs) -> Counts:
         UserError: a file is missing or faulty, or is about other clips.
     """
     text = compared_text(inputs.prepared)
+    captions = chain.from_iterable(read_references(inputs, text))
+    seen, notes = language_seen(text.language.code, captions)
+    text = replace(text, language=seen)
     meteor_reason = meteor.reason_left_out(text.language)
     metrics = NAMES if meteor_reason else (*NAMES, METEOR)
 
@@ -106,6 +116,7 @@ def count(inputs: EvalInputs) -> Counts:
     if meteor_reason:
         reasons.append(meteor_reason)
     tell_left_out(reasons, details)
+    tell_notes(notes, details)
     return Counts(join(parts), tuple(names), "clips", details)
 
 

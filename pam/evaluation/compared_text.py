@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pam.data.languages import Language, compared_words, has_word, visible
+from pam.data.languages import Language, compared_words, has_word, language, visible
+from pam.data.scripts import language_of
 from pam.data.tokenizers import SideCodec
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,20 @@ def tell_left_out(reasons: Sequence[str], details: dict[str, Any]) -> None:
 
     if reasons:
         details["left_out"] = list(reasons)
+
+
+def language_seen(code: str, texts: Iterable[str]) -> tuple[Language, list[str]]:
+    """Return the language of references by its code or their script, and a note on the latter.
+
+    The code is empty where no language is named.
+    """
+    seen = language_of(code, texts)
+    if seen.tag == language(code).tag:
+        return seen, []
+
+    named_by = f"`{code}` is not its code" if code else "no language was named"
+    note = f"scored as {seen.name} (`{seen.code}`), in whose script the references are: {named_by}"
+    return seen, [note]
 
 
 def blank_notes(outputs: Sequence[str], name: str) -> list[str]:

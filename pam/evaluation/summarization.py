@@ -15,7 +15,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,13 @@ from pam.data.text_files import read_lines
 from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
-from pam.evaluation.compared_text import ComparedText, count_blank, tell_left_out
+from pam.evaluation.compared_text import (
+    ComparedText,
+    count_blank,
+    language_seen,
+    tell_left_out,
+    tell_notes,
+)
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
     METRICS,
@@ -81,6 +87,9 @@ def count(inputs: EvalInputs) -> Counts:
     references = read_references(inputs)
     vocabulary = prepared.target
     text = compared_text(prepared)
+    sentences = [sentence for texts in references for words in texts for sentence in words]
+    seen, notes = language_seen(text.language.code, sentences)
+    text = replace(text, language=seen)
     whole_references = [
         [text.joined(" ".join(sentences)) for sentences in texts] for texts in references
     ]
@@ -125,6 +134,7 @@ def count(inputs: EvalInputs) -> Counts:
         names += [of_beam(name, beam) for name in (*NAMES, *meteors) if name not in undefined]
         details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
 
+    tell_notes(notes, details)
     return Counts(join(parts), tuple(names), "summaries", details)
 
 

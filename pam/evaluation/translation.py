@@ -21,14 +21,13 @@ import numpy as np
 from pydantic import Field
 
 from pam.data.dataset import Prepared
-from pam.data.languages import Language, are_phrases, language, visible
-from pam.data.scripts import language_of
+from pam.data.languages import Language, are_phrases, visible
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import read_lines
 from pam.data.tokenizers import Characters
 from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
-from pam.evaluation.compared_text import count_blank, tell_left_out, tell_notes
+from pam.evaluation.compared_text import count_blank, language_seen, tell_left_out, tell_notes
 from pam.evaluation.edits import fewest_edits
 from pam.evaluation.inputs import (
     Counts,
@@ -280,16 +279,8 @@ class Target:
     @classmethod
     def of_texts(cls, code: str, texts: Sequence[str]) -> Target:
         """Return the target of references of a language by its code; empty: none is named."""
-        written_language = language_of(code, texts)
-        if written_language.tag == language(code).tag:
-            return cls(written_language)
-
-        named_by = f"`{code}` is not its code" if code else "no language was named"
-        note = (
-            f"scored as {written_language.name} (`{written_language.code}`), in whose script the"
-            f" references are: {named_by}"
-        )
-        return cls(written_language, notes=(note,))
+        seen, notes = language_seen(code, texts)
+        return cls(seen, notes=tuple(notes))
 
     @classmethod
     def of(cls, data: Prepared, texts: Sequence[str]) -> Target:

@@ -357,6 +357,31 @@ def test_a_reference_in_any_script_has_all_points_and_the_lead_some(
         assert scores["lead"].label == "Lead-1"
 
 
+@pytest.mark.parametrize("code", ["zh", "th"])
+def test_summaries_whose_language_is_not_named_are_scored_by_their_script(
+    code: str, tmp_path: Path
+) -> None:
+    text, word, wrong_word = TEXTS[code]
+    summary = text.replace(word, wrong_word)
+    of_code, of_en = (
+        score_control(
+            "reference",
+            summaries(tmp_path / name, name, text, summary, tokenize="none"),
+            "test",
+            tmp_path / f"{name}.tsv",
+            "x",
+            "y",
+        )
+        for name in (code, "en")
+    )
+
+    for name in ("rouge1", "rouge2", "rougeL"):
+        assert of_en.metrics[name] == of_code.metrics[name]
+        assert of_en.metrics[name].value == pytest.approx(100)
+    assert language(code).name in str(of_en.details["notes"])
+    assert "METEOR" in of_en.details["left_out"][0] and "notes" not in of_code.details
+
+
 def test_rouge_of_titles_of_one_word_leaves_out_bigrams(tmp_path: Path) -> None:
     data = summaries(tmp_path / "a", "ru", "Мэр открыл школу.", "Школа")
     scores = score_control("reference", data, "test", tmp_path / "p", "x", "y")
@@ -377,6 +402,17 @@ def test_cider_of_one_clip_is_left_out(tmp_path: Path) -> None:
 
     assert "cider" not in scores.metrics and scores.metrics["rouge_coco"].value > 0
     assert any("CIDEr is not defined here" in reason for reason in scores.details["left_out"])
+
+
+def test_captions_whose_language_is_not_named_are_scored_by_their_script(
+    tmp_path: Path,
+) -> None:
+    texts = {clip: [f"狗看见{clip}一只猫", f"狗看见{clip}一只鸟"] for clip in CAPTIONS}
+    data = clips(tmp_path, texts, language="en", tokenize="none")
+
+    scores = score_control("people", data, "test", tmp_path / "p", "x", "y")
+    assert 0 < scores.metrics["rouge_coco"].value < 1
+    assert "Chinese" in str(scores.details["notes"]) and "meteor_coco" not in scores.metrics
 
 
 def test_captions_in_two_forms_of_unicode_are_the_same(tmp_path: Path) -> None:
