@@ -13,7 +13,7 @@ from importlib.metadata import distribution
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from pam import PosteriorAttention
 from pam.data.generated import GermanNouns
@@ -35,7 +35,15 @@ class Inflector(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the symbols (B, n), given or the most probable ones, and their log p (B, n)."""
-        encoder_states, _ = self.encoder(self.source(source))
+        # Packed, so that the LSTM that reads backwards begins at the last letter, not at padding.
+        lengths = (source != 0).sum(dim=1).cpu()
+        embedded = self.source(source)
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        packed_states, _ = self.encoder(packed)
+        encoder_states, _ = pad_packed_sequence(
+            packed_states, batch_first=True, total_length=source.shape[1]
+        )
+
         memory = self.attention.memory(encoder_states, mask=source != 0)
         state = self.attention.start(memory)
 
