@@ -102,7 +102,7 @@ class PosteriorAttention(nn.Module):
             Soft `marginalization="input", input_feeding="prior"`.
 
     Raises:
-        UserError: there is no such kind, or kinds do not fit together.
+        UserError: there is no such kind, kinds do not fit together, or a size is no whole number.
 
     Example:
         >>> import torch
@@ -116,6 +116,9 @@ class PosteriorAttention(nn.Module):
 
     def __init__(self, query: int, values: int, symbols: int, **components: Any) -> None:
         super().__init__()
+        for name, size in (("query", query), ("values", values), ("symbols", symbols)):
+            if not isinstance(size, int) or size < 1:
+                raise UserError(f"`{name}={size}`", hint="use a whole number, at least 1")
         for name in components:
             if name not in POSTR_JOINT:
                 raise unknown("component", name, list(POSTR_JOINT))
@@ -154,11 +157,12 @@ class PosteriorAttention(nn.Module):
         """Prepare the encoder states of a batch, once for all of its steps.
 
         Args:
-            values: (n, m, D) encoder states h_a.
+            values: (n, m, D) encoder states h_a; those of padding are not read, whatever they are.
             mask: (n, m) true at real positions, which precede padding; at least one in each row.
         """
         self._check_source(values, mask)
-        return self.head.memory(values, mask)
+        # Weights of 0 do not make up for states that are not finite.
+        return self.head.memory(values.masked_fill(~mask[:, :, None], 0.0), mask)
 
     def start(self, memory: Memory) -> AttentionState:
         """Return the state before the first symbol, with an empty context."""
@@ -181,7 +185,7 @@ class PosteriorAttention(nn.Module):
         return replace(state, log_prob=step.log_prob(symbol))
 
     def _check_source(self, values: Tensor, mask: Tensor) -> None:
-        """Check the shapes of encoder states and mask, and that no source is empty."""
+        """Check shapes, that no source is empty, and that no padding precedes a real position."""
         units = self.head.readout.of_values.in_features
         if values.dim() != 3 or values.shape[2] != units:
             raise ValueError(f"encoder states {tuple(values.shape)}, expected (n, m, {units})")
@@ -194,3 +198,7 @@ class PosteriorAttention(nn.Module):
         empty = (~mask.any(dim=1)).nonzero().flatten().tolist()
         if empty:
             raise ValueError(f"row {empty[0]} of the mask has no real position")
+        is_reordered = (mask[:, 1:] & ~mask[:, :-1]).any(dim=1)
+        reordered = is_reordered.nonzero().flatten().tolist()
+        if reordered:
+            raise ValueError(f"row {reordered[0]} of the mask has padding before a real position")

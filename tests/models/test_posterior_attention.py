@@ -204,6 +204,62 @@ def test_a_source_of_another_shape_is_refused(
         layer.memory(torch.zeros(values), torch.ones(mask, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("name", ["query", "values", "symbols"])
+@pytest.mark.parametrize("size", [0, -1, 2.0])
+def test_a_size_that_is_none_is_refused_by_its_name(name: str, size: Any) -> None:
+    sizes: dict[str, Any] = {"query": 5, "values": 6, "symbols": 9}
+    with pytest.raises(UserError, match=f"`{name}=") as error:
+        PosteriorAttention(**sizes | {name: size})
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("padding", [torch.nan, torch.inf, 1e30])
+@pytest.mark.parametrize(
+    "components", [{}, {"marginalization": "input", "input_feeding": "prior"}, {"score": "mlp"}]
+)
+def test_encoder_states_of_padding_change_nothing(
+    components: dict[str, Any], padding: float
+) -> None:
+    torch.manual_seed(1)
+    layer = PosteriorAttention(query=5, values=6, symbols=9, **components)
+    query = torch.randn(2, 5)
+    real = torch.randn(2, 4, 6)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+
+    results = []
+    for value in (0.0, padding):
+        values = real.masked_fill(~mask[:, :, None], value).requires_grad_()
+        memory = layer.memory(values, mask)
+        step = layer.step(memory, layer.start(memory), query)
+        state = layer.update(memory, step, torch.tensor([3, 8]))
+        assert state.log_prob is not None
+        loss = state.log_prob.sum() + state.context.sum()
+        gradients = torch.autograd.grad(loss, [values, *layer.parameters()], allow_unused=True)
+        results.append([state.log_prob, state.context, step.log_probs(), *gradients])
+
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
+
+def test_padding_before_a_real_position_is_refused() -> None:
+    layer = PosteriorAttention(query=5, values=6, symbols=9)
+    mask = torch.tensor([[True, True, True], [True, False, True]])
+    with pytest.raises(ValueError, match="row 1 of the mask has padding before"):
+        layer.memory(torch.zeros(2, 3, 6), mask)
+
+
+def test_symbols_may_be_written_into_the_tensor_of_the_last_ones() -> None:
+    layer, memory, step = a_step()
+    expected = step.log_prob(torch.tensor([4, 5])).detach()
+
+    symbols = torch.tensor([3, 8])
+    step.posterior(symbols)
+    state = layer.update(memory, step, symbols)
+    assert state.log_prob is not None
+    symbols.copy_(torch.tensor([4, 5]))
+    torch.testing.assert_close(step.log_prob(symbols), expected, check_stride=False)
+    state.log_prob.sum().backward()
+
+
 @pytest.mark.parametrize("shape", [(3, 5), (2, 6)])
 def test_queries_of_another_shape_are_refused(shape: tuple[int, int]) -> None:
     layer, memory, _ = a_step()
