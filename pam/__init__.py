@@ -2,7 +2,8 @@
 
 `pam.load` opens a trained model, `pam.pretrained` lists the models that come with the package; see
 `pam.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
-`pam.models.posterior_attention`.
+`pam.models.posterior_attention`. What is wrong with an input raises a `pam.UserError`, whose `hint`
+says what to do.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pam.version import __version__
 
 if TYPE_CHECKING:
     from pam.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
+    from pam.io import UserError
     from pam.models.posterior_attention import PosteriorAttention
 
 LIBRARY = {
@@ -22,6 +24,7 @@ LIBRARY = {
     "Prediction": "pam.api",
     "Score": "pam.api",
     "TrainedModel": "pam.api",
+    "UserError": "pam.io",
     "load": "pam.api",
     "pretrained": "pam.api",
 }
@@ -31,6 +34,7 @@ __all__ = [
     "Prediction",
     "Score",
     "TrainedModel",
+    "UserError",
     "__version__",
     "load",
     "pretrained",
@@ -42,3 +46,8 @@ def __getattr__(name: str) -> Any:
     if name in LIBRARY:
         return getattr(import_module(LIBRARY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the library too, for `dir`, `help` and completion."""
+    return sorted({*globals(), *__all__})

@@ -14,12 +14,11 @@ target is a sentence or a form as people write it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -27,22 +26,54 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pam.config import Decoding, RunConfig
-from pam.decoding.files import END
-from pam.decoding.generator import HINT, Generator, sampling_of
+from pam.data.vocabulary import END, UNK
+from pam.decoding.generator import HINT, Generator, Hypothesis, check_none_empty, sampling_of
 from pam.decoding.search import Sampling
-from pam.io import UserError, parse, scratch_folder
-from pam.model_files import find, unpack
+from pam.evaluation.length_penalty import Choice, chosen_penalty, exported_choices
+from pam.io import UserError, parse
+from pam.model_files import opened
 from pam.model_files import pretrained as pretrained
 from pam.models.checkpoint import SavedModel, load_model
 from pam.run_folder import RunFolder
-from pam.runtime.devices import choose_device, enough_for
+from pam.runtime.devices import enough_for, usable_device
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INCHES_PER_SYMBOL = 0.28
 
+# Keys of a configuration's `decoding` that a single search does not have, and what to do instead.
+OF_EXPERIMENTS = {
+    "beams": "write `beam=5`, and call `predict` once for each beam",
+    "dev": "leave it out: the sources that are given are decoded",
+    "length_penalties": "write `length_penalty=0.8`",
+}
+# Keys that decide which output is best, and so nothing where outputs are drawn.
+OF_SEARCH = ("beam", "length_penalty", "length_penalty_form", "length_prior")
+
 Floats = NDArray[np.float64]
+
+
+class Settings(TypedDict, total=False):
+    """The settings of `TrainedModel.predict`, all but `n_best`, for type checkers."""
+
+    beam: int | None
+    length_penalty: float | None
+    sample: bool | None
+    temperature: float | None
+    seed: int | None
+    length_penalty_form: Literal["power", "wu"]
+    length_prior: float
+    replace_unknown: bool
+    latent_samples: int
+    precision: Literal["float32", "bf16"]
+    batch_size: int
+    max_ratio: float
+    max_extra: int
+    max_length: int | None
+    min_length: int
+    no_repeat_ngram_size: int | None
+    max_source: int | None
 
 
 @dataclass(frozen=True)
@@ -62,17 +93,20 @@ class Prediction:
     complete: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Score:
     """The likelihood of a target, symbol by symbol.
 
     Attributes:
         symbols: n target symbols, the end symbol included.
         log_probs: (n,) log p(y_t | y_<t, x) in nats.
+        unseen: those of the symbols that the model cannot write. Their log p is that of the unknown
+            symbol, which stands for all of them, and so too high.
     """
 
     symbols: list[str]
     log_probs: Floats
+    unseen: list[str] = field(default_factory=list)
 
     @property
     def log_prob(self) -> float:
@@ -85,7 +119,7 @@ class Score:
         return float(np.exp(-self.log_probs.mean()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionMap:
     """The attention of n target symbols over m source positions.
 
@@ -93,7 +127,7 @@ class AttentionMap:
 
     Attributes:
         label: the model's name in tables.
-        source: m source symbols.
+        source: m source symbols, as many as the model reads.
         target: n target symbols.
         prior: (n, m) attention before the target symbol is seen.
         alignment: (n, m) attention that is fed to the next decoder state: the posterior in
@@ -110,6 +144,13 @@ class AttentionMap:
     prior: Floats
     alignment: Floats
     posterior: Floats | None
+
+    def __post_init__(self) -> None:
+        """Check that each symbol has its row or column."""
+        shape = (len(self.target), len(self.source))
+        for weights in (self.prior, self.alignment, self.posterior):
+            if weights is not None and weights.shape != shape:
+                raise ValueError(f"weights {weights.shape}, expected {shape}")
 
     def plot(self, axes: Axes | None = None, which: str = "alignment") -> Axes:
         """Draw a heat map: source symbols downwards, target symbols to the right.
@@ -144,20 +185,25 @@ class AttentionMap:
         return axes
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
     """A trained model with its vocabularies, made by `pam.load`.
+
+    It is all in memory, and can be copied, pickled and sent to other processes.
 
     Attributes:
         saved: the parts: `saved.network` is the PyTorch module, `saved.source` and `saved.target`
             the vocabularies.
-        folder: the model folder that it was read from.
+        config: the configuration of its run, whose decoding may differ from the one that it was
+            trained with.
+        run: the folder of its run, if it was read from there.
+        choices: the length penalty chosen for each beam, in an exported model.
     """
 
     saved: SavedModel
-    folder: Path
-    _run: RunFolder | None = None
-    _unpacked: ExitStack | None = None
+    config: RunConfig
+    run: RunFolder | None = None
+    choices: Mapping[int, Choice] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"TrainedModel({self.label!r}, task={self.task!r}, parameters={self.parameters:,})"
@@ -177,30 +223,43 @@ class TrainedModel:
         """The number of parameters."""
         return sum(parameter.numel() for parameter in self.saved.network.parameters())
 
-    @cached_property
+    @property
     def decoding(self) -> Decoding:
         """The settings of search, from the run's `run.yaml` or else from its training."""
-        return self._config.decoding
+        return self.config.decoding
 
-    @cached_property
-    def _config(self) -> RunConfig:
-        """The run's configuration, whose decoding may differ from the one that it trained with."""
-        if self._run is not None and self._run.config_file.is_file():
-            return self._run.load()
-        return self.saved.run
+    @overload  # a string is itself an iterable of strings
+    def predict(  # type: ignore[overload-overlap]
+        self, sources: str, *, n_best: None = None, **settings: Unpack[Settings]
+    ) -> str: ...
+
+    @overload  # a string is itself an iterable of strings
+    def predict(  # type: ignore[overload-overlap]
+        self, sources: str, *, n_best: int, **settings: Unpack[Settings]
+    ) -> list[Prediction]: ...
+
+    @overload
+    def predict(
+        self, sources: Iterable[str], *, n_best: None = None, **settings: Unpack[Settings]
+    ) -> list[str]: ...
+
+    @overload
+    def predict(
+        self, sources: Iterable[str], *, n_best: int, **settings: Unpack[Settings]
+    ) -> list[list[Prediction]]: ...
 
     def predict(
         self,
-        sources: Sequence[str],
+        sources: str | Iterable[str],
         *,
+        n_best: int | None = None,
         beam: int | None = None,
         length_penalty: float | None = None,
-        n_best: int | None = None,
-        sample: bool = False,
-        temperature: float = 1.0,
-        seed: int = 1,
+        sample: bool | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
         **decoding: Any,
-    ) -> list[Any]:
+    ) -> str | list[Prediction] | list[str] | list[list[Prediction]]:
         r"""Write the most probable output for each source.
 
         Settings that are left out are those of the command `predict`. These are the run's
@@ -208,16 +267,24 @@ class TrainedModel:
         had several to choose from.
 
         Args:
-            sources: texts, any number of them; similar lengths are decoded side by side.
+            sources: a text, or any number of them; similar lengths are decoded side by side.
+            n_best: outputs for each source; None: one, as a plain string.
             beam: hypotheses that are followed; None: what the run's configuration says.
             length_penalty: log p is divided by length^this; None: the run's, or what it chose.
-            n_best: outputs for each source; None: one, as a plain string.
-            sample: draw outputs in place of searching for the best, with `temperature` and `seed`.
+            sample: draw outputs in place of searching for the best; None: what the run's
+                configuration says.
+            temperature: of outputs that are drawn; below 1 is less random, None is 1.
+            seed: of the random numbers by which outputs are drawn; None is 1.
             decoding: further keys of the configuration's `decoding`, such as `length_prior`.
 
         Returns:
-            A string for each source. With `n_best`, a list of `Prediction` for each source, the
-            best first.
+            A string for each source: for one text a string, for several a list. With `n_best`, a
+            list of `Prediction` for each source, fewer where the beam finds fewer.
+
+            Outputs that end come first, the best `score` before all others. Outputs that the length
+            limit cut short follow, the best first, also where their scores are higher; one of them
+            is returned alone where the beam keeps none that ends. Drawn outputs are in the order
+            drawn.
 
         Raises:
             UserError: a source or a setting is wrong, or no penalty was chosen for this beam.
@@ -225,9 +292,11 @@ class TrainedModel:
         Example:
             >>> model = load("pretrained:nouns/postr-joint")
             >>> source = "Apfelbaum\tcase=nominative,number=plural"
+            >>> model.predict(source)
+            'Apfelbäume'
             >>> model.predict([source])
             ['Apfelbäume']
-            >>> (outputs,) = model.predict([source], beam=4, n_best=2)
+            >>> outputs = model.predict(source, beam=4, n_best=2)
             >>> [(output.text, round(output.score, 1)) for output in outputs]
             [('Apfelbäume', -0.2), ('Apfelbaume', -2.2)]
         """
@@ -235,29 +304,43 @@ class TrainedModel:
             decoding["beam"] = beam
         if length_penalty is not None:
             decoding["length_penalty"] = length_penalty
-        settings = self._settings(decoding, sample)
+        sampling = self._sampling(sample, temperature, seed)
+        settings = self._settings(decoding, is_drawn=sampling is not None)
 
-        sampling = sampling_of(settings, self._config.seed)
-        if sample:
-            sampling = Sampling(temperature, seed)
         generator = Generator(
-            self.saved, self.folder, settings, n_best=n_best or 1, sampling=sampling
+            self.saved, settings, n_best=1 if n_best is None else n_best, sampling=sampling
         )
-
-        source_symbols = [self._source_symbols(text, number) for number, text in enumerate(sources)]
-        with enough_for(f"decoding {settings.batch_size} sources side by side", HINT):
+        source_symbols = self._source_symbols(_listed(sources, "sources"))
+        work = enough_for(f"decoding {settings.batch_size} sources side by side", HINT)
+        with work, self.saved.network.evaluating():
             hypotheses = generator(source_symbols)
 
         if n_best is None:
-            return [outputs[0].text for outputs in hypotheses]
-        return [[_prediction(hypothesis) for hypothesis in outputs] for outputs in hypotheses]
+            texts = [outputs[0].text for outputs in hypotheses]
+            return texts[0] if isinstance(sources, str) else texts
+        predictions = [
+            [_prediction(hypothesis) for hypothesis in outputs] for outputs in hypotheses
+        ]
+        return predictions[0] if isinstance(sources, str) else predictions
 
-    @torch.no_grad()
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, sources: str, targets: str
+    ) -> Score: ...
+
+    @overload
+    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]: ...
+
+    def score(
+        self, sources: str | Iterable[str], targets: str | Iterable[str]
+    ) -> Score | list[Score]:
         r"""Compute log p(target | source), symbol by symbol.
 
         Args:
-            sources, targets: as many of one as of the other.
+            sources, targets: a text each, or as many of one as of the other.
+
+        Returns:
+            A `Score` for each pair: for two texts a single one, for several a list.
 
         Raises:
             UserError: the numbers differ, a text is wrong, or the model writes pointer actions.
@@ -270,24 +353,33 @@ class TrainedModel:
             (-0.2, -2.2)
             >>> plain.symbols[plain.log_probs.argmin()]
             'a'
+            >>> model.score(source, "Apfelbaumе").unseen  # the last letter is Cyrillic
+            ['е']
         """
-        if len(sources) != len(targets):
-            raise UserError(
-                f"{len(sources)} sources and {len(targets)} targets",
-                hint="give one target for each source",
-            )
         self._check_writes_symbols()
+        source_texts = _listed(sources, "sources")
+        target_texts = _listed(targets, "targets")
+        hint = "give one target for each source"
+        if isinstance(sources, str) != isinstance(targets, str):
+            raise UserError("a single text and a list of texts", hint=hint)
+        if len(source_texts) != len(target_texts):
+            message = f"{len(source_texts)} sources and {len(target_texts)} targets"
+            raise UserError(message, hint=hint)
+
+        # Texts are checked before any work is done.
+        source_symbols = self._source_symbols(source_texts)
+        target_symbols = self._target_symbols(target_texts)
+        check_none_empty([self.saved.read(symbols) for symbols in source_symbols], 0)
 
         # Batch by batch, so that memory does not grow with the number of texts.
         batch_size = self.decoding.batch_size
         scores: list[Score] = []
-        for first in range(0, len(sources), batch_size):
+        for first in range(0, len(source_symbols), batch_size):
             rows = slice(first, first + batch_size)
-            scores += self._score_batch(sources[rows], targets[rows], first)
+            scores += self._score_batch(source_symbols[rows], target_symbols[rows])
 
-        return scores
+        return scores[0] if isinstance(sources, str) else scores
 
-    @torch.no_grad()
     def attention(self, source: str, target: str | None = None) -> AttentionMap:
         r"""Return the attention of the model while it writes a target.
 
@@ -310,17 +402,16 @@ class TrainedModel:
             (13, 11)
         """
         self._check_writes_symbols()
-        source_symbols = self._source_symbols(source, 0)
+        (source_symbols,) = self._source_symbols([source])
+        check_none_empty([self.saved.read(source_symbols)], 0)
         if target is None:
-            (target,) = self.predict([source])
-        target_symbols = self._target_symbols(target)
+            target = self.predict(source)
+        (target_symbols,) = self._target_symbols([target])
 
-        batch = self.saved.pairs([source_symbols], [target_symbols], self.decoding.max_source)
-        forced = self.saved.network.teacher_force(*batch)
-
-        source_positions = [str(symbol) for symbol in source_symbols]
-        if self.saved.source_eos:
-            source_positions.append(END)
+        longest = self.decoding.max_source
+        with self.saved.network.evaluating():
+            batch = self.saved.pairs([source_symbols], [target_symbols], longest)
+            forced = self.saved.network.teacher_force(*batch)
 
         # Without a likelihood of each position there is no posterior over positions.
         posterior = None
@@ -329,7 +420,7 @@ class TrainedModel:
 
         return AttentionMap(
             label=self.label,
-            source=source_positions,
+            source=self.saved.spelled(source_symbols, longest),
             target=[*target_symbols, END],
             prior=_array(forced.prior[0]),
             alignment=_array(forced.alignment[0]),
@@ -346,56 +437,85 @@ class TrainedModel:
             >>> load("pretrained:nouns/postr-joint").unseen("Caffè\tcase=nominative,number=plural")
             ['è']
         """
-        return self.saved.unseen(self._source_symbols(source, 0))
+        (source_symbols,) = self._source_symbols([source])
+        return self.saved.unseen(source_symbols)
 
     def _score_batch(
-        self, sources: Sequence[str], targets: Sequence[str], first: int
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
     ) -> Iterator[Score]:
-        """Yield the scores of pairs that are one batch; `first` is the number of its first pair."""
-        source_symbols = [
-            self._source_symbols(text, number) for number, text in enumerate(sources, first)
-        ]
-        target_symbols = [self._target_symbols(text) for text in targets]
-
-        batch = self.saved.pairs(source_symbols, target_symbols, self.decoding.max_source)
-        with enough_for(f"scoring {len(sources)} targets side by side", HINT):
+        """Yield the scores of pairs of symbols that are one batch."""
+        batch = self.saved.pairs(sources, targets, self.decoding.max_source)
+        work = enough_for(f"scoring {len(sources)} targets side by side", HINT)
+        with work, self.saved.network.evaluating():
             log_probs = self.saved.network.log_likelihood(*batch)
 
-        for row, symbols in enumerate(target_symbols):
-            yield Score([*symbols, END], _array(log_probs[row, : len(symbols) + 1]))
-
-    def _source_symbols(self, text: str, number: int) -> Sequence[str]:
-        """Split a typed source into symbols; an error names the source by its number."""
-        codec = self.saved.codec
-        try:
-            return codec.source_symbols(codec.typed_source(text))
-        except UserError as error:
-            raise UserError(f"source {number}: {error.message}", hint=error.hint) from error
-
-    def _target_symbols(self, text: str) -> list[str]:
-        """Split a typed target into symbols, without the end symbol."""
-        codec = self.saved.codec
-        return codec.target_symbols(codec.typed_target(text))
-
-    def _settings(self, changed: dict[str, Any], sample: bool) -> Decoding:
-        """Return the settings of a search with some of them changed, and its length penalty."""
-        if "length_penalties" in changed:
-            raise UserError(
-                "`length_penalties` is for experiments, which choose one",
-                hint="write `length_penalty=0.8`",
+        target_ids = batch[2].tolist()
+        for row, symbols in enumerate(targets):
+            yield Score(
+                symbols=[*symbols, END],
+                log_probs=_array(log_probs[row, : len(symbols) + 1]),
+                unseen=[
+                    symbol
+                    for symbol, symbol_id in zip(symbols, target_ids[row], strict=False)
+                    if symbol_id == UNK
+                ],
             )
+
+    def _source_symbols(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """Split typed sources into symbols; an error names a source by its number."""
+        codec = self.saved.codec
+        symbols: list[Sequence[str]] = []
+        for number, text in enumerate(texts):
+            with _naming("source", number, text):
+                symbols.append(codec.source_symbols(codec.typed_source(text)))
+        return symbols
+
+    def _target_symbols(self, texts: Sequence[str]) -> list[list[str]]:
+        """Split typed targets into symbols; an error names a target by its number."""
+        codec = self.saved.codec
+        symbols = []
+        for number, text in enumerate(texts):
+            with _naming("target", number, text):
+                symbols.append(codec.target_symbols(codec.typed_target(text)))
+        return symbols
+
+    def _sampling(
+        self, sample: bool | None, temperature: float | None, seed: int | None
+    ) -> Sampling | None:
+        """Return how outputs are drawn, or None where they are searched for."""
+        sampling = None
+        if sample:
+            sampling = Sampling()
+        elif sample is None:
+            sampling = sampling_of(self.decoding, self.config.seed)
+
+        given = {"temperature": temperature, "seed": seed}
+        changed: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        if sampling is None:
+            if changed:
+                hint = "add `sample=True`, or leave it out"
+                raise UserError(f"`{next(iter(changed))}` is for outputs that are drawn", hint=hint)
+            return None
+        return replace(sampling, **changed)
+
+    def _settings(self, changed: dict[str, Any], is_drawn: bool) -> Decoding:
+        """Return the settings of a search with some of them changed, and its length penalty."""
+        for name in changed:
+            if name in OF_EXPERIMENTS:
+                raise UserError(f"`{name}` is for experiments", hint=OF_EXPERIMENTS[name])
+            if is_drawn and name in OF_SEARCH:
+                hint = "leave it out, or search with `sample=False`"
+                raise UserError(f"outputs that are drawn have no `{name}`", hint=hint)
 
         # Candidates for a length penalty exclude one that is given.
         values = self.decoding.model_dump() | {"length_penalties": []} | changed
         settings = parse(Decoding, values)
-        if not self.decoding.length_penalties or sample or "length_penalty" in changed:
+        candidates = self.decoding.length_penalties
+        if not candidates or is_drawn or "length_penalty" in changed:
             return settings
 
-        from pam.evaluation.length_penalty import chosen_penalty
-
-        candidates = self.decoding.length_penalties
         asked = settings.model_copy(update={"length_penalties": candidates})
-        penalty = chosen_penalty(self._run, self.folder, asked, settings.beam)
+        penalty = chosen_penalty(self.run, self.choices, asked, settings.beam)
         return settings.model_copy(update={"length_penalty": penalty})
 
     def _check_writes_symbols(self) -> None:
@@ -407,15 +527,16 @@ class TrainedModel:
             )
 
 
-def load(name: str | Path, device: str = "cpu") -> TrainedModel:
-    """Load a trained model.
+def load(name: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
+    """Load a trained model into memory.
 
     Args:
         name: a run's folder, a model folder, an exported file or folder, or `pretrained:NAME`.
-        device: `cpu`, `cuda`, or `auto`.
+        device: `auto`, or any device that torch knows by name, such as `cpu` or `cuda:1`; `auto` is
+            CUDA where there is one, else the CPU.
 
     Raises:
-        UserError: there is no such model, or its files are damaged.
+        UserError: there is no such model, its files are damaged, or the device cannot be used.
 
     Example:
         >>> load("pretrained:nouns/postr-joint")
@@ -426,28 +547,49 @@ def load(name: str | Path, device: str = "cpu") -> TrainedModel:
         >>> import pam
         >>> from pathlib import Path
         >>> file = Path(pam.__file__).parent / "pretrained/phrases/postr-joint.pam"
-        >>> load(file).predict(["Am 14. Mai waren es 5 Grad Celsius in Irland."])
-        ['It was 5 degrees Celsius in Ireland on May 14.']
+        >>> load(file).predict("Am 14. Mai waren es 5 Grad Celsius in Irland.")
+        'It was 5 degrees Celsius in Ireland on May 14.'
     """
-    path = find(name)
-    if not path.is_file():
-        run = RunFolder(Path(name))
-        saved = load_model(path, choose_device(device))
-        return TrainedModel(saved, path, run if path == run.model else None)
+    chosen_device = usable_device(device)
+    # Random numbers go on as if there were no model: its first weights are drawn, and replaced.
+    with opened(name) as folder, torch.random.fork_rng(devices=[]):
+        saved = load_model(folder, chosen_device)
+        choices = exported_choices(folder)
 
-    # The folder is deleted when the model is.
-    unpacked = ExitStack()
-    folder = unpacked.enter_context(scratch_folder())
-    unpack(path, folder)
+    run = RunFolder(Path(name))
+    if folder != run.model:
+        return TrainedModel(saved, config=saved.run, choices=choices)
+
+    # A run that was only trained has no run.yaml.
+    config = saved.run
+    if run.config_file.is_file():
+        config = run.load()
+    return TrainedModel(saved, config=config, run=run)
+
+
+def _listed(texts: Any, name: str) -> list[str]:
+    """Return one text or several as a list."""
+    if isinstance(texts, str):
+        return [texts]
+    if not isinstance(texts, Iterable):
+        message = f"`{name}` is of type {type(texts).__name__}"
+        raise UserError(message, hint="give a text, or a list of texts")
+    return list(texts)
+
+
+@contextmanager
+def _naming(side: str, number: int, text: object) -> Iterator[None]:
+    """Check that a source or target is a text; name it by its number in all errors about it."""
     try:
-        saved = load_model(folder, choose_device(device))
+        if not isinstance(text, str):
+            message = f"expected a text, got {type(text).__name__}"
+            raise UserError(message, hint="give each of them as a string")
+        yield
     except UserError as error:
-        raise UserError(error.message, file=path, hint="export the model again") from error
-
-    return TrainedModel(saved, folder, _unpacked=unpacked)
+        raise UserError(f"{side} {number}: {error.message}", hint=error.hint) from error
 
 
-def _prediction(hypothesis: Any) -> Prediction:
+def _prediction(hypothesis: Hypothesis) -> Prediction:
     """Return what a user sees of a decoded hypothesis."""
     output = hypothesis.output
     return Prediction(

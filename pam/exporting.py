@@ -84,27 +84,23 @@ def _read_if_there(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def export(run: RunFolder, out: Path, half: bool = False) -> None:
+def export(run: RunFolder, out: Path, half: bool = False, force: bool = False) -> None:
     """Write the model of a run, with its card, as a file or as a folder.
 
     Args:
         out: a name that ends in `.pam` is a file; any other is a folder, which must not exist or be
             empty.
         half: whether weights are stored in float16, in half the bytes.
+        force: whether a file that is there is replaced.
 
     Raises:
-        UserError: the run has no model, or the folder has something in it.
+        UserError: the run has no model, there is such a file, or the folder has something in it.
     """
+    is_file = out.suffix == EXPORTED_SUFFIX
+    _check_free(out, is_file, force)
+
     model = load_model(run.model)
     origin = Origin.of_run(run)
-
-    is_file = out.suffix == EXPORTED_SUFFIX
-    if not is_file and out.exists() and any(out.iterdir()):
-        hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
-        raise UserError("the folder is not empty", file=out, hint=hint)
-    if not is_file and Path.cwd().is_relative_to(out.resolve()):
-        hint = "name a new folder in it"
-        raise UserError("the folder in which this command runs", file=out, hint=hint)
 
     # The model takes its place when it is whole, so that no error and no kill leaves half of it.
     if is_file:
@@ -115,6 +111,27 @@ def export(run: RunFolder, out: Path, half: bool = False) -> None:
 
     with atomic_folder(out.resolve()) as folder:
         write_folder(model, run, origin, folder, half)
+
+
+def _check_free(out: Path, is_file: bool, force: bool) -> None:
+    """Check that no file or folder is lost by an export."""
+    if is_file:
+        if out.is_dir():
+            raise UserError("this is a folder", file=out, hint="name a new file")
+        if out.exists() and not force:
+            hint = "name a new file, or replace it with --force, in Python `force=True`"
+            raise UserError("the file exists already", file=out, hint=hint)
+        return
+
+    if out.exists() and not out.is_dir():
+        hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
+        raise UserError("this is a file", file=out, hint=hint)
+    if out.exists() and any(out.iterdir()):
+        hint = f"name a new folder, or a file that ends in {EXPORTED_SUFFIX}"
+        raise UserError("the folder is not empty", file=out, hint=hint)
+    if Path.cwd().is_relative_to(out.resolve()):
+        hint = "name a new folder in it"
+        raise UserError("the folder in which this command runs", file=out, hint=hint)
 
 
 def write_folder(model: SavedModel, run: RunFolder, origin: Origin, out: Path, half: bool) -> None:

@@ -59,31 +59,49 @@ def pretrained() -> list[str]:
     return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]
 
 
-def unpack(file: Path, folder: Path) -> None:
-    """Write the files of an exported model into a folder."""
-    extract_all(file, folder, LARGEST_MODEL)
-
-
 @contextmanager
 def opened(name: str | Path) -> Iterator[Path]:
     """Give the model folder of a name; that of a file is there as long as the context.
 
     Raises:
-        UserError: there is no such model.
+        UserError: there is no such model, or its file is damaged.
     """
     path = find(name)
     if path.is_file():
-        with scratch_folder() as folder:
-            unpack(path, folder)
+        with _unpacked(path) as folder:
             yield folder
-    elif weights_file(path).is_file():
+    elif (path / CONFIG).is_file() or weights_file(path).is_file():
         yield path
     else:
         hint = (
             "name the folder of a trained run, results/EXPERIMENT/TASK/MODEL/seedK, or a file that"
             " `python -m pam export` wrote"
         )
+        if str(name) in pretrained():
+            hint = f"a model that comes with the package is named `{PRETRAINED}{name}`"
         raise UserError("no trained model", file=path, hint=hint)
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[Path]:
+    """Give a temporary folder with the files of an exported model.
+
+    Errors name the exported file, as nobody knows the temporary folder.
+    """
+    hint = "export the model again, or copy the file once more"
+    with scratch_folder() as folder:
+        try:
+            extract_all(file, folder, LARGEST_MODEL)
+        except UserError as error:
+            raise UserError(error.message, file=file, hint=hint) from error
+
+        try:
+            yield folder
+        except UserError as error:
+            if error.file is None or not Path(error.file).is_relative_to(folder):
+                raise
+            member = Path(error.file).relative_to(folder)
+            raise UserError(f"{member} in it: {error.message}", file=file, hint=hint) from error
 
 
 def files_of(name: str) -> list[Path]:

@@ -43,7 +43,7 @@ OTHER_LISTINGS = {
     ("pam/data/features.py", "_archive"): "a temporary folder of this process",
     ("pam/data/readers.py", "read"): "a temporary folder of this process",
     ("pam/experiment.py", "_files_in"): "a folder of the user's",
-    ("pam/exporting.py", "export"): "whether a folder is empty",
+    ("pam/exporting.py", "_check_free"): "whether a folder is empty",
     ("pam/exporting.py", "pack"): "a temporary folder of this process",
     ("pam/exporting.py", "write_folder"): "files of one exact name",
     ("pam/fingerprint.py", "_stored"): "the package, which nothing is written into",

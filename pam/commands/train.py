@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import BooleanOptionalAction, Namespace
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING
 
@@ -11,11 +12,10 @@ from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, 
 from pam.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pam.config import Decoding
     from pam.decoding.files import Answer
     from pam.decoding.generator import Generator
+    from pam.evaluation.length_penalty import Choice
 
 
 @command(
@@ -103,7 +103,7 @@ def length_penalty(args: Namespace) -> int:
         decoding = parse(type(decoding), decoding.model_dump() | {"beam": args.beam})
 
     model = load_model(folder.model, choose_device(args.device))
-    generator = Generator(model, folder.model, decoding, penalties=decoding.length_penalties)
+    generator = Generator(model, decoding, penalties=decoding.length_penalties)
     choice = choose(generator, args.data or folder.data("dev"))
     save(choice, args.out or folder.length_penalty(decoding.beam))
 
@@ -193,15 +193,15 @@ def predict(args: Namespace) -> int:
     _check_search(args)
 
     folder = None
+    choices: Mapping[int, Choice] = {}
     if args.run is not None:
         folder = RunFolder(args.run, args.config)
-        model_folder = folder.model
-        model = load_model(model_folder, choose_device(args.device))
+        model = load_model(folder.model, choose_device(args.device))
     else:
         name = args.model if args.pretrained is None else f"{PRETRAINED}{args.pretrained}"
-        loaded = api.load(name, args.device)
+        loaded = api.load(name, choose_device(args.device))
         model = loaded.saved
-        model_folder = loaded.folder
+        choices = loaded.choices
 
     # A run that was only trained has no run.yaml.
     run = model.run
@@ -209,7 +209,7 @@ def predict(args: Namespace) -> int:
         run = folder.load()
 
     beam = args.beam or run.decoding.beam
-    penalty = _chosen_penalty(args, folder, model_folder, run.decoding, beam)
+    penalty = _chosen_penalty(args, folder, choices, run.decoding, beam)
     decoding = _changed_decoding(args, run.decoding, penalty)
     sampling = sampling_of(decoding, run.seed)
     if args.sample:
@@ -221,7 +221,7 @@ def predict(args: Namespace) -> int:
     if penalty is not None and not _reads_lines(args) and args.n_best == 1:
         penalties = [penalty, 0.0]
 
-    generator = Generator(model, model_folder, decoding, args.n_best, sampling, penalties)
+    generator = Generator(model, decoding, args.n_best, sampling, penalties)
     if args.input is not None:
         return _predict_file(args, generator)
     if _reads_lines(args):
@@ -242,11 +242,12 @@ def predict(args: Namespace) -> int:
         required=True,
     ),
     option("--half", "store the weights in float16", action="store_true"),
+    option("--force", "replace a file that is there; a folder never is", action="store_true"),
 )
 def export(args: Namespace) -> int:
     from pam.exporting import export as export_model
 
-    export_model(RunFolder(args.run), args.out, args.half)
+    export_model(RunFolder(args.run), args.out, args.half, args.force)
     return 0
 
 
@@ -329,7 +330,11 @@ def _predict_file(args: Namespace, generator: Generator) -> int:
 
 
 def _chosen_penalty(
-    args: Namespace, run: RunFolder | None, model_folder: Path, decoding: Decoding, beam: int
+    args: Namespace,
+    run: RunFolder | None,
+    exported: Mapping[int, Choice],
+    decoding: Decoding,
+    beam: int,
 ) -> float | None:
     """Return the length penalty chosen on the development split, if there were several.
 
@@ -339,7 +344,7 @@ def _chosen_penalty(
         return None
     from pam.evaluation.length_penalty import chosen_penalty
 
-    return chosen_penalty(run, model_folder, decoding, beam)
+    return chosen_penalty(run, exported, decoding, beam)
 
 
 def _check_search(args: Namespace) -> None:

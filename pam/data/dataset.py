@@ -574,6 +574,20 @@ def padded(rows: Sequence[Tensor]) -> Tensor:
     return padded_rows if padded_rows.is_floating_point() else padded_rows.long()
 
 
+def unread_as_unknown(target: Tensor, size: int, longest: int | None) -> Tensor:
+    """Make target symbols unknown that stand in the unread part of the source alone.
+
+    Args:
+        target: extended ids, as `Vocabulary.encode` gives them; those from `size` on are positions
+            of the source.
+        size: number of target symbols.
+        longest: number of symbols of a source that are read; None: all.
+    """
+    if longest is None:
+        return target
+    return target.masked_fill(target >= size + longest, UNK)
+
+
 class Examples:
     """The rows of a split as a model takes them.
 
@@ -633,9 +647,8 @@ class Examples:
         source = padded([torch.from_numpy(sources[row][:source_limit]) for row in rows])
         target = padded([torch.from_numpy(self.targets[row][:target_limit]) for row in rows])
 
-        # Positions beyond the part of the source that is read are unknown.
-        if self.size is not None and source_limit is not None:
-            target = target.masked_fill(target >= self.size + source_limit, UNK)
+        if self.size is not None:
+            target = unread_as_unknown(target, self.size, source_limit)
 
         lengths = torch.from_numpy(self.source_lengths[rows])
         return Batch(rows=rows, source=source, lengths=lengths, target=target)

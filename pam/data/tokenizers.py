@@ -45,6 +45,10 @@ class Tokenizer:
     def __init__(self, language: str) -> None:
         self.language = language
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        """Make a copy anew, in this process or another: libraries' parts cannot be copied."""
+        return type(self), (self.language,)
+
     def tokens(self, text: str) -> list[str]:
         """Split a sentence into words and marks, none with white space inside."""
         return text.split()

@@ -18,6 +18,7 @@ from pam.io import UserError, write_text
 # padding, begin, end, unknown symbol, pointer step of hard monotone attention
 PAD, BOS, EOS, UNK, STEP = range(5)
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<step>")  # how ids 0 to 4 are written
+END = "</s>"  # how the end symbol is written for people
 
 # characters that a vocabulary file writes in another way
 ESCAPES = {"\\": "\\\\", " ": "\\s", "\t": "\\t", "\n": "\\n", "\r": "\\r"}

@@ -16,7 +16,7 @@ import torch
 from pam.data.dataset import padded
 from pam.data.languages import shown
 from pam.data.text_files import Line, cleaned, text_lines
-from pam.data.vocabulary import ended
+from pam.data.vocabulary import END, ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel
@@ -24,7 +24,6 @@ from pam.runtime.devices import enough_for
 
 BATCHES = 20  # that are read together, so that similar lengths are side by side
 DRAWN = 12  # lines of a file whose attention is shown in one picture
-END = "</s>"  # the end symbol in pictures and in JSON
 WEIGHT_DIGITS = 4  # of attention in JSON
 
 
@@ -193,10 +192,7 @@ def read_again(generator: Generator, answer: Answer) -> Reading:
         attention = forced.alignment[row, :n].tolist()
         read_outputs.append(ReadOutput(tokens, attention, p_gen, copied))
 
-    source_tokens = list(answer.source)
-    if model.source_eos:
-        source_tokens.append(END)
-    return Reading(source_tokens[:most], read_outputs)
+    return Reading(model.spelled(answer.source, most), read_outputs)
 
 
 def attended(generator: Generator, answers: Sequence[Answer]) -> dict[str, Any]:

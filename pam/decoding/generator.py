@@ -57,15 +57,13 @@ class Generator:
     """A model that writes text: from sources as symbols to outputs as text.
 
     Each source has `n_best` outputs, the best ones, or drawn by `sampling`. With several length
-    `penalties` it has the best output by each of them. The model was read from `folder`, which
-    holds its table of lengths. A UserError names settings that this model, or this beam, does not
-    allow.
+    `penalties` it has the best output by each of them. A UserError names settings that this model,
+    or this beam, does not allow.
     """
 
     def __init__(
         self,
         model: SavedModel,
-        folder: Path,
         decoding: Decoding,
         n_best: int = 1,
         sampling: Sampling | None = None,
@@ -82,10 +80,13 @@ class Generator:
         if self.precision != decoding.precision:
             log.info(f"precision of search: {self.precision} ({processor.try_bfloat16().reason})")
 
+        if not isinstance(n_best, int) or n_best < 1:
+            message = f"{n_best} outputs of each source"
+            raise UserError(message, hint="use a whole number, at least 1")
         if sampling is None and n_best > decoding.beam:
             raise UserError(
                 f"{n_best} outputs of a beam of {decoding.beam}",
-                hint=f"widen the beam to {n_best} or more, or sample outputs with --sample",
+                hint=f"widen the beam to {n_best} or more, or sample outputs",
             )
         if decoding.replace_unknown and model.codec.units:
             raise UserError(
@@ -100,7 +101,12 @@ class Generator:
                     f"{model.run.label} writes pointer actions, whose number has no prior",
                     hint="set decoding.length_prior to 0",
                 )
-            self.prior = LengthPrior.load(folder / LENGTHS)
+            if model.lengths is None:
+                raise UserError(
+                    f"{model.run.label} has no table of lengths, {LENGTHS}",
+                    hint="copy the whole model folder again, or set decoding.length_prior to 0",
+                )
+            self.prior = model.lengths
 
     def __call__(
         self,
@@ -141,6 +147,17 @@ class Generator:
         return self.model.unseen(source)
 
 
+def check_none_empty(sources: Sequence[Tensor], first: int) -> None:
+    """Check that each source, as `SavedModel.read` gives it, has something to attend to.
+
+    A UserError names the first that has not; `first` is the number of the first source.
+    """
+    for number, source in enumerate(sources, first):
+        if len(source) == 0:
+            message = f"source {number} is empty, and this model attends to no end symbol"
+            raise UserError(message, hint="leave it out")
+
+
 def decode(
     model: Model,
     sources: Sequence[Tensor],
@@ -173,11 +190,7 @@ def decode(
         one for each of `penalties`. A UserError names a source of which nothing is left to attend
         to.
     """
-    for number, source in enumerate(sources, first):
-        if len(source) == 0:
-            message = f"source {number} is empty, and this model attends to no end symbol"
-            raise UserError(message, hint="leave it out")
-
+    check_none_empty(sources, first)
     device = next(model.parameters()).device
     # Sources of similar lengths need little padding.
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))

@@ -22,6 +22,7 @@ from pam.decoding.hypotheses import (
     forbidden_symbols,
     longest,
 )
+from pam.io import UserError
 from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end
 from pam.runtime import processor
@@ -76,8 +77,9 @@ def beam_search(
         penalties: length penalties, each in place of that of `decoding`; `n_best` is then 1.
 
     Returns:
-        For each sentence its `n_best` outputs, the best one first; fewer where the beam finds
-        fewer. With `penalties`, the best output by each of them, in their order.
+        For each sentence its `n_best` outputs; fewer where the beam finds fewer. Outputs that ended
+        come before those that were cut short, whatever their scores, and the best first within
+        both. With `penalties`, the best output by each of them, in their order.
     """
     limits = longest(lengths, decoding)
     bare_lengths = without_end(source, lengths)
@@ -297,6 +299,14 @@ class Sampling:
     # symbols are drawn with probability proportional to p^(1 / temperature)
     temperature: float = 1.0
     seed: int = 1  # outputs depend on it and on the sentence's number, not on the batch
+
+    def __post_init__(self) -> None:
+        """Check both; a UserError names the one that is wrong."""
+        if not 0 < self.temperature < float("inf"):
+            hint = "use a number above 0; below 1 is less random"
+            raise UserError(f"temperature {self.temperature}", hint=hint)
+        if self.seed < 0:
+            raise UserError(f"seed {self.seed}", hint="use a whole number, at least 0")
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pam.data.dataset import Examples, Prepared
 from pam.data.tokenizers import Codec
-from pam.decoding.files import END
+from pam.data.vocabulary import END
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.evaluation.metrics import Floats
@@ -150,7 +150,7 @@ def heat_maps(
 
         heat_map: dict[str, Any] = dict(zip(model.codec.columns, table[row_index], strict=True))
         heat_map["row"] = row_index
-        heat_map["source"] = [*source, END] if model.source_eos else source
+        heat_map["source"] = model.spelled(source)
         heat_map["target"] = [*target, END]
         for name in ("prior", "alignment"):
             attention = getattr(forced, name)[0].tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from pam.evaluation.translation import (
     sacre_metrics,
     statistics,
 )
-from pam.io import Strict, UserError
+from pam.io import Strict, UserError, whole_files
 from pam.run_folder import RunFolder
 from pam.runtime.devices import enough_for
 
 SPLIT = "dev"
+# name of the file with a beam's choice in an exported model
+EXPORTED = re.compile(r"length_penalty\.beam\d+\.json")
 
 
 class Candidate(Strict):
@@ -91,14 +95,21 @@ def choose(generator: Generator, data: Path) -> Choice:
     )
 
 
+def exported_choices(model_folder: Path) -> dict[int, Choice]:
+    """Read what was chosen for each beam of an exported model; other models have nothing there."""
+    files = [file for file in whole_files(model_folder) if EXPORTED.fullmatch(file.name)]
+    choices = [load(Choice, file) for file in files]
+    return {choice.beam: choice for choice in choices}
+
+
 def chosen_penalty(
-    run: RunFolder | None, model_folder: Path, decoding: Decoding, beam: int
+    run: RunFolder | None, exported: Mapping[int, Choice], decoding: Decoding, beam: int
 ) -> float:
-    """Read the length penalty that was chosen for a run, or an exported model, and a beam.
+    """Return the length penalty that was chosen for a run, or an exported model, and a beam.
 
     Args:
         run: the run's folder; None: the model lies by itself.
-        model_folder: the model's folder, where an exported model has what was chosen.
+        exported: the choices for each beam that an exported model brings.
         decoding: the settings of the search, with the candidates.
 
     Raises:
@@ -106,14 +117,15 @@ def chosen_penalty(
             `decoding`.
     """
     give = "give --length-penalty, in Python `length_penalty=`"
+    path = None
     if run is None:
-        path = model_folder / exported_choice(beam)
-        if not path.is_file():
+        if beam not in exported:
             raise UserError(
                 "a model by itself does not say which length penalty was chosen for it with a beam"
                 f" of {beam}",
                 hint=f"name the run with --run, or {give}",
             )
+        choice = exported[beam]
         hint = f"export the run's model again, or {give}"
     else:
         path = run.length_penalty(beam)
@@ -121,8 +133,8 @@ def chosen_penalty(
         hint = f"choose it: {command}; or {give}"
         if not path.is_file():
             raise UserError("no length penalty was chosen", file=path, hint=hint)
+        choice = load(Choice, path)
 
-    choice = load(Choice, path)
     penalties = [candidate.length_penalty for candidate in choice.candidates]
     same_form = choice.length_penalty_form == decoding.length_penalty_form
     if penalties != decoding.length_penalties or not same_form:

@@ -14,10 +14,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from pam.config import RunConfig, load_run
-from pam.data.dataset import padded
+from pam.data.dataset import padded, unread_as_unknown
 from pam.data.features import Frames
 from pam.data.tokenizers import Codec, load_codec
-from pam.data.vocabulary import Vocabulary, ended
+from pam.data.vocabulary import END, Vocabulary, ended
+from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
 from pam.model_files import CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
@@ -84,6 +85,7 @@ class SavedModel:
     codec: Codec  # from text to symbols and back, as the model learned them
     network: Model
     source_eos: bool = True  # whether the sources that it reads end in an end symbol
+    lengths: LengthPrior | None = None  # of target lengths; None: the training counted none
 
     @property
     def copies(self) -> bool:
@@ -104,6 +106,13 @@ class SavedModel:
 
         ids = self.source.encode(source, source if self.copies else ())
         return torch.tensor(ended(ids, self.source_eos), dtype=torch.long)
+
+    def spelled(self, source: Sequence[str], longest: int | None = None) -> list[str]:
+        """Return the symbols of a source as people see what `read` gives, at most `longest`."""
+        symbols = list(source)
+        if self.source_eos:
+            symbols.append(END)
+        return symbols[:longest]
 
     def unseen(self, source: Sequence[str]) -> list[str]:
         """List the symbols of a source that are not in the vocabulary; frames have none."""
@@ -135,7 +144,9 @@ class SavedModel:
             for target, source in zip(targets, sources, strict=True)
         ]
 
-        return padded(source_ids).to(device), lengths, padded(target_ids).to(device)
+        target_rows = unread_as_unknown(padded(target_ids), len(self.target), longest)
+
+        return padded(source_ids).to(device), lengths, target_rows.to(device)
 
     def target_ids(self, target: Sequence[str], source: Sequence[str]) -> list[int]:
         """Return the ids of a target's symbols, without an end symbol."""
@@ -223,6 +234,10 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
     check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
 
+    lengths = None
+    if (folder / LENGTHS).is_file():
+        lengths = LengthPrior.load(folder / LENGTHS)
+
     network = _fresh_network(run, len(source), len(target), codec.units)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != {name: tensor.shape for name, tensor in network.state_dict().items()}:
@@ -244,6 +259,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         codec=codec,
         network=network,
         source_eos=notes.get("source_eos") != "false",
+        lengths=lengths,
     )
 
 

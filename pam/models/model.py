@@ -211,6 +211,22 @@ class Model(Part, ABC):
         self.use(replace(self.compute, bf16=bf16 and on_cpu))
 
     @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Compute without dropout and gradients, in the precision of the weights, in this context.
+
+        Training mode and the caller's autocast are as before when it ends.
+        """
+        modes = [(part, part.training) for part in self.modules()]
+        device = next(self.parameters()).device
+        self.eval()
+        try:
+            with torch.no_grad(), torch.autocast(device.type, enabled=False):
+                yield
+        finally:
+            for part, training in modes:
+                part.training = training
+
+    @contextmanager
     def static_steps(self) -> Iterator[None]:
         """Let no step wait for a value in this context; see `Compute.static`."""
         compute = self.compute

@@ -31,20 +31,54 @@ _MMAP_THRESHOLD = -3
 CPU = torch.device("cpu")
 
 
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """Return the device of this name: `cpu`, `cuda`, or `auto`.
+def usable_device(name: str | torch.device) -> torch.device:
+    """Return the device of this name: `auto`, or any that torch knows, such as `cuda:1`.
 
-    `auto` is CUDA where there is one, else the CPU. `local_rank` numbers the processes of this
-    machine that work together, and their CUDA devices. A UserError says that there is no such
-    device.
+    `auto` is CUDA where there is one, else the CPU. No setting of the process changes. A UserError
+    names a device that torch does not know, or that cannot be used here, and those that can.
     """
-    if name == "cuda" and not torch.cuda.is_available():
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    numbered = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    hint = f"choose one of these devices: {', '.join(['auto', 'cpu', *numbered])}"
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise UserError(f"there is no device `{name}`", hint=hint) from error
+
+    if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(
             "no CUDA device is usable here",
             hint="ask for the device `cpu` or `auto`, or check the driver",
         )
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
+    if not _is_usable(device):
+        raise UserError(f"the device `{name}` cannot be used here", hint=hint)
+    return device
+
+
+def _is_usable(device: torch.device) -> bool:
+    """Return whether a device is there and computes in float64, as search does."""
+    # CUDA does. A try would take memory of the device for each process of a training.
+    if device.type == "cuda":
+        return (device.index or 0) < torch.cuda.device_count()
+
+    try:
+        return torch.ones(1, dtype=torch.float64, device=device).sum().item() == 1
+    except (RuntimeError, TypeError, AssertionError, ImportError):
+        return False
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """Return the device of this name for a command, as `usable_device` does.
+
+    CUDA devices belong to the process from then on: `local_rank` numbers the processes of this
+    machine that work together, and their CUDA devices. A UserError says that there is no such
+    device.
+    """
+    device = usable_device(name)
+    if device.type != "cuda":
+        return device
 
     if local_rank >= torch.cuda.device_count():
         usable = f"{torch.cuda.device_count()} can be used"

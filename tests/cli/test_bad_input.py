@@ -126,8 +126,8 @@ def test_a_model_folder_that_is_not_whole_is_refused(name: str, called: Call, mo
 
 def test_a_missing_model_folder_is_named(called: Call, tmp_path: Path) -> None:
     message, hint = called("predict", "--model", tmp_path / "none", typed=TYPED).message()
-    assert message == f"{tmp_path / 'none'}: no such model folder"
-    assert hint == "train the model first"
+    assert message.startswith(f"{tmp_path / 'none'}: ")
+    assert "trained run" in hint
 
 
 @pytest.mark.parametrize(

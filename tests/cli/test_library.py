@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import errno
-import gc
 import importlib
 import json
+import multiprocessing
 import os
+import pickle
+import pydoc
 import re
+import shutil
 import subprocess
 import sys
 import unicodedata
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_overloads, get_type_hints
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +30,10 @@ import torch
 import yaml
 
 import pam
+from pam import api
+from pam.config import Decoding
 from pam.io import UserError
+from pam.runtime.devices import usable_device
 from tests.cli.conftest import Call
 
 mpl.use("agg")
@@ -58,6 +69,15 @@ def test_examples_of_the_reference_print_what_they_show(module: str, examples: i
     assert results.attempted >= examples
 
 
+def test_the_package_lists_its_library() -> None:
+    assert set(pam.__all__) <= set(dir(pam))
+    shown = pydoc.render_doc(pam)
+    assert all(
+        name in shown for name in ("TrainedModel", "PosteriorAttention", "load", "UserError")
+    )
+    assert pam.UserError is UserError
+
+
 def test_importing_the_package_imports_no_torch() -> None:
     program = "import sys, pam; assert 'torch' not in sys.modules; assert pam.__version__"
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -78,6 +98,57 @@ def test_several_outputs_have_scores_and_fall_in_order(model: pam.TrainedModel) 
         assert scores == sorted(scores, reverse=True)
 
 
+def test_outputs_that_end_come_before_those_cut_short() -> None:
+    model = pam.load("pretrained:nouns/postr-joint")
+    source = "Apfelbaum\tcase=nominative,number=plural"
+    # The most probable form does not fit, with its end symbol.
+    outputs = model.predict(source, beam=8, n_best=8, max_length=10)
+    kinds = [output.complete for output in outputs]
+    assert kinds == sorted(kinds, reverse=True)
+    assert len(set(kinds)) == 2
+    assert outputs[0].score < max(output.score for output in outputs)
+
+    # Within each kind the best comes first.
+    for kind in (True, False):
+        scores = [output.score for output in outputs if output.complete is kind]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_string_is_one_source_and_has_one_result(model: pam.TrainedModel) -> None:
+    source = SOURCES[0]
+    assert model.predict(source) == model.predict([source])[0]
+    assert model.predict(source, beam=3, n_best=2) == model.predict([source], beam=3, n_best=2)[0]
+    assert model.predict(text for text in SOURCES) == model.predict(SOURCES)
+    assert model.predict([]) == []
+
+    score = model.score(source, "Haus")
+    (listed,) = model.score([source], ["Haus"])
+    assert score.symbols == listed.symbols
+    np.testing.assert_array_equal(score.log_probs, listed.log_probs)
+
+    # A word without features is no source, however many letters it has.
+    with pytest.raises(UserError, match="source 0"):
+        model.predict("Haus")
+
+
+def test_the_settings_of_a_search_are_those_of_the_configuration() -> None:
+    settings = set(api.Settings.__annotations__) - {"sample", "seed"}
+    assert settings == set(Decoding.model_fields) - set(api.OF_EXPERIMENTS)
+    assert set(api.OF_SEARCH) <= settings
+
+
+@pytest.mark.parametrize("method", ["predict", "score"])
+def test_types_tell_one_result_from_several(method: str) -> None:
+    overloads = [
+        get_type_hints(o, api.__dict__) for o in get_overloads(getattr(api.TrainedModel, method))
+    ]
+    result_of = {(hints["sources"], hints.get("n_best")): hints["return"] for hints in overloads}
+    assert len(result_of) == len(overloads) > 1
+    for (sources, n_best), result in result_of.items():
+        one = result_of[str, n_best]
+        assert result == (one if sources is str else list[one])  # type: ignore[valid-type]
+
+
 def test_outputs_that_are_drawn_depend_on_the_seed_alone(model: pam.TrainedModel) -> None:
     texts = [model.predict(SOURCES, sample=True, temperature=2.0, seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
@@ -93,6 +164,50 @@ def test_a_score_is_the_likelihood_that_search_reports(model: pam.TrainedModel) 
         assert score.perplexity == pytest.approx(
             np.exp(-output.log_prob / len(score.symbols)), rel=1e-3
         )
+
+
+def test_results_compare_by_identity(model: pam.TrainedModel) -> None:
+    score = model.score(SOURCES[0], "Haus")
+    look = model.attention(SOURCES[0], "Haus")
+    assert score == score and look == look and model == model
+    assert score != model.score(SOURCES[0], "Haus")
+    assert len({score, look, model}) == 3
+
+
+def test_symbols_that_the_model_cannot_write_are_told_with_their_score(
+    model: pam.TrainedModel,
+) -> None:
+    known, foreign = model.score([SOURCES[0]] * 2, ["Haus", "H漢us"])
+    assert known.unseen == []
+    assert foreign.unseen == ["漢"]
+    assert foreign.symbols == [*"H漢us", "</s>"]
+
+
+@contextmanager
+def training(network: torch.nn.Module) -> Iterator[None]:
+    network.train()
+    yield
+    assert all(part.training for part in network.modules())
+
+
+@pytest.mark.parametrize(
+    "state",
+    [training, lambda _: torch.autocast("cpu", torch.bfloat16), lambda _: torch.inference_mode()],
+    ids=["training", "autocast", "inference mode"],
+)
+def test_the_state_that_a_caller_leaves_changes_no_answer(state: Any) -> None:
+    model = pam.load("pretrained:nouns/postr-joint")
+
+    def answers() -> list[Any]:
+        score = model.score(SOURCES, ["Haus", "Tisches"])
+        look = model.attention(SOURCES[0], "Haus")
+        outputs = model.predict(SOURCES, beam=3, n_best=2)
+        return [outputs, [list(of_pair.log_probs) for of_pair in score], look.alignment.tolist()]
+
+    expected = answers()
+    with state(model.saved.network):
+        assert answers() == expected
+        assert answers() == expected
 
 
 def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
@@ -114,6 +229,32 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
         look.plot(which="nothing")
 
 
+def test_weights_have_a_row_and_a_column_for_each_symbol() -> None:
+    weights = np.full((2, 3), 1 / 3)
+    parts: dict[str, Any] = {"label": "Soft", "prior": weights, "alignment": weights}
+    pam.AttentionMap(**parts, source=["a", "b", "c"], target=["d", "e"], posterior=weights)
+    with pytest.raises(ValueError, match="expected"):
+        pam.AttentionMap(**parts, source=["a", "b"], target=["d", "e"], posterior=None)
+    with pytest.raises(ValueError, match="expected"):
+        pam.AttentionMap(
+            **parts, source=["a", "b", "c"], target=["d", "e"], posterior=weights[:, :1]
+        )
+
+
+def test_what_is_not_read_of_a_source_has_no_weights(
+    model: pam.TrainedModel, trained: Path
+) -> None:
+    decoding = model.decoding.model_copy(update={"max_source": 4})
+    config = model.config.model_copy(update={"decoding": decoding})
+    short = replace(model, config=config)
+
+    look = short.attention(SOURCES[0], "Häusern")
+    assert look.source == ["case=dative", "number=plural", "H", "a"]
+    assert look.alignment.shape == (8, 4)
+    np.testing.assert_allclose(look.alignment.sum(1), 1.0, atol=1e-5)
+    assert short.predict(SOURCES[0]) == model.predict(SOURCES[0], max_source=4)
+
+
 def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
     translator = pam.load("pretrained:phrases/soft")
     source = "Am Montag kostet das Haus 8.500 Euro."
@@ -124,17 +265,6 @@ def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
     ]
     assert scores[0].symbols == scores[1].symbols
     assert scores[0].log_prob == scores[1].log_prob
-
-
-def test_the_folder_of_an_exported_file_goes_when_the_model_does(exported: Path) -> None:
-    loaded = pam.load(exported)
-    folder = loaded.folder
-
-    assert folder.is_dir()
-
-    del loaded
-    gc.collect()
-    assert not folder.exists()
 
 
 def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) -> None:
@@ -149,29 +279,115 @@ def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) 
         (lambda model: model.predict(SOURCES, beam=0), "beam"),
         (lambda model: model.predict(SOURCES, lenght_penalty=1.0), "lenght_penalty"),
         (lambda model: model.predict(SOURCES, beam=1, n_best=2), "2 outputs of a beam of 1"),
+        (lambda model: model.predict(SOURCES, n_best=0), "0 outputs"),
+        (lambda model: model.predict(SOURCES, n_best=-1), "-1 outputs"),
+        (lambda model: model.predict(SOURCES, n_best=1.5), "1.5 outputs"),
+        (lambda model: model.predict(SOURCES, sample=True, temperature=0), "temperature 0"),
+        (lambda model: model.predict(SOURCES, sample=True, temperature=-1.0), "temperature -1.0"),
+        (lambda model: model.predict(SOURCES, sample=True, temperature=np.nan), "temperature nan"),
+        (lambda model: model.predict(SOURCES, sample=True, seed=-1), "seed -1"),
+        (lambda model: model.predict(SOURCES, sample=True, beam=3), "`beam`"),
+        (lambda model: model.predict(SOURCES, sample=True, length_prior=0.5), "`length_prior`"),
+        (lambda model: model.predict(SOURCES, temperature=0.5), "`temperature`"),
+        (lambda model: model.predict(SOURCES, seed=3), "`seed`"),
+        (lambda model: model.predict(SOURCES, beams=[2, 3]), "`beams`"),
+        (lambda model: model.predict(SOURCES, dev=True), "`dev`"),
+        (lambda model: model.predict([SOURCES[0], 3]), "source 1"),
+        (lambda model: model.predict([None]), "source 0"),
+        (lambda model: model.predict(7), "`sources`"),
         (lambda model: model.score(SOURCES, ["Haus"]), "2 sources and 1 targets"),
+        (lambda model: model.score(SOURCES, ["Haus", None]), "target 1"),
+        (lambda model: model.score(SOURCES[0], ["Haus"]), "single text"),
         (lambda model: model.attention("Haus"), "expected a lemma"),
-    ],
-    ids=[
-        "no features",
-        "no lemma",
-        "no beam",
-        "a wrong key",
-        "a narrow beam",
-        "unequal numbers",
-        "no source",
+        (lambda model: model.attention(SOURCES[0], 3), "target 0"),
+        (lambda model: model.unseen(None), "source 0"),
     ],
 )
 def test_what_is_wrong_is_said(model: pam.TrainedModel, call: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         call(model)  # type: ignore[operator]
+    assert error.value.hint
+
+
+def test_settings_of_drawing_are_used(model: pam.TrainedModel) -> None:
+    decoding = model.decoding.model_copy(update={"temperature": 3.0})
+    drawing = replace(model, config=model.config.model_copy(update={"decoding": decoding}))
+
+    as_configured = model.predict(SOURCES, sample=True, temperature=3.0, seed=model.config.seed)
+    assert drawing.predict(SOURCES) == as_configured
+    assert drawing.predict(SOURCES, sample=False) == model.predict(SOURCES)
+    cold = model.predict(SOURCES, sample=True, temperature=1e-300)
+    assert drawing.predict(SOURCES, temperature=1e-300) == cold == model.predict(SOURCES)
 
 
 def test_a_name_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such model folder"):
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / "none"))):
         pam.load(tmp_path / "none")
+    with pytest.raises(UserError) as error:
+        pam.load("nouns/soft")
+    assert "pretrained:nouns/soft" in str(error.value.hint)
     with pytest.raises(UserError, match="no pretrained model `none`"):
         pam.load("pretrained:none")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", "", None])
+def test_a_device_that_cannot_be_used_is_refused(device: Any) -> None:
+    with pytest.raises(UserError, match="device") as error:
+        pam.load("pretrained:nouns/soft", device=device)
+    assert "cpu" in str(error.value.hint)
+    assert error.value.file is None
+
+
+def test_any_device_of_torch_is_taken_and_the_process_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = pam.load("pretrained:nouns/soft", device=torch.device("cpu"))
+    assert next(model.saved.network.parameters()).device.type == "cpu"
+
+    def refuse(device: object) -> None:
+        raise AssertionError(f"the process is on device {device} now")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    assert usable_device("cuda:1") == torch.device("cuda:1")
+    assert usable_device("auto").type == "cuda"
+    with pytest.raises(UserError, match="cuda:2"):
+        usable_device("cuda:2")
+
+
+def test_loading_leaves_random_numbers_alone() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    pam.load("pretrained:nouns/soft")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def predicted(model: pam.TrainedModel) -> list[str]:
+    # The table of lengths lies beside the weights of a model.
+    return model.predict(SOURCES, beam=2, length_prior=0.5)
+
+
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_a_model_of_a_file_is_copied_and_sent_to_other_processes(
+    exported: Path, tmp_path: Path, start: str
+) -> None:
+    file = tmp_path / "model.pam"
+    shutil.copyfile(exported, file)
+    model = pam.load(file)
+    file.unlink()
+    expected = predicted(model)
+
+    copied = copy.deepcopy(model)
+    unpickled = pickle.loads(pickle.dumps(model))  # noqa: S301 -- made on this line
+    assert predicted(copied) == predicted(unpickled) == expected
+
+    with multiprocessing.get_context(start).Pool(1) as pool:
+        assert pool.apply(predicted, [model]) == expected
+        pool.close()
+        pool.join()
+    assert predicted(model) == expected
 
 
 def test_the_first_commands_of_the_start_print_what_it_shows(
@@ -256,14 +472,48 @@ def test_a_model_is_exported_to_the_same_bytes_each_time(
     assert again.read_bytes() == exported.read_bytes()
 
 
+def test_a_file_that_is_there_is_replaced_only_by_force(
+    trained: Path, exported: Path, tmp_path: Path, called: Call
+) -> None:
+    out = tmp_path / "model.pam"
+    out.write_text("precious", encoding="utf-8")
+    message, hint = called("export", "--run", trained, "--out", out).message()
+    assert message.startswith(str(out)) and "--force" in hint
+    assert out.read_text(encoding="utf-8") == "precious"
+
+    assert called("export", "--run", trained, "--out", out, "--force").code == 0
+    assert out.read_bytes() == exported.read_bytes()
+
+    # What cannot be replaced is not, by force either.
+    folder = tmp_path / "folder.pam"
+    folder.mkdir()
+    file = tmp_path / "file"
+    file.write_text("precious", encoding="utf-8")
+    for wrong in (folder, file):
+        message, _ = called("export", "--run", trained, "--out", wrong, "--force").message()
+        assert message.startswith(str(wrong))
+    assert folder.is_dir() and file.read_text(encoding="utf-8") == "precious"
+
+
 def test_a_damaged_file_and_a_full_folder_are_refused(
     trained: Path, exported: Path, tmp_path: Path, called: Call
 ) -> None:
     cut = tmp_path / "cut.pam"
     cut.write_bytes(exported.read_bytes()[:-100])
 
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match="damaged") as error:
         pam.load(cut)
+    assert error.value.file == str(cut)
+    assert "export" in str(error.value.hint)
+    message, hint = called("predict", "--model", cut).message()
+    assert message.startswith(str(cut)) and hint == error.value.hint
+
+    other = tmp_path / "other.pam"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("notes.txt", "no model")
+    with pytest.raises(UserError, match=r"config\.yaml") as error:
+        pam.load(other)
+    assert error.value.file == str(other)
 
     changed = tmp_path / "changed.pam"
     with zipfile.ZipFile(exported) as old, zipfile.ZipFile(changed, "w") as new:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import pam
 from pam.cli import main
 from pam.config import Decoding
 from pam.data.dataset import Examples, Prepared
@@ -15,7 +18,8 @@ from pam.data.vocabulary import EOS, UNK, Vocabulary
 from pam.decoding.files import Answer, answers, attended, read_again
 from pam.decoding.generator import Generator
 from pam.evaluation.analyze import analyze, heat_maps
-from pam.models.checkpoint import SavedModel, load_model
+from pam.models.build import build
+from pam.models.checkpoint import SavedModel, load_model, save_model
 from tests.data.pairs import ready
 from tests.training import small
 
@@ -72,9 +76,30 @@ def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
     assert torch.equal(examples.cut(3, None).batch(torch.arange(4).numpy()).target, batch.target)
 
 
-def answer_of(model: SavedModel, folder: Path, path: Path) -> tuple[Answer, Generator]:
+def test_a_score_takes_a_name_in_the_unread_part_of_a_source_for_unknown(
+    data: Path, tmp_path: Path
+) -> None:
+    prepared = Prepared(data)
+    run = small.run("soft-pointer")
+    network = build(run.components, run.network, len(prepared.source), len(prepared.target))
+    save_model(tmp_path, run, prepared.summary["task"], data, network.state_dict())
+    model = pam.load(tmp_path)
+    decoding = run.decoding.model_copy(update={"max_source": 2})
+    short = replace(model, config=run.model_copy(update={"decoding": decoding}))
+
+    source, target = TEXTS["test"][0]
+    name = NAMES[80]
+    cut = " ".join(source.split()[:2])
+    scores = short.score([source, f"{cut} nobody"], [target, target])
+    np.testing.assert_array_equal(scores[0].log_probs, scores[1].log_probs)
+    assert scores[0].log_prob > -100
+    assert [score.unseen for score in scores] == [[name], [name]]
+    assert model.score(source, target).unseen == []
+
+
+def answer_of(model: SavedModel, path: Path) -> tuple[Answer, Generator]:
     """Return the answer to a file of one line, and the generator that wrote it."""
-    generator = Generator(model, folder / "model", Decoding(beam=5))
+    generator = Generator(model, Decoding(beam=5))
     (answer,) = answers(generator, path)
     return answer, generator
 
@@ -94,13 +119,13 @@ def test_words_that_no_vocabulary_has_are_learned_to_be_copied_and_are_spelt(
 
     trained = load_model(tmp_path / "model")
     sources = [source.split() for source, _ in TEXTS["test"]]
-    outputs = Generator(trained, tmp_path / "model", Decoding(beam=5))(sources)
+    outputs = Generator(trained, Decoding(beam=5))(sources)
 
     assert [output.target for (output, *_) in outputs] == [target for _, target in TEXTS["test"]]
 
     path = tmp_path / "sources.txt"
     path.write_text(f"{TEXTS['test'][0][0]}\n", encoding="utf-8")
-    answer, generator = answer_of(trained, tmp_path, path)
+    answer, generator = answer_of(trained, path)
     (read,) = read_again(generator, answer).outputs
 
     assert read.tokens == [*TEXTS["test"][0][1].split(), "</s>"]

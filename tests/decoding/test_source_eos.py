@@ -143,7 +143,7 @@ def test_a_model_knows_how_its_sources_end(model: SavedModel) -> None:
 def test_data_of_the_other_kind_are_refused(
     model: SavedModel, trained: Path, data: dict[bool, Path], tmp_path: Path
 ) -> None:
-    writer = generator.Generator(model, trained / "model", Decoding())
+    writer = generator.Generator(model, Decoding())
     uses = {
         "predict": lambda: generator.predict_split(
             writer, data[True], "test", tmp_path / "p.tsv", None
@@ -163,7 +163,7 @@ def test_data_of_the_other_kind_are_refused(
 def test_predictions_are_of_bare_sources(
     model: SavedModel, trained: Path, data: dict[bool, Path], tmp_path: Path
 ) -> None:
-    writer = generator.Generator(model, trained / "model", Decoding(beam=2))
+    writer = generator.Generator(model, Decoding(beam=2))
     generator.predict_split(writer, data[False], "test", tmp_path / "p.tsv", None)
     lines = [
         line.split("\t")
@@ -246,7 +246,7 @@ def test_typed_text_is_read_without_an_end(
         return encode(self, source, *arguments)
 
     monkeypatch.setattr(type(model.network), "encode", noted)
-    writer = generator.Generator(model, trained / "model", Decoding())
+    writer = generator.Generator(model, Decoding())
     ((hypothesis,),) = writer([["das", "haus"]])
 
     assert read == [model.source.encode(["das", "haus"])]

@@ -256,7 +256,7 @@ def _models(room: Path, data: Prepared, kind: str, typed: list[str]) -> Subject:
 
     def use(folder: Path) -> Result:
         loaded = load_model(folder)
-        decoder = Generator(loaded, folder, Decoding(beam=2, length_prior=0.3, max_extra=3))
+        decoder = Generator(loaded, Decoding(beam=2, length_prior=0.3, max_extra=3))
         codec = loaded.codec
 
         return decoder([codec.source_symbols(codec.typed_source(line)) for line in typed])
