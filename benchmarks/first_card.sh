@@ -27,9 +27,10 @@
 #
 # It reaches no network. It needs
 #
+#   - Of the tree pam, config, tests, benchmarks, pyproject.toml, 7 MB; results/ has 60 MB and can stay behind.
 #   - Python, $PYTHON or python3, with torch for CUDA, pytest and the packages that pyproject.toml requires. Where some
 #     are missing: `pip install --target DIR` them from files that were brought, and name DIR in PYTHONPATH.
-#   - Data, prepared before by `--prepare` (a minute or two, 20 MB) into data/first-card/translation (IWSLT14-35k in 4,000
+#   - Data, prepared before by `--prepare` (a minute or two, 40 MB) into data/first-card/translation (IWSLT14-35k in 4,000
 #     subwords) and data/first-card/summaries (news, 20,000 words). Git ignores data/, so a copy of the tree has to be
 #     told to take it along; $FIRST_CARD_DATA names another folder. Where it is missing, a mirror of the texts in
 #     $PAM_MIRROR, shared/corpora or ../shared/corpora is prepared, which takes sacremoses and that minute on the GPU's
@@ -63,7 +64,7 @@ prepare_text() { # NAME MIRROR DATASET FORMAT: prepare a data set of a mirror
     "$python" -m pam fetch --dataset "$3" --mirror "$2" --out "$raw" &&
         "$python" -m pam prepare --dataset "$3" --raw "$raw" --out "$made" --format "$4" &&
         rm -rf "${made:?}/extract" "${made:?}/tokenize" "${made:?}/segment" "$raw" &&
-        rm -f "$made"/*.tsv "$made"/*.txt &&
+        rm -f "$made"/*.txt &&
         rm -rf "${folder_of_data:?}/$1" &&
         mv "$made" "$folder_of_data/$1"
 }
@@ -77,7 +78,7 @@ prepare_named() { # translation or summaries
     summaries)
         found=$(mirror cnndm-see-39k) &&
             prepare_text "$1" "$found" cnndm-see-39k "{truncate: {source: 200, target: 50},
-                vocabulary: {size: 20000, joint: true}, sample: {train: 6000, dev: 640, test: 100}}"
+                vocabulary: {size: 20000, joint: true}, sample: {train: 3000, dev: 320, test: 100}}"
         ;;
     *)
         echo "unknown data: $1" >&2
@@ -155,7 +156,6 @@ rm -rf "$out/record.md" "$out/parts.tar" "$out/part"
 PYTHONUNBUFFERED=1
 export PYTHONUNBUFFERED
 began=$(date +%s)
-child=
 outcomes=
 
 # Parts and their record.
@@ -215,13 +215,11 @@ part() { # NUMBER TITLE LIMIT COMMAND...: run a part; return its status
         return 1
     fi
 
-    mkdir -p "$out/part"
     part_began=$(date +%s)
+    mkdir -p "$out/part"
     timeout -k 10 "$limit" "$@" >"$out/part/log" 2>&1 &
-    child=$!
-    wait "$child"
+    wait $!
     status=$?
-    child=
 
     seconds=$(($(date +%s) - part_began))
     outcome="$number. $title: $(in_words $status) after $seconds s (limit $limit s)"
@@ -262,9 +260,10 @@ finish() { # HOW
 
 stopped() {
     trap '' TERM INT HUP
-    if [ -n "$child" ]; then
-        kill -TERM "$child" 2>/dev/null
-        wait "$child" 2>/dev/null
+    # The folder is there as long as a part is running.
+    if [ -d "$out/part" ]; then
+        kill -TERM "${!:-}" 2>/dev/null
+        wait
         note "$number. $title: stopped from outside"
         pack "$number" "$number. $title: stopped from outside"
     fi
@@ -285,7 +284,8 @@ data_of() { # NAME ROWS: set $found to a folder of prepared data; empty if there
     if [ "$device" = cpu ] || ! has_data "$1"; then
         found=$folder_of_data/drawn-$1-$2/data
         [ -f "$found/train.safetensors" ] ||
-            part "data-$1-drawn" "draw $1 at random" "$(bounded 60)" sh "$script" --draw "$1" "$folder_of_data/drawn-$1-$2" "$2" ||
+            part "data-$1-drawn" "draw $1 at random" "$(bounded 60)" \
+                sh "$script" --draw "$1" "$folder_of_data/drawn-$1-$2" "$2" ||
             found=
     fi
     record '' "Data of $1: ${found:-none}"

@@ -10,8 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/first_card.sh"
 PYTHON = """#!/bin/sh
 echo "$@"
@@ -54,10 +52,18 @@ def begin(lines: Sequence[str], words: Sequence[str]) -> bool:
     return len(lines) == len(words) and all(map(str.startswith, lines, words))
 
 
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_parts_that_fail_do_not_stop_the_others(tmp_path: Path) -> None:
     """If recorded steps are wrong, two more parts tell whether it is by cuDNN."""
     process = started(tmp_path, "--parts", "2 3 5 9")
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
 
     record = (tmp_path / "out/record.md").read_text(encoding="utf-8")
@@ -78,26 +84,27 @@ def test_a_script_that_is_stopped_ends_with_its_record(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     measuring = f'echo $$ >"{pid_file}"; exec sleep 60'
     process = started(tmp_path, "--parts", "3 5", measuring=measuring)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").strip()):
         assert time.monotonic() < until
         time.sleep(0.02)
 
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
     parts = headings(tmp_path)
     assert begin(parts, ["data-translation", "3.", "Outcome"]), parts
     assert "stopped from outside" in parts[1]
     with tarfile.open(tmp_path / "out/parts.tar") as kept:
         assert "part-3/log" in kept.getnames()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid_file.read_text(encoding="utf-8")), 0)
+    while exists(int(pid_file.read_text(encoding="utf-8"))):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_no_part_begins_when_the_time_is_up(tmp_path: Path) -> None:
     process = started(tmp_path, "--total", "0", "--parts", "1 3 6")
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 0
     parts = headings(tmp_path)
     assert all("the time is up" in part for part in parts[:-1]), parts
@@ -107,7 +114,7 @@ def test_a_card_without_data_gets_text_that_is_drawn_and_the_record_says_why(
     tmp_path: Path,
 ) -> None:
     process = started(tmp_path, "--parts", "3", device="cuda")
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     record = (tmp_path / "out/record.md").read_text(encoding="utf-8")
     parts = headings(tmp_path)
     assert begin(parts, ["data-translation", "data-translation-drawn", "3.", "Outcome"]), parts
