@@ -14,7 +14,15 @@ NAMES = "table1, table2, attentions, examples, costs, ...; an unknown name lists
 
 # Options of `score` that name files of a run, and those for plain text files.
 OF_FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
-OF_TEXTS = ("hypotheses", "references", "baseline", "lang", "metric", "join_subwords")
+OF_TEXTS = (
+    "hypotheses",
+    "references",
+    "baseline",
+    "lang",
+    "metric",
+    "join_subwords",
+    "groups",
+)
 
 
 @command(
@@ -126,6 +134,10 @@ def attention(args: Namespace) -> int:
         metavar="NAME",
         **SEVERAL,
     ),
+    path(
+        "--groups",
+        "for --hypotheses: the group of each line, such as seen or unseen, each scored apart too",
+    ),
     path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
 )
 def score(args: Namespace) -> int:
@@ -186,6 +198,7 @@ def _score_texts(args: Namespace) -> int:
         code=args.lang or "",
         metrics=args.metric or METRIC_NAMES,
         join_subwords=args.join_subwords,
+        groups=args.groups,
     )
     if args.out:
         save(scores, args.out)

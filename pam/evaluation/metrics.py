@@ -50,6 +50,14 @@ class Units:
         """Tell whether all named counts are there, under their own or their plain names."""
         return all(any(name in self.columns for name in _names_of(column)) for column in columns)
 
+    def only(self, indices: Sequence[int]) -> Units:
+        """Return the counts of some of the units."""
+        return replace(
+            self,
+            names=tuple(self.names[index] for index in indices),
+            counts=self.counts[list(indices)],
+        )
+
     def of(self, columns: Sequence[str]) -> Floats:
         """Return the named counts, (units, len(columns))."""
         return self.counts[:, [self.index_of(column) for column in columns]]

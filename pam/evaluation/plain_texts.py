@@ -16,7 +16,7 @@ from pydantic import Field
 
 from pam.data.languages import LANGUAGE, language
 from pam.data.subword_marks import MarkedLines, joined
-from pam.data.text_files import Line, plain_lines
+from pam.data.text_files import Line, cleaned, plain_lines
 from pam.evaluation import bootstrap
 from pam.evaluation.compared_text import blank_notes
 from pam.evaluation.metrics import METRICS, Metric, Units
@@ -61,6 +61,7 @@ class TextScores(Strict):
     metrics: dict[str, Value]
     baseline: dict[str, Value] = Field(description="scores of the baseline, where there is one")
     gains: dict[str, Gain]
+    groups: dict[str, dict[str, Value]] = Field({}, description="scores by group and metric")
     signatures: dict[str, str] = Field(description="sacreBLEU's")
     left_out: dict[str, str] = Field(description="metrics that are not defined, with the reasons")
     notes: list[str] = Field([], description="what a reader of the scores has to know")
@@ -74,6 +75,7 @@ def score_texts(
     code: str = "",
     metrics: Sequence[str] = METRIC_NAMES,
     join_subwords: bool = False,
+    groups: Path | None = None,
 ) -> TextScores:
     """Score a file of outputs against files of references.
 
@@ -87,6 +89,7 @@ def score_texts(
             references tells, or any language with spaces.
         metrics: names of `OFFERED`.
         join_subwords: whether texts in subwords are joined before they are compared.
+        groups: a file with the group of each line, such as `seen`, which are scored apart too.
 
     Raises:
         UserError: a file is faulty or has another number of lines than the hypotheses, a line has
@@ -124,6 +127,19 @@ def score_texts(
         gains = gains_of(units, baseline_units, defined)
         notes += _notes_of(baseline_outputs, baseline)
 
+    values_by_group: dict[str, dict[str, Value]] = {}
+    if groups is not None:
+        group_lines = _read_groups(groups, len(outputs))
+        for name, indices in group_lines.items():
+            of_group = _Counter(
+                [reference_texts[index] for index in indices], counter.target.language.code
+            )
+            undefined_here = of_group.reasons_undefined()
+            values_by_group[name] = values_of(
+                units.only(indices),
+                [metric for metric in defined if metric.name not in undefined_here],
+            )
+
     marked_references = MarkedLines(counter.all_references)
     notes += marked_references.warnings("the references", JOIN_OPTION)
     if "bleu" in values:
@@ -135,6 +151,7 @@ def score_texts(
         metrics=values,
         baseline=baseline_values,
         gains=gains,
+        groups=values_by_group,
         signatures={name: signatures[name] for name in OF_BEAMS if name in values},
         left_out={name: undefined[name] for name in metrics if name in undefined},
         notes=notes,
@@ -220,8 +237,7 @@ def report(scores: TextScores) -> str:
     lines = [f"note: {note}" for note in scores.notes]
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
-        interval = f"[{value.low:.2f}, {value.high:.2f}]"
-        lines.append(f"{name}: {value.value:.2f}{unit} {interval} of {value.n} lines")
+        lines.append(f"{name}: {_text_of(value)}")
         if name in scores.gains:
             base = scores.baseline[name]
             gain = scores.gains[name]
@@ -232,10 +248,20 @@ def report(scores: TextScores) -> str:
         if name in scores.signatures:
             lines.append(f"  signature: {scores.signatures[name]}")
 
+    for group, values in scores.groups.items():
+        lines.append(f"group {group}:")
+        lines += [f"  {name}: {_text_of(value)}" for name, value in values.items()]
+
     for name, reason in scores.left_out.items():
         lines.append(f"{name} is left out: {reason}")
 
     return "\n".join(lines) + "\n"
+
+
+def _text_of(value: Value) -> str:
+    """Return a value for people, with its interval and the number of lines."""
+    unit = f" {value.unit}" if value.unit else ""
+    return f"{value.value:.2f}{unit} [{value.low:.2f}, {value.high:.2f}] of {value.n} lines"
 
 
 def _check_language(code: str) -> None:
@@ -262,6 +288,17 @@ def _read_references(paths: Sequence[Path], count: int) -> list[list[str]]:
         references.append(texts)
 
     return references
+
+
+def _read_groups(path: Path, count: int) -> dict[str, list[int]]:
+    """Read the group of each line, and return the indices of the lines of each group."""
+    indices: dict[str, list[int]] = {}
+    for index, line in enumerate(_read_as_many(path, count)):
+        name = cleaned(line.text)
+        if not name:
+            raise line.error("no group for this line", "write one, such as `other`")
+        indices.setdefault(name, []).append(index)
+    return indices
 
 
 def _read_as_many(path: Path, count: int) -> list[Line]:

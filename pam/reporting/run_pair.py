@@ -12,7 +12,7 @@ from pam.config import RunConfig
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Units, metric_of
 from pam.evaluation.plain_texts import Gain, gains_of
-from pam.evaluation.scores import Scores, Value
+from pam.evaluation.scores import Scores, Value, notes_of
 from pam.io import Strict, UserError, aligned
 from pam.reporting.runs import ScoredRun, check_comparable
 from pam.run_folder import RunFolder
@@ -35,6 +35,7 @@ class RunPair(Strict):
     differing: dict[str, tuple[Any, Any]] = Field(
         description="keys of the configuration that differ, with both values"
     )
+    notes: list[str] = Field([], description="what a reader of the scores has to know")
 
 
 def compare_runs(first: RunFolder, second: RunFolder, split: str = "test") -> RunPair:
@@ -73,6 +74,11 @@ def compare_runs(first: RunFolder, second: RunFolder, split: str = "test") -> Ru
         values={name: (scores.metrics[name], other_scores.metrics[name]) for name in names},
         gains=gains_of(other_units, units, metrics),
         differing=differing_keys(first.load(), second.load()),
+        notes=[
+            f"{run}: {note}"
+            for run, of_run in zip(("A", "B"), (scores, other_scores), strict=True)
+            for note in notes_of(of_run)
+        ],
     )
 
 
@@ -146,6 +152,7 @@ def report(pair: RunPair) -> str:
     lines = [f"A: {pair.runs[0]}", f"B: {pair.runs[1]}", "", *aligned(rows), ""]
     units = f"{pair.units} {pair.over} of the {pair.split} split"
     lines.append(f"paired by {units}; of these two runs alone")
+    lines += [f"note: {note}" for note in pair.notes]
     lines.append("")
     if pair.differing:
         keys = [("configuration", "A", "B")]

@@ -289,3 +289,29 @@ def test_joiners_that_shape_letters_count(tmp_path: Path) -> None:
     references = write(tmp_path / "r", ["می\u200cخواهم به خانه بروم"])
     outputs = write(tmp_path / "o", ["میخواهم به خانه بروم"])
     assert score_texts(outputs, [references]).metrics["cer"].value > 0
+
+
+def test_groups_of_lines_are_scored_as_they_would_be_alone(
+    hypotheses: Path, references: Path, tmp_path: Path
+) -> None:
+    names = ["seen", "unseen", "seen", "unseen", "seen", "short"]
+    groups = write(tmp_path / "groups", names)
+    scores = score_texts(hypotheses, [references], groups=groups)
+
+    assert list(scores.groups) == ["seen", "unseen", "short"]
+    for group in ("seen", "unseen"):
+        chosen = [index for index, name in enumerate(names) if name == group]
+        outputs = write(tmp_path / "o", [TEXTS[index] for index in chosen])
+        of_group = write(tmp_path / "r", [REFERENCES[index] for index in chosen])
+        assert scores.groups[group] == score_texts(outputs, [of_group]).metrics
+    # BLEU is not defined for references of two words.
+    assert "bleu" not in scores.groups["short"] and "chrf" in scores.groups["short"]
+
+
+def test_a_line_without_a_group_is_named(
+    hypotheses: Path, references: Path, tmp_path: Path
+) -> None:
+    groups = write(tmp_path / "groups", ["a", "a", " ", "a", "a", "a"])
+    with pytest.raises(UserError, match="no group") as raised:
+        score_texts(hypotheses, [references], groups=groups)
+    assert (raised.value.file, raised.value.line) == (str(groups), 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from made_runs import MadeExperiment, make_experiment
 from pam.cli import main
 from pam.io import UserError
 from pam.reporting.comparison import compare
-from pam.reporting.run_pair import compare_runs
+from pam.reporting.run_pair import compare_runs, report
 from pam.reporting.runs import load_experiment, load_runs
 from pam.run_folder import RunFolder
 
@@ -39,6 +40,18 @@ def test_differences_are_those_of_the_values_paired_by_units(made: MadeExperimen
     values = {row.model: row.values[0] for row in rows if row.task == "de-noun"}
 
     assert value.value == pytest.approx(values["soft"])
+
+
+def test_blank_outputs_of_a_run_are_told(tmp_path: Path) -> None:
+    made = make_experiment(tmp_path, tasks=["de-noun"], models=["soft"], seeds=[1, 2], count=5)
+    first, second = (RunFolder(made.run("de-noun", "soft", seed)) for seed in (1, 2))
+    scores = json.loads(second.scores("test").read_text(encoding="utf-8"))
+    scores["details"] = {"empty": 3, "empty_b4": 0}
+    second.scores("test").write_text(json.dumps(scores), encoding="utf-8")
+
+    pair = compare_runs(first, second)
+    (note,) = pair.notes
+    assert note.startswith("B: 3 of") and note in report(pair)
 
 
 def test_keys_of_the_configuration_that_differ_are_told(tmp_path: Path) -> None:
