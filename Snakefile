@@ -50,7 +50,7 @@ if snakemake_internals.is_main_process(workflow):
     or_exit(files.check_restored)
     progress.tell_finished(workflow, job_inputs.is_trained)
 else:
-    or_exit(locks.check_not_replaced, EXPERIMENT.experiment)
+    or_exit(locks.check_not_replaced)
 
 
 snakemake_internals.name_nearest(

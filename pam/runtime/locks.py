@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pam.io import UserError, storage_error
+from pam.runtime.job_lock import REPLACED, RUN, RUN_LOCK, is_replaced
 
 NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
 POLL_S = 0.5  # seconds between two looks at a lock that another process has: nobody reports its end
@@ -88,7 +89,6 @@ def waited_for(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 # a job that starts too late can tell.
 
 FOLDER = Path(".snakemake/runs")
-RUN = "PAM_RUN"
 _held: list[FileLock] = []  # of this process's runs; its end gives them back
 
 
@@ -107,14 +107,13 @@ def hold(experiment: str, folder: Path = FOLDER) -> None:
 
     _held.append(lock)
     os.environ[RUN] = holder(path)
+    os.environ[RUN_LOCK] = str(path)
 
 
-def check_not_replaced(experiment: str, folder: Path = FOLDER) -> None:
+def check_not_replaced() -> None:
     """Check that no other run has followed the run of which this process is a job.
 
     A UserError says that the job's run is over and another one holds the lock.
     """
-    path = folder / f"{experiment}.lock"
-    run = os.environ.get(RUN)
-    if run is not None and path.is_file() and holder(path) != run:
-        raise UserError("this job belongs to a run that has ended; another run has started since")
+    if is_replaced():
+        raise UserError(REPLACED)

@@ -146,6 +146,10 @@ class Running:
         commands = "\n".join(map(_command, self.descendants()))
         return [stage for stage, command in STAGES.items() if command in commands]
 
+    def jobs_of(self, stage: str) -> list[psutil.Process]:
+        """List the processes of a stage's command that run right now."""
+        return [process for process in self.descendants() if STAGES[stage] in _command(process)]
+
     def wait_for(self, stage: str) -> None:
         """Wait until this stage's command runs, or the whole run has ended."""
         while self.process.poll() is None and stage not in self.at_work():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from random import Random
 from subprocess import TimeoutExpired
 
+import psutil
 import pytest
 
 from tests.conftest import Recorder
 from tests.faults.conftest import Scene
-from tests.faults.runs import STAGES, Running, results, started
+from tests.faults.runs import RESULTS, RUN, STAGES, Running, results, started
 from tests.workflow.checkouts import Checkout, Outcome
 
 pytestmark = pytest.mark.slow
@@ -78,6 +81,50 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_results(
         tried=len(struck),
         showed=SAME,
     )
+
+
+def says(log: Path, text: str) -> bool:
+    """Return whether a log, which Snakemake may just remove, has a text."""
+    try:
+        return text in log.read_text("utf-8")
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.faults
+def test_a_job_that_writes_late_does_so_before_the_next_run_makes_use_of_it(
+    finished: Scene, undisturbed: Reference, record: Recorder
+) -> None:
+    made = finished.made
+    shutil.rmtree(made.folder / RUN / "beam1")
+    shutil.rmtree(made.folder / RESULTS / "tables")
+    for file in (RUN / "scores.json", RESULTS / "index.html", RESULTS / "report.html"):
+        (made.folder / file).unlink()
+
+    log = made.folder / RESULTS / "logs/nouns/postr-joint/seed1/predict_beam1.log"
+    log.unlink()
+    with started(made, **finished.environment) as first:
+        # Once it has its lock, a job makes its log.
+        while first.process.poll() is None and not log.is_file():
+            time.sleep(0.01)
+        orphans = first.jobs_of("decoding")
+        assert orphans
+        for orphan in orphans:
+            orphan.suspend()
+        first.kill_alone()
+
+        # It is still until the next run has come to the same job.
+        with started(made, log="second.log", **finished.environment) as second:
+            while second.process.poll() is None and not says(log, "waiting"):
+                time.sleep(0.01)
+            for orphan in orphans:
+                orphan.resume()
+            assert second.process.wait(300) == 0, second.log.read_text("utf-8")
+        psutil.wait_procs(orphans, timeout=60)
+
+    check(finished, undisturbed, finished.run("--dry-run"))
+
+    record(fault="SIGKILL of snakemake alone, whose job writes later", showed=SAME)
 
 
 @pytest.mark.faults

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pam.io import UserError
-from pam.runtime import locks
+from pam.runtime import job_lock, locks
 
 HOLD = (
     "import sys; from pathlib import Path; from pam.runtime import locks; "
@@ -20,7 +20,8 @@ HOLD = (
 @pytest.fixture(autouse=True)
 def of_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is not a job; what it notes in its environment is forgotten after the test."""
-    monkeypatch.delenv(locks.RUN, raising=False)
+    monkeypatch.delenv(job_lock.RUN, raising=False)
+    monkeypatch.delenv(job_lock.RUN_LOCK, raising=False)
 
 
 def holder(experiment: str, folder: Path) -> subprocess.Popen[str]:
@@ -63,12 +64,10 @@ def test_another_experiment_may_run_beside_it(tmp_path: Path) -> None:
 def test_a_job_knows_whether_another_run_has_followed_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks.check_not_replaced("tiny", tmp_path)
+    locks.check_not_replaced()
     locks.hold("tiny", tmp_path)
-    locks.check_not_replaced("tiny", tmp_path)
-    monkeypatch.setenv(locks.RUN, "process 1 on a host, since some day")
+    locks.check_not_replaced()
+    monkeypatch.setenv(job_lock.RUN, "process 1 on a host, since some day")
 
     with pytest.raises(UserError, match="another run has started since"):
-        locks.check_not_replaced("tiny", tmp_path)
-
-    locks.check_not_replaced("other", tmp_path)
+        locks.check_not_replaced()

@@ -6,10 +6,11 @@ from pathlib import Path
 from pam.reporting.data_and_cost import summaries_of
 from pam.reporting.page import Files, write
 from pam.reporting.runs import load_experiment
+from pam.runtime.job_lock import open_log
 
 if __name__ == "__main__":
     # Not closed: Python writes to it why it ends.
-    sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open_log(snakemake.log[0])
     files = snakemake.input
     out = Path(snakemake.output.page)
     page_files = Files(

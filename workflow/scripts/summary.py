@@ -15,6 +15,7 @@ from pam.io import read_json, write_text
 from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
+from pam.runtime.job_lock import open_log
 
 
 def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
@@ -70,7 +71,7 @@ def front(tables: list[str]) -> str:
 
 if __name__ == "__main__":
     # Not closed: Python writes to it why it ends.
-    sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open_log(snakemake.log[0])
     files = snakemake.input
     experiment = load_experiment(files.experiment)
     data = summaries_of(files.data)
