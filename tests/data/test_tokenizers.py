@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,12 @@ def test_the_japanese_dictionary_is_for_japanese() -> None:
 def test_an_unknown_tokenizer_names_the_closest() -> None:
     with pytest.raises(UserError, match=r"unknown tokenizer `mose`.*\n.*did you mean `moses`"):
         load_tokenizer("mose", "de")
+
+
+@pytest.mark.parametrize(("name", "language"), [("moses", "de"), ("unidic", "ja"), ("none", "en")])
+def test_a_tokenizer_can_be_copied_and_pickled(name: str, language: str) -> None:
+    tokenizer = load_tokenizer(name, language)
+    text = "猫が好きです。" if language == "ja" else "A cat, a dog."
+    unpickled = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301 -- made on this line
+    assert copy.deepcopy(tokenizer).tokens(text) == tokenizer.tokens(text)
+    assert unpickled.tokens(text) == tokenizer.tokens(text)
