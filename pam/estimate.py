@@ -23,11 +23,11 @@ from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch, size_of
 from pam.data.identity import fetched_folder, identified
-from pam.data.prepare import TaskFormat, files_of, prepare
+from pam.data.prepare import TaskFormat, prepare
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import Plan, check_local
-from pam.io import UserError, counted, whole_files, write_json
+from pam.io import UserError, counted, shortened, whole_files, write_json
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -157,7 +157,7 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     here = {key: Path(file.path or fetched / key) for key, file in dataset.files.items()}
     if all(path.exists() for path in here.values()):
         text = f"`{name}`, {counted(len(here), 'file')} here"
-        row = _first_row(dataset, fetched, here)
+        row = _first_row(dataset, here)
         if row:
             text += f"; first row: {row}"
         return text
@@ -173,20 +173,13 @@ def data_at_hand(name: str, dataset: Dataset) -> str:
     return text
 
 
-def _first_row(dataset: Dataset, fetched: Path, here: Mapping[str, Path]) -> str:
+def _first_row(dataset: Dataset, here: Mapping[str, Path]) -> str:
     """Read the first rows of each file, and return the first one in words."""
-    paths = {str(fetched / key): path for key, path in here.items()}
-    files: dict[str, Any] = {}
-    for split, names in files_of(dataset, fetched).items():
-        if isinstance(names, Path):
-            files[split] = paths[str(names)]
-        else:
-            files[split] = {role: paths[str(name)] for role, name in names.items()}
-
+    files = dataset.files_by_split(lambda name: here[name])
     rows_by_split = dataset.kind.first_rows(files, dataset.layout, FIRST)
     for rows in rows_by_split.values():
         if rows:
-            return " | ".join(rows[0])
+            return " | ".join(map(shortened, rows[0]))
 
     return ""
 

@@ -32,14 +32,18 @@ PACKAGE = Path(__file__).parent
 # by which it is chosen. To name such a dictionary is to depend on nothing that it lists: what is
 # chosen is an entry.
 TABLES: dict[str, set[str]] = {
+    "pam.data.annotated": set(),
     "pam.data.captioning": set(),
     "pam.data.dataset": set(),
     "pam.data.generated": {"GENERATORS"},
     "pam.data.inflection": set(),
     "pam.data.prepare": set(),
     "pam.data.readers": {"READERS"},
+    "pam.data.reading": set(),
+    "pam.data.records": set(),
     "pam.data.summarization": set(),
     "pam.data.text_files": set(),
+    "pam.data.tmx": set(),
     "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
     "pam.data.translation": set(),
     "pam.decoding.generator": set(),

@@ -183,6 +183,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
+def shortened(text: str, width: int = 60) -> str:
+    """Return the beginning of a text that is longer than `width` letters."""
+    if len(text) > width:
+        return f"{text[: width - 3]}..."
+    return text
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows of a table as lines, with columns of one width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

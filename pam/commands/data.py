@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pam.commands import command, folder, option, path
+from pam.data.guesses import KINDS
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset
@@ -181,7 +182,8 @@ def check(args: Namespace) -> int:
     option("action", "what to do", choices=["new"]),
     path(
         "files",
-        "a pair of texts, or one table (TSV, CSV); or such files for each of train, dev, test",
+        "a pair of texts, or one file of both (TSV, CSV, JSON lines, Parquet, Excel, TMX, CoNLL-U,"
+        " M2); or such files for each of train, dev, test",
         nargs="+",
     ),
     option("--name", "name of the data set (default: from the first file)"),
@@ -189,7 +191,9 @@ def check(args: Namespace) -> int:
         "--registry",
         "registry to add the entry to (default: datasets.yaml in the first file's folder)",
     ),
-    option("--kind", "kind of task (default: guessed)", choices=["inflection", "translation"]),
+    option(
+        "--kind", "kind of task, or of words read by characters (default: guessed)", choices=KINDS
+    ),
     option(
         "--languages",
         "codes or names of source and target (default: from the file names)",
@@ -213,22 +217,16 @@ def check(args: Namespace) -> int:
         nargs="+",
         metavar="SPLIT",
     ),
+    option("--replace", "replace an entry of the same name", action="store_true"),
 )
 def data(args: Namespace) -> int:
-    from pam.data.new import Choices, plain_name, write_entry
+    from pam.data.guesses import Choices
+    from pam.data.new import write_entry
     from pam.data.tokenizers import InflectionCodec
-    from pam.io import aligned
+    from pam.io import aligned, shortened
 
-    name = args.name or re.sub(r"[^A-Za-z0-9._-]+", "-", plain_name(args.files[0]).stem).strip("-.")
-    registry = args.registry or args.files[0].parent / "datasets.yaml"
-    choices = Choices(
-        kind=args.kind,
-        languages=args.languages,
-        columns=args.columns,
-        header=args.header,
-        splits=args.splits,
-    )
-    entry = write_entry(name, args.files, registry, choices)
+    options = [field.name for field in fields(Choices)]
+    entry = write_entry(Choices(**{name: getattr(args, name) for name in options}))
     dataset = entry.dataset
 
     if dataset.task == "inflection":
@@ -237,15 +235,16 @@ def data(args: Namespace) -> int:
         headings = (dataset.format["source"], dataset.format["target"])
 
     sys.stdout.write(f"this looks like {dataset.task}; the first rows:\n\n")
-    sys.stdout.write(_indented(aligned([headings, *entry.rows])))
+    rows = [tuple(map(shortened, row)) for row in entry.rows]
+    sys.stdout.write(_indented(aligned([headings, *rows])))
     if entry.notes:
-        sys.stdout.write(
-            "\nThis was guessed; to say otherwise, remove the entry and call again:\n\n"
-        )
+        sys.stdout.write("\nThis was guessed; commands that say otherwise are in brackets:\n\n")
         sys.stdout.write(_indented(entry.notes))
 
-    sys.stdout.write(f"\nadded to {registry}, where you can correct it:\n\n{entry.text}\n")
-    sys.stdout.write(USE.format(name=name, registry=registry, run=how_to_run(name)))
+    sys.stdout.write(f"\nadded to {entry.registry}, where you can correct it:\n\n{entry.text}\n")
+    sys.stdout.write(
+        USE.format(name=entry.name, registry=entry.registry, run=how_to_run(entry.name))
+    )
     return 0
 
 

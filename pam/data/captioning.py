@@ -23,7 +23,8 @@ from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.languages import INVISIBLE, LANGUAGE, language, segmentation_hint
 from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
-from pam.data.readers import ALL, Files
+from pam.data.reading import Files
+from pam.data.sampling import ALL
 from pam.data.text_files import cleaned, lines_of, refuse_half_characters
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pam.data.archives import extract_member, pack
+from pam.data.forms import LFS, is_lfs_pointer
 from pam.data.generated import find_generator, installed
 from pam.data.identity import FOLDER, fetched_folder
 from pam.io import (
@@ -99,6 +100,8 @@ class Wanted:
             raise TransferError(f"longer than {self.size} bytes")
         if size == 0:
             raise TransferError("the file is empty", again=True)
+        if is_lfs_pointer(path):
+            raise TransferError(f"this is {LFS.name}")
 
         if wrong := self.wrong_hash(path):
             raise TransferError(wrong)
@@ -339,6 +342,8 @@ def _copy_local(file: File, path: str, target: Path, patience: Patience, say: Sa
         raise UserError("no such file", file=path, hint=hint)
     if Path(path).is_file() and Path(path).stat().st_size == 0:
         raise UserError("the file is empty", file=path, hint="write your data into it")
+    if Path(path).is_file() and is_lfs_pointer(Path(path)):
+        raise LFS.error(Path(path))
 
     try:
         return download(target, _expected(file, None), [path], patience, say)

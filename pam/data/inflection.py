@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from pam.data.dataset import SPLITS, Prepared, write_split
+from pam.data.annotated import different_words
+from pam.data.dataset import Prepared, write_split
 from pam.data.languages import INVISIBLE, visible
 from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import (
@@ -26,8 +27,8 @@ from pam.data.prepare import (
     TaskFormat,
     class_names,
 )
-from pam.data.readers import ALL, Faults, Files
-from pam.data.sampling import Divide, drawn_groups
+from pam.data.reading import Faults, Files
+from pam.data.sampling import Divide, drawn_groups, splits_of
 from pam.data.text_files import Line, cells_of, check_plain, cleaned, lines_of
 from pam.data.tokenizers import (
     InflectionCodec,
@@ -45,6 +46,9 @@ OTHER_ORDERS = (
     "training has the same features in several orders, so that each row is read in its own order:"
     " write features in one order, as models take another order for other features"
 )
+# the columns of CoNLL-U, as `columns` names them
+OF_CONLLU = ["-", "form", "lemma", "-", "-", "features", "-", "-", "-", "-"]
+LEFT_OUT = "-"  # in place of a column's name: the column is not read
 ALIGNED = ("train", "dev")  # splits whose alignments are given: those that training may look at
 
 
@@ -55,7 +59,9 @@ class InflectionFormat(TaskFormat):
     source_eos: bool = Field(
         True, description="whether sources end in an end symbol, which can be attended to"
     )
-    columns: list[str] = Field(list(InflectionCodec.columns), description="order of the columns")
+    columns: list[str] = Field(
+        list(InflectionCodec.columns), description="order of the columns; `-` is not read"
+    )
     separator: str = Field(
         ",", min_length=1, description="separates two features, outside of brackets"
     )
@@ -72,8 +78,10 @@ class InflectionFormat(TaskFormat):
     @field_validator("columns")
     @classmethod
     def _each_once(cls, columns: list[str]) -> list[str]:
-        if sorted(columns) != sorted(InflectionCodec.columns):
-            raise ValueError(f"name each of {', '.join(InflectionCodec.columns)} once")
+        read = [name for name in columns if name != LEFT_OUT]
+        if sorted(read) != sorted(InflectionCodec.columns):
+            names = ", ".join(InflectionCodec.columns)
+            raise ValueError(f"name each of {names} once, and other columns `{LEFT_OUT}`")
         return columns
 
     def codec(self) -> InflectionCodec:
@@ -187,14 +195,16 @@ class Index(Stage[InflectionFormat]):
                 hint = "write some, or fetch it again"
                 raise UserError("the file has no rows", file=str(path), hint=hint)
 
-        if self.layout.divide is None:
+        if self.layout.divide is None or self.layout.divide.divided not in rows:
             return rows, counts, []
 
-        (undivided,) = rows.values()
-        divided, warnings = _divided(undivided, self.layout.divide)
+        key = self.layout.divide.divided
+        divided, warnings = _divided(rows.pop(key), self.layout.divide)
         # What one file lacks is counted with the first split.
-        counts_of_none = dict.fromkeys(counts[ALL], 0)
-        return divided, dict.fromkeys(divided, counts_of_none) | {"train": counts[ALL]}, warnings
+        file_counts = counts.pop(key)
+        counts_of_none = dict.fromkeys(file_counts, 0)
+        divided_counts = dict.fromkeys(divided, counts_of_none) | {"train": file_counts}
+        return divided | rows, divided_counts | counts, warnings
 
     def _rewritten(self, rows: Sequence[Row], codec: InflectionCodec) -> list[Row]:
         """Write the features of rows with the separator of another codec."""
@@ -287,9 +297,12 @@ class Index(Stage[InflectionFormat]):
             return
 
         # The file may have its columns in another order than the format says.
-        path = self.files.get(split, self.files.get(ALL))
+        path = self.files.get(split)
+        if path is None and self.layout.divide is not None:
+            path = self.files[self.layout.divide.divided]
         assert isinstance(path, Path)
-        columns, separator = guess_columns([cells for _, cells in read_cells(path, self.layout)])
+        cells = [cells for _, cells in read_cells(path, self.layout)]
+        columns, separator = guess_columns(cells, self.layout.columns)
         hint = "check that it is of the same language and has the same features as train"
         if (columns, separator) != (self.layout.columns, self.layout.separator):
             order = f'`format: {{columns: [{", ".join(columns)}], separator: "{separator}"}}`'
@@ -313,18 +326,13 @@ def _divided(rows: list[Row], divide: Divide) -> tuple[dict[str, list[Row]], lis
     for number, row in enumerate(rows):
         groups[row.lemma].append(number)
 
-    sizes = {"test": divide.test, "dev": divide.dev}
-    drawn = drawn_groups(groups, sizes, divide.seed)
+    drawn = drawn_groups(groups, divide.sizes, divide.seed)
     if not all(drawn.values()):
-        message = (
-            f"{len(groups)} lemmas are too few for {divide.dev} rows of dev and {divide.test}"
-            " of test"
-        )
-        raise UserError(message, hint="ask for fewer in `divide`")
+        raise divide.too_few(len(groups), "lemmas")
 
     warnings = [
         f"{split} has {len(drawn[split])} rows and not {size}, as rows of a lemma stay together"
-        for split, size in sizes.items()
+        for split, size in divide.sizes.items()
         if len(drawn[split]) != size
     ]
     divided = {split: [rows[number] for number in numbers] for split, numbers in drawn.items()}
@@ -369,9 +377,7 @@ class Inflection(Task[InflectionFormat]):
     has_features = True
 
     def splits(self, layout: InflectionFormat) -> tuple[str, ...]:
-        if layout.divide is None:
-            return SPLITS
-        return (ALL,)
+        return splits_of(layout.divide)
 
     def symbols(self, layout: InflectionFormat) -> dict[str, Any]:
         return {"source_eos": layout.source_eos}
@@ -395,19 +401,22 @@ class Inflection(Task[InflectionFormat]):
 
 
 def read_cells(path: Path, layout: InflectionFormat) -> Iterator[tuple[Line, list[str]]]:
-    """Yield lines with their three columns; errors are those of `rows_of`."""
+    """Yield lines with their columns; errors are those of `rows_of`."""
     for line in _lines(path, layout):
         if cleaned(line.text) or layout.blank_lines == "refuse":
             yield line, _cells(line, layout)
 
 
 def _lines(path: Path, layout: InflectionFormat) -> Iterator[Line]:
-    """Return the lines of a file without its heading."""
-    return islice(lines_of(path), int(layout.heading), None)
+    """Return the lines of a file without its heading; of CoNLL-U, those of words."""
+    lines = islice(lines_of(path), int(layout.heading), None)
+    if layout.columns == OF_CONLLU:
+        return different_words(lines, [OF_CONLLU.index(name) for name in InflectionCodec.columns])
+    return lines
 
 
 def _cells(line: Line, layout: InflectionFormat) -> list[str]:
-    """Return the three columns of a line, without invisible characters."""
+    """Return the columns of a line, without invisible characters."""
     check_plain(line)
     plain = line._replace(text=visible(line.text))
     cells = [cell.strip() for cell in cells_of(plain, layout.delimiter, layout.quotes)]
@@ -418,18 +427,22 @@ def _cells(line: Line, layout: InflectionFormat) -> list[str]:
     between = "one tab" if layout.delimiter == "\t" else f"`{layout.delimiter}`"
     hint = f"write {', '.join(layout.columns)}, with {between} between two columns"
     if cleaned(line.text):
-        raise line.error(f"{len(cells)} columns instead of 3", hint)
+        raise line.error(f"{len(cells)} columns instead of {len(layout.columns)}", hint)
     hint = f"{hint}, or leave it out: `format: {{blank_lines: drop}}`"
     raise line.error("the line is blank", hint)
 
 
-def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
+def guess_columns(
+    rows: Sequence[Sequence[str]], names: Sequence[str] = InflectionCodec.columns
+) -> tuple[list[str], str]:
     """Guess the order of three columns, and what separates two features.
 
-    Features are what repeats most, split by the likeliest separator. Of the others, the lemma is
-    what clearly repeats more, or the first, as where there are no features.
+    Columns that have the name `-` are left out. Features are what repeats most, split by the
+    likeliest separator. Of the others, the lemma is what clearly repeats more, or the first, as
+    where there are no features.
     """
     columns = list(zip(*rows, strict=True))
+    numbers = [number for number, name in enumerate(names) if name != LEFT_OUT]
 
     def novelty(choice: tuple[int, str]) -> float:
         """Share of different features, if this column has features with this separator."""
@@ -439,19 +452,19 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
             features += split_features(cell, separator) or [""]
         return len(set(features)) / len(features)
 
-    features, separator = min(product(range(3), SEPARATORS), key=novelty)
-    first, second = sorted({0, 1, 2} - {features})
+    features, separator = min(product(numbers, SEPARATORS), key=novelty)
+    first, second = sorted(set(numbers) - {features})
     second_repeats = len(set(columns[second])) < CLEARLY * len(set(columns[first]))
     # Without features, each lemma has one form, and what repeats says nothing.
     if any(columns[features]) and second_repeats:
-        names = {features: "features", second: "lemma", first: "form"}
+        guessed = {features: "features", second: "lemma", first: "form"}
     else:
-        names = {features: "features", first: "lemma", second: "form"}
-    return [names[column] for column in range(3)], separator
+        guessed = {features: "features", first: "lemma", second: "form"}
+    return [guessed.get(number, LEFT_OUT) for number in range(len(names))], separator
 
 
 def rows_of(path: Path, layout: InflectionFormat) -> Iterator[Row]:
-    """Yield the rows of a file of three columns, in Unicode's composed form (NFC).
+    """Yield the rows of a file of columns, in Unicode's composed form (NFC).
 
     A UserError names the line of a wrong number of columns, of an empty lemma or form, of a control
     character, or as `lines_of`.

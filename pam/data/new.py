@@ -7,40 +7,32 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pam.config import NAME
 from pam.data.dataset import SPLITS
-from pam.data.inflection import InflectionFormat, guess_columns
-from pam.data.readers import ALL, Files
+from pam.data.forms import form_of_file, text_form, to_memory
+from pam.data.guessed_records import guess_corrections, guess_memory, guess_records
+from pam.data.guessed_tables import guess_conllu, guess_table, sides, words_note
+from pam.data.guesses import Choices, Guess, format_of_kind, size_of
+from pam.data.records import json_records, table_records
 from pam.data.registry import Dataset, load_registries
-from pam.data.text_files import MARKUP, SUFFIXES, Line, cells_of, lines_of
-from pam.data.tokenizers import InflectionCodec, split_features
-from pam.data.translation import SIDE
+from pam.data.sampling import ALL
+from pam.data.text_files import MARKUP, SUFFIXES, lines_of
+from pam.data.tmx import tmx_units
 from pam.io import UserError, atomic_write, read_yaml
 
-LOOKED_AT = 2000  # lines from which columns are guessed
-DELIMITERS = ("\t", ";", ",", " ||| ")
-HEADINGS = {
-    "lemma",
-    "form",
-    "features",
-    "feature",
-    "tag",
-    "tags",
-    "inflected",
-    "source",
-    "target",
-    "src",
-    "tgt",
-}
-SYNONYMS = {"feature": "features", "tag": "features", "tags": "features", "inflected": "form"}
+LOOKED_AT = 2000  # lines from which the form of a file is guessed
+FIRST = 5  # rows that are shown
+REFERENCE_NUMBER = re.compile(r"(?:ref)?\d+")  # in a name of several files of references
 
 # Words in files' names that say which split they are.
 SPLIT_NAMES = {
@@ -53,141 +45,6 @@ SPLIT_NAMES = {
 # Ends of names that say what kind of file it is, and not whose language.
 GENERIC = {"txt", "text", "tsv", "csv", "dat", "raw", "tok", "sgm", "sgml", "xml", *SPLIT_NAMES}
 
-LEFT_OUT = "-"  # in place of a column's name: the column is not read
-FIRST = 5  # rows that are shown
-ALIKE = 0.5  # share of a form's letters that its lemma has too, at least, in inflection
-REPEATED = 0.8  # share of features that are different ones, at most, in inflection
-
-EXAMPLES = (
-    "--kind inflection --columns lemma features form, or --kind translation --columns en de -"
-)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Choices of a person, which are not guessed; None: no choice."""
-
-    kind: str | None = None  # of task
-    languages: Sequence[str] | None = None  # names of source and target
-    columns: Sequence[str] | None = None  # names of the columns of a table, in their order
-    header: bool | None = None  # whether the first line of a table names the columns
-    splits: Sequence[str] | None = None  # of the files, in their order
-
-
-@dataclass(frozen=True)
-class Guess:
-    """An entry for files, with notes on what in it is not sure."""
-
-    task: str
-    splits: dict[str, Any]
-    format: dict[str, Any]
-    notes: tuple[str, ...] = ()  # how to say otherwise what was guessed
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first lines of a file of columns, without their heading."""
-
-    delimiter: str
-    quotes: bool
-    heading: list[str]
-    rows: list[list[str]]
-
-    @classmethod
-    def of(cls, path: Path, choices: Choices) -> Table:
-        """Read the first lines with the delimiter that gives most of them as many columns.
-
-        A UserError says that they have one column with each delimiter, or a heading alone.
-        """
-        lines = list(islice(lines_of(path), LOOKED_AT))
-        if lines[0].text.lstrip().startswith("{"):
-            hint = (
-                "write the entry by hand, with `read: jsonl` and the keys as `source` and `target`"
-                " (docs/data.md)"
-            )
-            raise UserError("these are JSON lines, which have no columns", file=path, hint=hint)
-
-        for delimiter in DELIMITERS:
-            # CSV may have quotes; with other delimiters they have to show.
-            quotes = delimiter in (";", ",") or _is_quoted(lines, delimiter)
-            rows = [_cells(line, delimiter, quotes) for line in lines]
-            ((width, count),) = Counter(map(len, rows)).most_common(1)
-            # Some lines may be faulty, which is said when all are read.
-            if width > 1 and count > 0.9 * len(rows):
-                heading = []
-                if _names_columns(rows, choices):
-                    heading = [cell.strip() for cell in rows.pop(0)]
-                if not rows:
-                    hint = "add rows; or say --no-header if this line is one"
-                    raise UserError("the heading has no row below it", file=path, hint=hint)
-                return cls(delimiter, quotes, heading, [row for row in rows if len(row) == width])
-
-        hint = (
-            "separate columns by tabs (TSV) or commas (CSV), or name two files, line n of one"
-            " translating line n"
-        )
-        raise UserError("no columns were found", file=path, hint=hint)
-
-    @property
-    def width(self) -> int:
-        return len(self.rows[0])
-
-    def format(self, delimiter: str) -> dict[str, Any]:
-        """Return the keys by which a reader reads it so; `delimiter` is the delimiter's key."""
-        layout: dict[str, Any] = {}
-        if self.delimiter != "\t":
-            layout[delimiter] = self.delimiter
-        if self.quotes:
-            layout["quotes"] = True
-        if self.heading:
-            layout["heading"] = True
-        return layout
-
-
-def _is_quoted(lines: Sequence[Line], delimiter: str) -> bool:
-    """Check whether columns are in quotes.
-
-    Some are as a whole then, and no line has quotes that would be wrong.
-    """
-    cells = [cell for line in lines for cell in line.text.split(delimiter) if cell.startswith('"')]
-    if len(delimiter) > 1 or not any(len(cell) > 1 and cell.endswith('"') for cell in cells):
-        return False
-
-    try:
-        for line in lines:
-            cells_of(line, delimiter, quotes=True)
-    except UserError:
-        return False
-    return True
-
-
-def _cells(line: Line, delimiter: str, quotes: bool) -> list[str]:
-    try:
-        return cells_of(line, delimiter, quotes)
-    except UserError:
-        return [line.text]
-
-
-def _names_columns(rows: Sequence[Sequence[str]], choices: Choices) -> bool:
-    """Check whether the first line is a heading: as was chosen, or by names that it has.
-
-    It is one if it names the chosen languages, if all cells are codes of languages, or if two cells
-    are usual names of columns.
-    """
-    if choices.header is not None:
-        return choices.header
-    if len(rows) == 1:
-        return False
-
-    names = [cell.strip() for cell in rows[0]]
-    if choices.languages is not None and set(choices.languages) <= set(names):
-        return True
-
-    lowered = [name.lower() for name in names]
-    codes = all(re.fullmatch("[a-z]{2}", name) for name in lowered)
-    codes = codes and len(set(lowered)) == len(lowered)
-    return codes or len(HEADINGS.intersection(lowered)) > 1
-
 
 def plain_name(path: Path) -> Path:
     """Return a path without the suffix that says that it is compressed."""
@@ -196,281 +53,224 @@ def plain_name(path: Path) -> Path:
     return path
 
 
-def by_split(files: Sequence[Path], named: Sequence[str] | None = None) -> dict[str, list[Path]]:
-    """Group files by the split that is `named`, or that their names say.
+def by_split(choices: Choices) -> dict[str, list[Path]]:
+    """Group files by the split that is named, or that their names say.
 
     If they say none, all are in the one split of all pairs. A UserError says which splits are
     missing, and how to name them.
     """
+    files = choices.files
+    named = choices.splits
+    known = ", ".join((*SPLITS, ALL))
     if named is not None and len(named) != len(files):
-        hint = f"name one of {', '.join((*SPLITS, ALL))} for each file, in their order"
+        again = choices.command(splits=_example(files))
+        hint = f"name one of {known} for each file, in their order, as by {again}"
         raise UserError(f"{len(named)} splits for {len(files)} files", hint=hint)
 
     splits = defaultdict(list)
-    for path, split in zip(files, named or map(_split_of, files), strict=True):
+    for path, split in zip(files, named or _splits_of(files), strict=True):
         if split not in (*SPLITS, ALL):
-            raise UserError(f"--splits {split}", hint=f"choose from {', '.join((*SPLITS, ALL))}")
+            again = choices.command(splits=_example(files))
+            raise UserError(f"--splits {split}", hint=f"choose from {known}, as by {again}")
         splits[split].append(path)
 
-    # All splits or the one of all pairs, with a file each, or with a pair of files each.
-    counts = {len(paths) for paths in splits.values()}
-    if set(splits) in ({ALL}, set(SPLITS)) and counts in ({1}, {2}):
-        return dict(splits)
-    raise _incomplete(files, splits)
+    # All splits or the one of all pairs, or those from which dev can be drawn.
+    is_whole = set(splits) in ({ALL}, set(SPLITS), {"train", "test"})
+    ordered = {split: _source_first(paths) for split, paths in splits.items()}
+    if is_whole and (
+        all(len(paths) == 1 for paths in ordered.values())
+        or all(len(paths) > 1 for paths in ordered.values())
+    ):
+        return ordered
+    raise _incomplete(choices, splits)
 
 
-def _incomplete(files: Sequence[Path], splits: Mapping[str, list[Path]]) -> UserError:
+def _source_first(paths: list[Path]) -> list[Path]:
+    """Return the files of a split, the source first; none of several that do not belong together.
+
+    Several files of references have names that differ in numbers alone.
+    """
+    if len(paths) < 3:
+        return paths
+
+    by_name = defaultdict(list)
+    for path in paths:
+        by_name[re.sub(r"[^A-Za-z]+", "", path.name)].append(path)
+    groups = sorted(by_name.values(), key=len)
+    if len(groups) != 2 or len(groups[0]) != 1:
+        return []
+    return groups[0] + groups[1]
+
+
+def _incomplete(choices: Choices, splits: Mapping[str, list[Path]]) -> UserError:
     """Make the error for files that are not those of all splits."""
+    files = choices.files
     listed = "; ".join(
         f"{split}: {', '.join(path.name for path in paths)}" for split, paths in splits.items()
     )
     message = f"these files make no data set ({listed})"
-    hint = "name one file or a pair, or as many of each of train, dev and test"
-
     missing = [split for split in SPLITS if split not in splits]
     if missing and splits.keys() & set(SPLITS):
         message = f"no file is known as {' or '.join(missing)} ({listed})"
-        hint = f"{hint}; one file for all splits is `--splits {ALL}`"
     if ALL in splits and len(splits) > 1:
         unclear = ", ".join(path.name for path in splits[ALL])
         message = f"the names of some files do not say which split they are: {unclear}"
 
-    example = " ".join(map(_split_of, files)).replace(ALL, "train")
-    return UserError(
-        message, hint=f"{hint}; say which is which in their order, as by `--splits {example}`"
+    hint = (
+        "name one file or a pair, or as many of each of train, dev and test (without dev it is"
+        " drawn from train); "
     )
+    if len(files) == len(SPLITS) * max(1, len(files) // len(SPLITS)) and len(files) > 1:
+        again = choices.command(splits=_example(files))
+        return UserError(message, hint=f"{hint}say which is which in their order, as by {again}")
+
+    # One split alone can be divided into all of them.
+    training = splits.get("train") or next(iter(splits.values()))
+    alone = choices.command(files=training, splits=[ALL] * len(training))
+    return UserError(message, hint=f"{hint}or divide what is there into all of them: {alone}")
 
 
-def _split_of(path: Path) -> str:
-    words = re.split(r"[^a-z]+", plain_name(path).name.lower())
-    for word in words:
+def _example(files: Sequence[Path]) -> list[str]:
+    """Name a split of each file, as many of each; of one file or a pair, all pairs."""
+    count, rest = divmod(len(files), len(SPLITS))
+    if count and not rest:
+        guessed = _splits_of(files)
+        if set(guessed) == set(SPLITS):
+            return guessed
+        # A file that names no split is taken for the first that is missing.
+        waiting = [split for split in SPLITS for _ in range(max(0, count - guessed.count(split)))]
+        example: list[str] = []
+        for split in guessed:
+            is_too_many = split != ALL and example.count(split) >= count
+            example.append(waiting.pop(0) if split == ALL or is_too_many else split)
+        return example
+    if len(files) == 2:
+        return ["train", "test"]
+    return [ALL] * len(files)
+
+
+def _splits_of(files: Sequence[Path]) -> list[str]:
+    """Return the split that each file's name says; where names are alike, its folder's name."""
+    names = [path.name for path in files]
+    if len(set(names)) < len(names):
+        names = [path.absolute().parent.name for path in files]
+    return [_split_of(name) for name in names]
+
+
+def _split_of(name: str) -> str:
+    for word in re.split(r"[^a-z]+", name.lower()):
         if word in SPLIT_NAMES:
             return SPLIT_NAMES[word]
     return ALL
 
 
-def guess(files: Sequence[Path], choices: Choices) -> Guess:
-    """Guess `task`, `splits` and `format` of an entry, files by their names.
+def guess(choices: Choices, keys: Mapping[Path, str]) -> Guess:
+    """Guess `task`, `splits` and `format` of an entry, files by their `keys` in it.
 
     A UserError says that they cannot be guessed.
     """
-    splits = by_split(files, choices.splits)
-    first, *partners = next(iter(splits.values()))
+    splits = by_split(choices)
+    first, *partners = splits.get("train") or next(iter(splits.values()))
+    form = "" if partners else _form(first)
+
     divide: dict[str, Any] = {}
-    if ALL in splits:
-        divide["divide"] = _sizes(first)
+    notes: tuple[str, ...] = ()
+    if set(splits) == {ALL}:
+        size = size_of(_count(first, form))
+        divide["divide"] = {"dev": size, "test": size}
+    elif "dev" not in splits:
+        size = size_of(_count(first, form))
+        divide["divide"] = {"dev": size}
+        notes = (f"there is no file of dev: {size} rows are drawn from train for it",)
 
     if partners:
-        if choices.kind == "inflection":
-            hint = "name one file of lemma, features and form for each split"
-            raise UserError("no columns for a task of inflection", file=first, hint=hint)
-        return _pair_of_files(splits, choices, divide)
+        entry = _pair_of_files(splits, choices, divide, keys)
+        return replace(entry, notes=(*notes, *entry.notes))
 
-    table = Table.of(first, choices)
-    kind, notes = _kind(table, first, choices)
-    if table.heading:
-        notes += (f"the first line is a heading: {', '.join(table.heading)} (or --no-header)",)
-    elif choices.header is None:
-        notes += ("the first line is a row (or --header)",)
-
-    if kind == "inflection":
-        entry = _inflection(table, first, choices, divide)
+    if form in ("jsonl", "table"):
+        firsts = {split: paths[0] for split, paths in splits.items()}
+        entry = guess_records(firsts, form, choices, divide)
+    elif form in ("tmx", "xliff"):
+        entry = guess_memory(first, form, choices, divide)
+    elif form == "m2":
+        entry = guess_corrections(choices, divide)
+    elif form == "conllu":
+        entry = guess_conllu(choices, divide)
     else:
-        entry = _columns(table, first, choices, divide)
-    file_names: dict[str, Any] = {split: paths[0].name for split, paths in splits.items()}
+        entry = guess_table(first, choices, divide)
+    file_names = {split: keys[paths[0]] for split, paths in splits.items()}
     return replace(entry, splits=file_names, notes=(*notes, *entry.notes))
 
 
-def _kind(table: Table, path: Path, choices: Choices) -> tuple[str, tuple[str, ...]]:
-    """Guess the kind of task of a table; return it with notes on how to say another.
+def _form(path: Path) -> str:
+    """Return the form of a file by its reader, empty of a table of text.
 
-    A UserError says that both kinds are as likely.
+    A UserError says that no reader reads it, and how to convert it.
     """
-    column_names = {name for name in choices.columns or () if name != LEFT_OUT}
-    kind = choices.kind
-    if kind is None and column_names:
-        is_inflection = column_names == set(InflectionCodec.columns)
-        kind = "inflection" if is_inflection else "translation"
-    if kind is None and choices.languages is not None:
-        kind = "translation"
+    form = form_of_file(path)
+    if form is not None and form.read_table is not None:
+        return "table"
 
-    has_three_columns = table.width == len(InflectionCodec.columns)
-    if kind == "inflection" and not has_three_columns:
-        hint = (
-            "name one file of lemma, features and form, or, with --kind translation, of two"
-            " languages"
-        )
-        raise UserError(f"{table.width} columns for a task of inflection", file=path, hint=hint)
-    if kind is not None:
-        return kind, ()
-    if not has_three_columns:
-        return "translation", ()
-
-    if sorted(_usual_names(table)) == sorted(InflectionCodec.columns) or _is_inflection(table.rows):
-        note = "the kind of task is inflection (if it is not: --kind translation)"
-        return "inflection", (note,)
-    message = (
-        "three columns, which may be words and their forms, or a pair of texts and something else"
-    )
-    raise UserError(message, file=path, hint=f"say what they are: {EXAMPLES}")
+    lines = [line.text for line in islice(lines_of(path), LOOKED_AT)]
+    name = text_form(lines)
+    if name == "po":
+        raise to_memory(path, lines)
+    return name
 
 
-def _usual_names(table: Table) -> list[str]:
-    """Return the names in a table's heading, each by the name that inflection has for it."""
-    names = [name.lower() for name in table.heading]
-    return [SYNONYMS.get(name, name) for name in names]
-
-
-def _is_inflection(rows: Sequence[Sequence[str]]) -> bool:
-    """Check whether three columns are surely lemmas, features that repeat, and forms.
-
-    A form shares letters with its lemma.
-    """
-    order, separator = guess_columns(rows)
-    columns = dict(zip(order, zip(*rows, strict=True), strict=True))
-    # Forms are words, seldom of several parts.
-    if sum(" " in cell.strip() for cell in columns["form"]) > len(rows) / 10:
-        return False
-
-    # Features come from a small set, and repeat.
-    features = [
-        feature for cell in columns["features"] for feature in split_features(cell, separator)
-    ]
-    if features and not 1 < len(set(features)) <= REPEATED * len(features):
-        return False
-
-    shared = 0
-    letters = 0
-    for lemma, form in zip(columns["lemma"], columns["form"], strict=True):
-        shared += (Counter(lemma) & Counter(form)).total()
-        letters += len(form)
-    return shared >= ALIKE * letters
-
-
-def _inflection(table: Table, path: Path, choices: Choices, divide: dict[str, Any]) -> Guess:
-    """Make the entry of a table of lemmas, features and forms."""
-    if len(table.delimiter) > 1:
-        hint = "separate columns by one character, such as a tab"
-        raise UserError(f"columns are separated by `{table.delimiter}`", file=path, hint=hint)
-
-    order, separator = guess_columns(table.rows)
-    names = _usual_names(table)
-    notes: tuple[str, ...] = ()
-    if choices.columns is not None:
-        if sorted(choices.columns) != sorted(order):
-            hint = "name lemma, features and form once each, in the order of the columns"
-            raise UserError(f"--columns {' '.join(choices.columns)}", hint=hint)
-        order = list(choices.columns)
-        separator = _guess_separator(table, order.index("features"))
-    elif sorted(names) == sorted(order):
-        order = names
-    else:
-        notes = (
-            f"the columns are {' '.join(order)} (or --columns, with these names in another order)",
-        )
-
-    # Keys that are as by default are left out, so that the entry is short.
-    layout = {"columns": order, "separator": separator} | table.format("delimiter") | divide
-    default = InflectionFormat().model_dump()
-    chosen = {key: value for key, value in layout.items() if value != default[key]}
-    return Guess("inflection", splits={}, format=chosen, notes=notes)
-
-
-def _guess_separator(table: Table, column: int) -> str:
-    """Guess what separates two features in a column."""
-    # In the other columns no two cells are alike, so that they are not taken for features.
-    rows = [[row[column], str(number), str(number)] for number, row in enumerate(table.rows)]
-    _, separator = guess_columns(rows)
-    return separator
-
-
-def _columns(table: Table, path: Path, choices: Choices, divide: dict[str, Any]) -> Guess:
-    """Make the entry of a table of two languages, and other columns that are not read."""
-    names = choices.columns
-    notes: tuple[str, ...] = ()
-    if names is None:
-        names, notes = _names_of_columns(table, path, choices)
-
-    # Without names of languages, the order of the columns says source and target.
-    numbers = {name: number for number, name in enumerate(names) if name != LEFT_OUT}
-    sides = list(choices.languages or numbers)
-    if len(sides) != 2 or not set(sides) <= numbers.keys() or len(names) > table.width:
-        message = f"--columns {' '.join(names)} does not say which are source and target"
-        hint = (
-            f"name two of {table.width} columns, with `{LEFT_OUT}` for others, such as --columns en"
-            " de -"
-        )
-        raise UserError(message, file=path, hint=hint)
-
-    source, target = sides
-    columns = {name: numbers[name] for name in sides}
-    read: dict[str, Any] = {"kind": "columns", "columns": columns}
-    read |= table.format("separator") | divide
-    layout = {"source": source, "target": target, "read": read}
-    return Guess("translation", splits={}, format=layout, notes=notes)
-
-
-def _names_of_columns(
-    table: Table, path: Path, choices: Choices
-) -> tuple[list[str], tuple[str, ...]]:
-    """Name the columns that hold source and target; return notes on how to name others.
-
-    They are those of the heading, else the first two that are no numbers.
-    """
-    if choices.languages is not None and set(choices.languages) <= set(table.heading):
-        return [name if name in choices.languages else LEFT_OUT for name in table.heading], ()
-    if choices.languages is None and len(table.heading) == 2:
-        return _sides([name.lower() for name in table.heading]), ()
-
-    how_to_name = (
-        "name source and target, and `-` for other columns, in their order: --columns en de -"
-    )
-    if choices.languages is None:
-        hint = how_to_name if table.width > 2 else "name both: --languages de en"
-        raise UserError("the languages are unknown", file=path, hint=hint)
-
-    texts = [
-        column
-        for column in range(table.width)
-        if not _are_numbers([row[column] for row in table.rows])
-    ]
-    if len(texts) < 2:
-        raise UserError("there are no two columns of text", file=path, hint=how_to_name)
-
-    names = [LEFT_OUT] * table.width
-    # Columns that are left over keep the sign that they are not read.
-    for column, language in zip(texts, choices.languages, strict=False):
-        names[column] = language
-    if table.width == 2:
-        return names, ()
-    note = (
-        f"the columns are {' '.join(names)} (or --columns, with `{LEFT_OUT}` for one that is not"
-        " read)"
-    )
-    return names, (note,)
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    return all(re.fullmatch(r"[\d.,:/-]*", cell.strip()) for cell in cells)
+def _count(path: Path, form: str) -> int:
+    """Count the rows of a file."""
+    if form == "table":
+        return sum(1 for _ in table_records(path))
+    if form == "jsonl":
+        return sum(1 for _ in json_records(path))
+    if form == "m2":
+        return sum(line.text.startswith("S ") for line in lines_of(path))
+    if form in ("tmx", "xliff"):
+        return sum(1 for _ in tmx_units(path))
+    return sum(bool(line.text.strip()) for line in lines_of(path))
 
 
 def _pair_of_files(
-    splits: Mapping[str, Sequence[Path]], choices: Choices, divide: dict[str, Any]
+    splits: Mapping[str, Sequence[Path]],
+    choices: Choices,
+    divide: dict[str, Any],
+    keys: Mapping[Path, str],
 ) -> Guess:
-    """Make the entry of files of lines, or of segments, one for each language."""
+    """Make the entry of files of lines, or of segments, one for each language.
+
+    Further files of a split are further references.
+    """
     first = next(iter(splits.values()))
-    source, target = choices.languages or _sides([_end_of_name(path) for path in first])
+    if choices.kind == "inflection":
+        pair = choices.command(kind="translation")
+        hint = f"name one file of lemma, features and form for each split, or say {pair}"
+        raise UserError("no columns for a task of inflection", file=first[0], hint=hint)
+
+    source, target = choices.languages or sides([_end_of_name(path) for path in first[:2]], choices)
     notes: tuple[str, ...] = ()
     if not choices.languages:
-        notes = (f"the first file is {source}, the second {target} (or --languages)",)
+        others = choices.instead(languages=("en", "de"))
+        notes = (f"the first file is {source}, the second {target} (or {others})",)
 
     kind = "segments" if any(map(_is_markup, first)) else "lines"
     read: dict[str, Any] = {"kind": kind, **divide}
-    file_names = {}
-    for split, (source_path, target_path) in splits.items():
-        file_names[split] = {source: source_path.name, target: target_path.name}
-    layout = {"source": source, "target": target, "read": read}
-    return Guess("translation", splits=file_names, format=layout, notes=notes)
+    file_names: dict[str, Any] = {}
+    for split, (source_path, *target_paths) in splits.items():
+        targets = [keys[path] for path in target_paths]
+        file_names[split] = {source: keys[source_path], target: targets}
+        if len(targets) == 1:
+            file_names[split][target] = targets[0]
+        else:
+            notes += (f"{split} has {len(targets)} files of references",)
+
+    layout: dict[str, Any] = {"source": source, "target": target, "read": read}
+    texts = [[line.text for line in islice(lines_of(path), LOOKED_AT)] for path in first[:2]]
+    layout |= format_of_kind(choices.kind, (source, target), texts[1])
+    if choices.kind is None:
+        notes += words_note(list(zip(*texts, strict=False)), choices)
+    task = "summarization" if choices.kind == "summarization" else "translation"
+    return Guess(task, splits=file_names, format=layout, notes=notes)
 
 
 def _is_markup(path: Path) -> bool:
@@ -481,50 +281,45 @@ def _end_of_name(path: Path) -> str:
     """Return the end of a file's name that may be a language: `de` of `train.de.txt.gz`."""
     ends = plain_name(path).name.split(".")[1:]
     for end in reversed(ends):
-        if end.lower() not in GENERIC:
+        if end.lower() not in GENERIC and not REFERENCE_NUMBER.fullmatch(end.lower()):
             return end
     return ""
-
-
-def _sides(names: Sequence[str]) -> list[str]:
-    """Return names of source and target; a UserError if they are not two that can be names."""
-    if len(set(names)) != 2 or not all(re.fullmatch(SIDE, name) for name in names):
-        raise UserError("the languages are unknown", hint="name both: --languages de en")
-    return list(names)
-
-
-def _sizes(file: Path) -> dict[str, int]:
-    """Return sizes of dev and test: a tenth of all lines each, 500 at most."""
-    lines = sum(1 for _ in lines_of(file))
-    size = max(1, min(500, lines // 10))
-    return {"dev": size, "test": size}
 
 
 @dataclass(frozen=True)
 class Written:
     """An entry that was added to a registry."""
 
+    name: str
+    registry: Path
     text: str  # as YAML
     dataset: Dataset
     rows: list[tuple[str, ...]]  # the first ones, as they are read
     notes: tuple[str, ...]  # what was guessed, and how to say otherwise
 
 
-def write_entry(name: str, files: Sequence[Path], registry: Path, choices: Choices) -> Written:
+def write_entry(choices: Choices) -> Written:
     """Add an entry to a registry, which is made if it is not there.
 
     A UserError says what is wrong with the files, or that the name is taken; nothing is written
     then.
     """
-    for path in files:
-        if not path.is_file():
+    for path in choices.files:
+        if not path.exists():
             raise UserError("no such file", file=path, hint="check the name")
+    first = choices.files[0]
+    registry = choices.registry or first.parent / "datasets.yaml"
+    entries = _entries(registry)
+    name = _name(choices, first, entries, registry)
+    files = _files_of_folders(choices.files)
+    if files != list(choices.files):
+        # A command that calls again names the files of a folder.
+        choices = replace(choices, files=files, registry=registry, name=name)
     folder = registry.parent
-    sources = {path.name: {"path": os.path.relpath(path, folder)} for path in files}
-    if len(sources) < len(files):
-        raise UserError("two of the files have one name", hint="rename one")
+    keys = _keys(files)
+    sources = {keys[path]: {"path": os.path.relpath(path, folder)} for path in files}
+    guessed = guess(choices, keys)
 
-    guessed = guess(files, choices)
     entry = {
         "task": guessed.task,
         "title": name,
@@ -536,7 +331,9 @@ def write_entry(name: str, files: Sequence[Path], registry: Path, choices: Choic
         {name: entry}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
     )
 
-    text_before = _text_before(registry, name)
+    text_before = ""
+    if entries:
+        text_before = _without(name, registry.read_text(encoding="utf-8"))
     with atomic_write(registry) as temporary:
         temporary.write_text(text_before + text, encoding="utf-8")
         try:
@@ -547,30 +344,121 @@ def write_entry(name: str, files: Sequence[Path], registry: Path, choices: Choic
             raise UserError(error.message, file=file, hint=error.hint) from error
 
         # The files are where the user has them, as nothing has been fetched yet.
-        paths = {file_name: folder / source["path"] for file_name, source in sources.items()}
-        rows = dataset.kind.first_rows(_located(dataset, paths), dataset.layout, FIRST)
+        paths = {key: folder / source["path"] for key, source in sources.items()}
+        files_by_split = dataset.files_by_split(lambda key: paths[key])
+        rows = dataset.kind.first_rows(files_by_split, dataset.layout, FIRST)
 
-    return Written(text, dataset, next(iter(rows.values())), guessed.notes)
+    return Written(
+        name=name,
+        registry=registry,
+        text=text,
+        dataset=dataset,
+        rows=next(iter(rows.values())),
+        notes=guessed.notes,
+    )
 
 
-def _text_before(registry: Path, name: str) -> str:
-    """Read what a new entry is written behind; a UserError if its name is taken."""
+def _without(name: str, registry: str) -> str:
+    """Return the text of a registry without an entry, ready for one to follow."""
+    kept = []
+    is_entry = False
+    for line in registry.splitlines():
+        if line and not line[0].isspace():
+            is_entry = line.startswith(f"{name}:")
+        if not is_entry:
+            kept.append(line)
+
+    text = "\n".join(kept).rstrip("\n")
+    return f"{text}\n\n" if text else ""
+
+
+def _files_of_folders(paths: Sequence[Path]) -> list[Path]:
+    """Return the files, for a folder those that it holds, as a data set of Hugging Face does.
+
+    A UserError says that a split has several.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+
+        tables = [file for end in ("arrow", "parquet") for file in sorted(path.rglob(f"*.{end}"))]
+        tables = [file for file in tables if not file.name.startswith("cache-")]
+        folders = Counter(file.parent for file in tables)
+        if tables and max(folders.values()) > 1 and tables[0].suffix == ".arrow":
+            program = (
+                "import sys, datasets; data = datasets.load_from_disk(sys.argv[1]);"
+                " [part.to_parquet(f'{sys.argv[1]}/{name}.parquet') for name, part in"
+                " getattr(data, 'items', lambda: [('all', data)])()]"
+            )
+            command = shlex.join(["python", "-c", program, str(path)])
+            hint = f"write each split into one file, then name these: `{command}`"
+            raise UserError("a split in several files", file=path, hint=hint)
+        if not tables:
+            listed = [file for file in sorted(path.iterdir()) if file.is_file()][:6]
+            hint = f"name the files: {' '.join(map(str, listed))}" if listed else "name the files"
+            raise UserError("this is a folder", file=path, hint=hint)
+        files += tables
+    return files
+
+
+def _keys(files: Sequence[Path]) -> dict[Path, str]:
+    """Return the names of files in the entry: plain, and no two alike."""
+    if len(set(files)) < len(files):
+        raise UserError("a file is named twice", hint="name each file once")
+
+    keys = {path: _plain(path.name) or "data" for path in files}
+    if len(set(keys.values())) < len(files):
+        keys = {path: _plain(f"{path.absolute().parent.name}-{path.name}") for path in files}
+    if len(set(keys.values())) < len(files):
+        keys = {path: f"{number}-{key}" for number, (path, key) in enumerate(keys.items(), 1)}
+    return keys
+
+
+def _plain(name: str) -> str:
+    """Return a name of letters, digits, `.`, `_` and `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
+
+
+def _entries(registry: Path) -> dict[str, Any]:
+    """Read the entries of a registry, if there is one."""
     if not registry.exists():
-        return ""
-
+        return {}
     content = read_yaml(registry)
-    if isinstance(content, dict) and name in content:
-        message = f"`{name}` is in this registry already"
-        raise UserError(message, file=registry, hint="give another --name")
-    return registry.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
+    return content if isinstance(content, dict) else {}
 
 
-def _located(dataset: Dataset, paths: Mapping[str, Path]) -> Files:
-    """Return the files of each split by their `paths`."""
-    located: dict[str, Path | dict[str, Path]] = {}
-    for split, key in dataset.splits.items():
-        if isinstance(key, str):
-            located[split] = paths[key]
-        else:
-            located[split] = {language: paths[file_name] for language, file_name in key.items()}
-    return located
+def _name(
+    choices: Choices,
+    first: Path,
+    entries: Mapping[str, Any],
+    registry: Path,
+) -> str:
+    """Return the name of a new entry, which no other one has.
+
+    Without a chosen name, it tells what the files hold, not which split. A UserError says that a
+    chosen one is taken.
+    """
+    name = choices.name or _telling_name(first)
+    if name not in entries or choices.replace:
+        return name
+    if choices.name is None:
+        numbered = (f"{name}-{number}" for number in count(2))
+        return next(other for other in numbered if other not in entries)
+
+    hint = f"give another name, or replace that entry: {choices.instead()}"
+    raise UserError(f"`{name}` is in this registry already", file=registry, hint=hint)
+
+
+def _telling_name(path: Path) -> str:
+    """Return a name for a data set: of its first file without the split, or of its folder."""
+    folders = [folder.name for folder in path.absolute().parents]
+    for name in (plain_name(path).stem, *folders):
+        parts = re.split(r"([._ -]+)", name)
+        kept = [part for part in parts if _split_of(part) == ALL]
+        telling = _plain("".join(kept))
+        has_letters = re.search("[A-Za-z]", telling) and telling.lower() not in GENERIC
+        if has_letters and re.fullmatch(NAME, telling):
+            return telling
+    return "data"

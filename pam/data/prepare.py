@@ -23,7 +23,7 @@ from pam.data.dataset import (
     write_summary,
 )
 from pam.data.download import check_fetched
-from pam.data.readers import Files
+from pam.data.reading import Files
 from pam.data.sampling import Sample
 from pam.io import Strict, UserError, sha256_of, unknown
 
@@ -117,6 +117,9 @@ class Task(ABC, Generic[Layout]):
 
     # whether a test split can be prepared alone, in the symbols of other data
     tests_alone: ClassVar[bool] = False
+
+    # whether a target may have several references, in files of their own
+    has_references: ClassVar[bool] = False
 
     # whether targets can be a pointer's actions, as for hard monotone attention
     has_actions: ClassVar[bool] = False
@@ -325,10 +328,4 @@ def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, 
 
 def files_of(dataset: Dataset, raw: Path) -> Files:
     """Return the paths of the files of each split."""
-    files: dict[str, Path | dict[str, Path]] = {}
-    for split, key in dataset.splits.items():
-        if isinstance(key, str):
-            files[split] = raw / key
-        else:
-            files[split] = {language: raw / file_name for language, file_name in key.items()}
-    return files
+    return dataset.files_by_split(lambda name: raw / name)

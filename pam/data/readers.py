@@ -6,20 +6,21 @@ A reader's fields are what one can choose, in `read: {kind: NAME, field: value, 
 from __future__ import annotations
 
 import html
-import json
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from pam.data.annotated import M2, Conllu
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
-from pam.data.sampling import Divide, divided
+from pam.data.reading import FURTHER, DividingReader, Files, Reader, aligned
+from pam.data.records import JsonLines, Table
+from pam.data.sampling import ALL, Languages, Pair
 from pam.data.text_files import (
     MARKUP,
     SEGMENT,
@@ -28,135 +29,19 @@ from pam.data.text_files import (
     cells_of,
     cleaned,
     lines_of,
-    refuse_half_characters,
     refuse_markup,
     text_lines,
 )
-from pam.data.text_files import read_lines as read_lines
-from pam.io import Strict, UserError, scratch_folder, unknown
-
-# split to its file, or to its files by what they hold, as a language
-Files = Mapping[str, Path | Mapping[str, Path]]
-ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
-Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
-Pair = tuple[Line, Line]  # a sentence and its translation
+from pam.data.tmx import Tmx, Xliff
+from pam.io import UserError, scratch_folder, unknown
 
 SEPARATORS = ("\t", ";", ",", "|")  # that people write between two columns
 COMPLETE = "complete the line or delete it, or correct `read` in the registry"
 LOOKED_AT = 1000  # lines by which a file of segments is told from one of lines
 MARKUP_SUFFIXES = frozenset({".sgm", ".sgml", ".xml"})
-SHOWN = 5  # number of faulty lines that a message names
 
 # texts of several languages
 OF_SEVERAL = re.compile(r"<(?:src|ref|hyp|tuv)\b[^<>]*\blang\s*=[^<>]*>", re.IGNORECASE)
-
-
-def aligned(
-    source: Path, target: Path, read: Callable[[Path], Iterator[Line]] = lines_of
-) -> Iterator[Pair]:
-    """Yield the lines of two files in pairs; a UserError names both counts if one has more."""
-    source_lines = read(source)
-    target_lines = read(target)
-    for number, (source_line, target_line) in enumerate(zip_longest(source_lines, target_lines), 1):
-        if source_line is not None and target_line is not None:
-            yield source_line, target_line
-            continue
-
-        # The longer file is read to its end, to be counted.
-        source_count = target_count = number - 1
-        if source_line is None:
-            target_count = number + sum(1 for _ in target_lines)
-        else:
-            source_count = number + sum(1 for _ in source_lines)
-        message = f"{source_count} lines, but {target} has {target_count}"
-        hint = "line n of one file must translate line n of the other"
-        raise UserError(message, file=source, hint=hint)
-
-
-class Faults:
-    """Faulty lines of one or several files, of which all are counted and the first ones shown."""
-
-    def __init__(self) -> None:
-        self.errors: list[UserError] = []
-        self.count = 0
-
-    def add(self, error: UserError) -> None:
-        self.count += 1
-        if len(self.errors) < SHOWN:
-            self.errors.append(error)
-
-    def check(self) -> None:
-        """Raise the first error, with the number of all and the places of the first ones."""
-        if not self.errors:
-            return
-
-        first = self.errors[0]
-        message = first.message
-        if self.count > 1:
-            locations = [f"{Path(str(error.file)).name}:{error.line}" for error in self.errors]
-            if self.count > len(self.errors):
-                locations.append("...")
-            message = f"{message}; {self.count} lines are faulty: {', '.join(locations)}"
-        raise UserError(message, file=first.file, line=first.line, hint=first.hint)
-
-
-class Reader(Strict):
-    """Reads sentence pairs; its fields are its options."""
-
-    # what is said of a text without words, and what to do; `{}` is what the reader knows it by
-    blank: ClassVar[str] = "`{}` is empty"
-    blank_hint: ClassVar[str] = "complete the row or delete it"
-
-    kind: str
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that the registry has to give files for."""
-        return SPLITS
-
-    @abstractmethod
-    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
-        """Yield names of splits (train, dev, test), each with its pairs.
-
-        The pairs of a split are read before the next one is requested. `files` has what the
-        registry gives for each of `splits`; a fault in one is a UserError once its pairs are read.
-        """
-
-
-class DividingReader(Reader):
-    """A reader of files that hold one split each, or all pairs to be divided."""
-
-    divide: Divide | None = Field(
-        None, description="null: each split has its own files; else all pairs are in one"
-    )
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        if self.divide is None:
-            return SPLITS
-        return (ALL,)
-
-    def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
-        for split, split_files in files.items():
-            pairs = self.pairs(split, split_files, languages)
-            if self.divide is None:
-                yield split, pairs
-                continue
-
-            groups = self.groups(split_files)
-            for drawn_split, drawn in divided(list(pairs), languages, self.divide, groups).items():
-                yield drawn_split, iter(drawn)
-
-    def groups(self, files: Any) -> list[str] | None:
-        """Return for each pair the name of what stays together when pairs are divided.
-
-        None stands for what shares a sentence.
-        """
-        return None
-
-    @abstractmethod
-    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
-        """Return the pairs of the `files` that the registry gives as `split`."""
 
 
 class Columns(DividingReader):
@@ -197,15 +82,17 @@ class Columns(DividingReader):
         """Yield lines with their cells; a UserError names a line that lacks one of `columns`."""
         for line in islice(lines_of(path), int(self.heading), None):
             cells = cells_of(line, self.separator, self.quotes)
+            if not cleaned(line.text):
+                # Faulty or left out, as the format's `blank_lines` says.
+                yield line, [""] * (max(map(abs, columns)) + 1)
+                continue
 
             # Counted from the end, one cell of a short line may stand for two columns.
             present = {
                 column % len(cells) for column in columns if -len(cells) <= column < len(cells)
             }
             if len(present) < len(set(columns)):
-                message = "the line is blank"
-                if line.text.strip():
-                    message = f"{len(cells)} columns are too few"
+                message = f"{len(cells)} columns are too few"
                 raise line.error(message, f"{self._other_separator(line)}{COMPLETE}")
 
             yield line, cells
@@ -242,7 +129,26 @@ class Lines(DividingReader):
                 )
 
         source, target = languages
+        if FURTHER.format(source, 2) in files:
+            hint = "name one file for it; only a target may have several references"
+            raise UserError(f"split {split} has several files of {source}", hint=hint)
+        if FURTHER.format(target, 2) in files:
+            return self._with_references(files, source, target)
         return aligned(files[source], files[target], self.lines)
+
+    def _with_references(
+        self, files: Mapping[str, Path], source: str, target: str
+    ) -> Iterator[Pair]:
+        """Yield pairs whose targets have several references; a blank line is none."""
+        roles = [role for role in files if role == target or role.startswith(f"{target} ")]
+        readings = [aligned(files[source], files[role], self.lines) for role in roles]
+        for pairs in zip(*readings, strict=True):
+            references = [target for _, target in pairs if cleaned(target.text)]
+            source_line, target_line = pairs[0]
+            if references:
+                more = tuple(reference.text for reference in references[1:])
+                target_line = references[0]._replace(more=more)
+            yield source_line, target_line
 
     def lines(self, path: Path) -> Iterator[Line]:
         if self.markup == "refuse":
@@ -256,113 +162,6 @@ def _fitting_reader(path: Path) -> str:
     if line is not None and line.text.lstrip().startswith("{"):
         return "write `read: jsonl`, as the file has JSON lines"
     return "write `read: {kind: columns, columns: {NAME: NUMBER, ...}}` for a file of both"
-
-
-class JsonLines(DividingReader):
-    """A JSON object a line, of which two keys hold source and target.
-
-    The keys are the format's `source` and `target`. A list in place of a target has several
-    references, of which the first is learned. A list of pieces of one text, such as its words, is
-    named in `joined`.
-    """
-
-    blank_hint = "write text under this key, in each of several references, or delete the row"
-
-    kind: Literal["jsonl"] = "jsonl"
-    joined: list[str] = Field(
-        [], description="keys whose lists are one text in pieces, such as words or sentences"
-    )
-    only: dict[str, dict[str, str]] = Field(
-        {},
-        description=(
-            "split to the records that it takes: key to a regular expression of its whole value"
-        ),
-    )
-
-    @field_validator("only")
-    @classmethod
-    def _expressions(cls, only: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        for split, keys in only.items():
-            if split not in (*SPLITS, ALL):
-                raise ValueError(str(unknown("split", split, [*SPLITS, ALL])))
-            for key, expression in keys.items():
-                try:
-                    re.compile(expression)
-                except re.error as error:
-                    raise ValueError(
-                        f"`{expression}` of `{key}` is no regular expression: {error}"
-                    ) from error
-        return only
-
-    def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
-        if not isinstance(files, Path):
-            raise UserError(f"split {split} has several files", hint="name one with JSON lines")
-
-        patterns = {
-            key: re.compile(expression) for key, expression in self.only.get(split, {}).items()
-        }
-        source_key, target_key = languages
-        for line in lines_of(files):
-            record = _record(line, (*languages, *patterns))
-            if not all(pattern.fullmatch(str(record[key])) for key, pattern in patterns.items()):
-                continue
-
-            # Only a target may be a list, of references.
-            source = self._text(line, source_key, record[source_key])
-            if source.more:
-                hint = (
-                    f"write `read: {{kind: jsonl, joined: [{source_key}]}}` if it is one text in"
-                    " pieces"
-                )
-                raise line.error(f"`{source_key}` is a list, and a source is one text", hint)
-            yield source, self._text(line, target_key, record[target_key])
-
-    def _text(self, line: Line, key: str, value: Any) -> Line:
-        """Return the text, or the several texts, of a key; a UserError says that it is none."""
-        texts = value if isinstance(value, list) else [value]
-        if key in self.joined and isinstance(value, list):
-            is_nested = bool(value) and all(isinstance(pieces, list) for pieces in value)
-            lists = value if is_nested else [value]
-            texts = [self._joined(line, key, pieces) for pieces in lists]
-
-        if not all(isinstance(text, str) for text in texts):
-            hint = "write a string there, in quotes, or a list of strings"
-            raise line.error(f"`{key}` is not text", hint)
-
-        # None of several references may be empty, as nothing can be compared with it.
-        if not texts or not all(cleaned(text) for text in texts):
-            texts = [""]
-        first, *more = texts
-        return line._replace(text=first, more=tuple(more))
-
-    @staticmethod
-    def _joined(line: Line, key: str, pieces: list[Any]) -> str:
-        if not all(isinstance(piece, str) for piece in pieces):
-            raise line.error(
-                f"`{key}` is not a list of pieces of text", "write a list of strings there"
-            )
-        return " ".join(pieces)
-
-
-def _record(line: Line, keys: Sequence[str]) -> dict[str, Any]:
-    """Parse a line of JSON; a UserError says that it is no object with these keys."""
-    refuse_half_characters(line)
-    try:
-        record = json.loads(line.text)
-    except (ValueError, RecursionError) as error:
-        raise line.error(
-            f"this is not JSON: {error}", "write one object a line, or delete the line"
-        ) from error
-    if not isinstance(record, dict):
-        raise line.error("this is not an object", 'write {"key": "text", ...} on each line')
-
-    for key in keys:
-        if key not in record:
-            listed = ", ".join(f"`{name}`" for name in record) or "none"
-            raise line.error(
-                f"no key `{key}`", f"keys of this line: {listed}; correct `format` in the registry"
-            )
-    return record
 
 
 class Mails(Reader):
@@ -459,7 +258,10 @@ def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
     for line in lines:
         # As a TMX file, or the XML of WMT, holds source and references together.
         if OF_SEVERAL.search(line.text):
-            hint = "write the segments of each language into a file of its own"
+            hint = (
+                "write the segments of each language into a file of its own, or, for a translation"
+                " memory, `read: tmx`"
+            )
             raise line.error("segments of several languages or of several texts in one file", hint)
 
         texts = re.findall(r"<seg\b[^<>]*>\s*(.*?)\s*</seg\s*>", line.text, re.IGNORECASE)
@@ -565,11 +367,16 @@ def _test_text(line: str) -> str | None:
 
 READERS: dict[str, type[Reader]] = {
     "columns": Columns,
+    "conllu": Conllu,
     "jsonl": JsonLines,
     "lines": Lines,
+    "m2": M2,
     "mails": Mails,
     "segments": Segments,
+    "table": Table,
+    "tmx": Tmx,
     "wit3": Wit3,
+    "xliff": Xliff,
 }
 
 

@@ -7,10 +7,10 @@ read with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -21,6 +21,7 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
+from pam.data.reading import FURTHER, Files
 from pam.data.summarization import Summarization
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
@@ -90,9 +91,12 @@ class Dataset(Strict):
     package: Package | None = Field(None, description="package that the files are drawn from")
     obtain: str = Field("", description="how to get files that no address gives")
     files: dict[str, File] = Field(description="file name to its source")
-    splits: dict[str, str | dict[str, str]] = Field(
+    splits: dict[str, str | dict[str, str | Annotated[list[str], Field(min_length=1)]]] = Field(
         {name: f"{name}.tsv" for name in SPLITS},
-        description="split to one of `files`, or to one for each language",
+        description=(
+            "split to one of `files`, or to one for each language; a list of files has several"
+            " references"
+        ),
     )
     format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
 
@@ -122,6 +126,23 @@ class Dataset(Strict):
         if self.package is None:
             return []
         return class_names(find_generator(self.package.name))
+
+    def files_by_split(self, place: Callable[[str], Path]) -> Files:
+        """Return the files of each split, each file where `place` says that it is."""
+        files: dict[str, Path | dict[str, Path]] = {}
+        for split, names in self.splits.items():
+            if isinstance(names, str):
+                files[split] = place(names)
+                continue
+
+            by_role: dict[str, Path] = {}
+            for role, name_or_names in names.items():
+                first, *further = _listed(name_or_names)
+                by_role[role] = place(first)
+                for number, name in enumerate(further, 2):
+                    by_role[FURTHER.format(role, number)] = place(name)
+            files[split] = by_role
+        return files
 
     def local_paths(self) -> list[Path]:
         """Return the user's own files that the data set is copied from."""
@@ -231,7 +252,15 @@ class _Entry:
             raise self.error(message, ["splits"], f"give {', '.join(needed)}")
 
         for split, split_files in dataset.splits.items():
-            keys = [split_files] if isinstance(split_files, str) else split_files.values()
+            keys = [split_files]
+            if isinstance(split_files, dict):
+                keys = [key for value in split_files.values() for key in _listed(value)]
+                has_lists = any(isinstance(value, list) for value in split_files.values())
+                if has_lists and not task.has_references:
+                    message = f"split {split} has a list of files"
+                    hint = f"name one file: a task of {dataset.task} has no further references"
+                    raise self.error(message, ["splits", split], hint)
+
             for key in keys:
                 if key not in dataset.files:
                     message = f"split {split} is `{key}`, which is not one of the files"
@@ -276,6 +305,13 @@ class _Entry:
         if f"`{self.name}`" not in message:
             message = f"data set `{self.name}`: {message}"
         return placed(UserError(message, hint=hint), [self.path], [self.name, *keys])
+
+
+def _listed(names: str | list[str]) -> list[str]:
+    """Return one or several names of files as a list."""
+    if isinstance(names, str):
+        return [names]
+    return names
 
 
 def _is_safe(url: str, *, has_hash: bool) -> bool:

@@ -7,17 +7,17 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import Field
 
 from pam.data.dataset import SPLITS
+from pam.data.text_files import Line
 from pam.io import Strict, UserError
 
-if TYPE_CHECKING:
-    from pam.data.readers import Languages, Pair
-    from pam.data.text_files import Line
-
+ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
+Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record
+Pair = tuple[Line, Line]  # a sentence and its translation
 Item = TypeVar("Item")
 
 
@@ -57,8 +57,39 @@ class Divide(Strict):
     """Pairs for development and testing, drawn at random; the rest is for training."""
 
     dev: int = Field(ge=1, description="pairs for development")
-    test: int = Field(ge=1, description="pairs for testing")
+    test: int | None = Field(
+        None, ge=1, description="pairs for testing; null: the test split has files of its own"
+    )
     seed: int = Field(1, description="another seed draws other pairs")
+
+    @property
+    def divided(self) -> str:
+        """The split, in a registry, that is divided."""
+        if self.test is None:
+            return "train"
+        return ALL
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the splits that are drawn, in the order in which they are."""
+        if self.test is None:
+            return {"dev": self.dev}
+        return {"test": self.test, "dev": self.dev}
+
+    def too_few(self, count: int, items: str) -> UserError:
+        """Make the error for so many `items`, of which the splits cannot be made."""
+        sizes = [f"{size} of {split}" for split, size in sorted(self.sizes.items())]
+        message = f"{count} {items} are too few for {' and '.join(sizes)}"
+        return UserError(message, hint="ask for fewer in `divide`")
+
+
+def splits_of(divide: Divide | None) -> tuple[str, ...]:
+    """Return the splits that a registry has to give files for."""
+    if divide is None:
+        return SPLITS
+    if divide.test is None:
+        return ("train", "test")
+    return (ALL,)
 
 
 def divided(
@@ -75,19 +106,15 @@ def divided(
     that there are too few pairs.
     """
     groups = _groups(pairs, languages) if names is None else _named(names)
-    sizes = {"test": divide.test, "dev": divide.dev}
-    drawn = drawn_groups(groups, sizes, divide.seed)
+    drawn = drawn_groups(groups, divide.sizes, divide.seed)
 
     # Whole groups may have left a split short of its size.
-    for split, size in sizes.items():
+    for split, size in divide.sizes.items():
         _approach(drawn, split, size, groups)
     if not all(drawn.values()):
-        message = (
-            f"{len(pairs)} pairs are too few for {divide.dev} of dev and {divide.test} of test"
-        )
-        raise UserError(message, hint="ask for fewer in `divide`")
+        raise divide.too_few(len(pairs), "pairs")
 
-    return {name: [pairs[number] for number in drawn[name]] for name in SPLITS}
+    return {name: [pairs[number] for number in drawn[name]] for name in SPLITS if name in drawn}
 
 
 def _approach(
@@ -119,7 +146,7 @@ def drawn_groups(
 
     The first groups that fit go to a split of `sizes`, the rest to train.
     """
-    drawn: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
+    drawn: dict[str, list[int]] = {"train": [], **{split: [] for split in sizes}}
     for name in sorted(groups, key=lambda name: rank(seed, name)):
         group = groups[name]
         fits = (split for split, size in sizes.items() if len(drawn[split]) + len(group) <= size)

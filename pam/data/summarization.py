@@ -18,6 +18,7 @@ from pydantic import Field
 from pam.data.dataset import Limits
 from pam.data.languages import LANGUAGE, language, sentences_of
 from pam.data.prepare import Stage, Symbols, Task
+from pam.data.reading import DividingReader, Files
 from pam.data.tokenizers import SIDES, Side, SummarizationCodec, SummarizationSettings
 from pam.data.translation import (
     REFERENCE,
@@ -28,6 +29,7 @@ from pam.data.translation import (
     PairWriter,
     Segment,
     VocabularyFormat,
+    first_pairs,
     pair_modules,
     pair_symbols,
     pair_symbols_of,
@@ -187,6 +189,7 @@ class Summarization(Task[SummarizationFormat]):
 
     Format = SummarizationFormat
     tests_alone = True
+    has_references = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract,
         "tokenize": TokenizeSummaries,
@@ -206,6 +209,14 @@ class Summarization(Task[SummarizationFormat]):
 
     def splits(self, layout: SummarizationFormat) -> tuple[str, ...]:
         return layout.read.splits
+
+    def first_rows(
+        self, files: Files, layout: SummarizationFormat, count: int
+    ) -> dict[str, list[tuple[str, ...]]]:
+        # Other readers unpack an archive first.
+        if not isinstance(layout.read, DividingReader):
+            return {}
+        return first_pairs(files, layout, count)
 
     def modules(self, stage: str, layout: SummarizationFormat) -> list[str]:
         return pair_modules(self.STAGES.get(stage, SummarizationCodec), layout)

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, cast
 
+from pam.data.forms import form_of
 from pam.data.languages import JOINERS, composed, visible
 from pam.io import UserError
 
@@ -42,7 +43,6 @@ COMPRESSED: tuple[tuple[re.Pattern[bytes], str, Callable[[Any], Any]], ...] = (
 )
 SUFFIXES = frozenset(suffix for _, suffix, _ in COMPRESSED)
 DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
-ARCHIVES = ((b"PK\x03\x04", "a zip archive"), (b"%PDF", "a PDF"), (b"\x89HDF", "an HDF5 file"))
 
 # bytes at a file's beginning by which its encoding and the ends of its lines are told
 HEAD = 2**16
@@ -261,10 +261,9 @@ def _ended_by_cr(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 def check_encoding(head: bytes, path: Path) -> None:
     """Refuse a file whose first bytes say that it is no UTF-8 text."""
-    for mark, kind in ARCHIVES:
-        if head.startswith(mark):
-            hint = "unpack it, or save it as a UTF-8 text"
-            raise UserError(f"this is {kind}, not a text", file=path, hint=hint)
+    form = form_of(head)
+    if form is not None:
+        raise form.error(path)
 
     name = next((name for mark, name in ENCODING_MARKS if head.startswith(mark)), None)
     if name is None and head.count(0) > NULS * len(head):

@@ -318,7 +318,9 @@ class InflectionSettings(Strict):
     separator: str = Field(",", min_length=1, description="separates two features")
     delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
     quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
-    columns: list[str] = Field(["lemma", "features", "form"], description="order of the columns")
+    columns: list[str] = Field(
+        ["lemma", "features", "form"], description="order of the columns; `-` is not read"
+    )
     order: list[str] = Field(
         [], description="features in the order of training, where all its rows have the same one"
     )
@@ -432,7 +434,7 @@ class InflectionCodec(Codec):
             columns = tuple(cells_of(Line(line, Path(), 1), settings.delimiter, settings.quotes))
 
         # A whole row, with the form.
-        if len(columns) == len(self.columns):
+        if len(columns) == len(settings.columns):
             cells = dict(zip(settings.columns, columns, strict=True))
             columns = (cells["lemma"], cells["features"])
 

@@ -33,7 +33,9 @@ from pam.data.prepare import (
     TaskFormat,
     class_names,
 )
-from pam.data.readers import DividingReader, Faults, Files, Pair, Reader, load_reader
+from pam.data.readers import load_reader
+from pam.data.reading import DividingReader, Faults, Files, Reader
+from pam.data.sampling import Pair
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import CONTROL, cleaned, lines_of
 from pam.data.tokenizers import (
@@ -354,7 +356,7 @@ class Extract(Stage[PairsFormat]):
         """Warn that a split drawn from all pairs has not the size that was asked for."""
         reader = self.layout.read
         divide = reader.divide if isinstance(reader, DividingReader) else None
-        asked = getattr(divide, split, pairs)
+        asked = divide.sizes.get(split, pairs) if divide else pairs
         if pairs == asked:
             return []
         return [
@@ -718,6 +720,7 @@ class Translation(Task[TranslationFormat]):
 
     Format = TranslationFormat
     tests_alone = True
+    has_references = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract,
         "tokenize": Tokenize,
@@ -747,24 +750,29 @@ class Translation(Task[TranslationFormat]):
     def first_rows(
         self, files: Files, layout: TranslationFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
-        reader = layout.read
-        splits: Iterator[tuple[str, Iterator[Pair]]]
-        if isinstance(reader, DividingReader):
-            # Its `read` would read all files before it divides them.
-            splits = (
-                (split, reader.pairs(split, split_files, layout.fields))
-                for split, split_files in files.items()
-            )
-        else:
-            splits = reader.read(files, layout.fields)
-
-        rows: dict[str, list[tuple[str, ...]]] = {}
-        for split, pairs in splits:
-            rows[split] = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
-        return rows
+        return first_pairs(files, layout, count)
 
     def modules(self, stage: str, layout: TranslationFormat) -> list[str]:
         return pair_modules(self.STAGES.get(stage, TranslationCodec), layout)
+
+
+def first_pairs(files: Files, layout: PairsFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
+    """Return the first `count` pairs of texts of each file of the registry, by split."""
+    reader = layout.read
+    splits: Iterator[tuple[str, Iterator[Pair]]]
+    if isinstance(reader, DividingReader):
+        # Its `read` would read all files before it divides them.
+        splits = (
+            (split, reader.pairs(split, split_files, layout.fields))
+            for split, split_files in files.items()
+        )
+    else:
+        splits = reader.read(files, layout.fields)
+
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for split, pairs in splits:
+        rows[split] = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
+    return rows
 
 
 def pair_symbols(layout: PairsFormat) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pam.data.dataset import Prepared, Split, write_split, write_summary
 from pam.data.download import check_fetched
 from pam.data.languages import composed
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
-from pam.data.readers import Files, aligned
+from pam.data.reading import Files, aligned
 from pam.data.text_files import Line, text_lines
 from pam.data.tokenizers import TOKENIZERS, TranslationCodec
 from pam.data.translation import SIDE

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pam.config import Experiment
 from pam.data.dataset import Prepared
-from pam.data.readers import read_lines
+from pam.data.text_files import read_lines
 from pam.data.translation import REFERENCES
 from pam.evaluation import summarization
 from pam.evaluation.attention import Analysis

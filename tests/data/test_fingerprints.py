@@ -95,7 +95,7 @@ def of_stages(kind: str, **layout: str) -> dict[str, str]:
             "class Lines(DividingReader):",
             {"translation extract", "summarization extract"},
         ),
-        ("readers", "class JsonLines(DividingReader):", set()),
+        ("records", "class JsonLines(Records):", set()),
         ("summarization", "class IndexSummaries(Index):", {"summarization index"}),
         (
             "tokenizers",

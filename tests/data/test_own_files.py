@@ -13,7 +13,7 @@ from backports import zstd
 
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.inflection import Index, InflectionFormat, Row, guess_columns, read_rows
-from pam.data.readers import lines_of
+from pam.data.text_files import lines_of
 from pam.io import UserError
 from tests.data.pairs import columns, ready
 
@@ -126,7 +126,7 @@ def test_one_file_is_divided_and_no_lemma_is_in_two_splits(tmp_path: Path) -> No
     assert rows == {"train": 99, "dev": 9, "test": 12}
     assert counts["lemmas_in_two_splits"] == {}
 
-    with pytest.raises(UserError, match="4 lemmas are too few for 10 rows of dev and 12 of test"):
+    with pytest.raises(UserError, match="4 lemmas are too few for 10 of dev and 12 of test"):
         index(tmp_path, layout, all=paradigms(4))
 
 

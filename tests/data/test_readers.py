@@ -10,16 +10,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pam.data.dataset import SPLITS, Prepared
-from pam.data.readers import Columns, JsonLines, Lines, Pair, Segments
+from pam.data.readers import Columns, Lines, Segments
+from pam.data.records import JsonLines
 from pam.data.registry import Dataset
-from pam.data.sampling import Divide, divided
+from pam.data.sampling import Divide, Pair, divided
 from pam.data.text_files import Line, lines_of, read_lines
 from pam.io import UserError, write_text
 
@@ -307,13 +307,6 @@ def test_other_encodings_are_refused_with_what_they_seem_to_be(
         read_lines(tmp_path / "a")
     assert caught.value.line == text.count("\n")
     assert hint in str(caught.value.hint) and "iconv -f" in str(caught.value.hint)
-
-
-def test_an_archive_in_place_of_a_text_is_called_so(tmp_path: Path) -> None:
-    with ZipFile(tmp_path / "a.txt", "w") as archive:
-        archive.writestr("a", "text")
-    with pytest.raises(UserError, match="this is a zip archive, not a text"):
-        read_lines(tmp_path / "a.txt")
 
 
 SGM = """<refset setid="newsdev2016" srclang="any" trglang="en">

@@ -11,8 +11,8 @@ import pytest
 from pam.data.dataset import Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
-from pam.data.readers import Line
 from pam.data.registry import Dataset, find_dataset
+from pam.data.text_files import Line
 from pam.data.word_alignments import Links, parse_links, prepare_word_alignments
 from pam.io import UserError
 
