@@ -29,8 +29,8 @@ before anything runs, and reads the data that are at hand.
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
       without_effect       pam.experiment        * settings and defaults that reach no run
                                                     (`check`)
-      unsuited             pam.estimate             * settings that are too large for little data
-                                                    (`check`)
+      unsuited             pam.estimate             * settings that are too large for little data,
+                                                    sums that are cut short (`check`)
     when the first job is about to run, in the Snakefile
       hold                 pam.runtime.locks        no other run of the experiment is at work here
       check_writable       pam.io                   results may be written to

@@ -58,13 +58,32 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _fill_closed_streams() -> bool:
+    """Open nothing in place of closed streams, so that no file gets their numbers.
+
+    Return whether standard output is open. Python has None for a stream that is closed; standard
+    input stays None, so that who reads it can say so.
+    """
+    is_heard = sys.stdout is not None
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 -- until the end
+    return is_heard
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     That is 0, or 2 after an error that the user can correct, printed in one message. After an
     interruption it is what a shell would give, 128 and the signal's number.
     """
+    is_heard = _fill_closed_streams()
     write_utf8()
+    if not is_heard:
+        sys.stderr.write("error: standard output is closed; send it somewhere, as by >FILE\n")
+        return 2
     args = parser().parse_args(arguments)
 
     logging.basicConfig(

@@ -28,6 +28,7 @@ from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import Plan, check_local
 from pam.io import UserError, counted, shortened, whole_files, write_json
+from pam.models.options import Bound, Output
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
@@ -46,6 +47,7 @@ ALL_ROWS = 10**12  # more than any split has
 JOB_S = 1.5  # CPU seconds of a job that computes nothing: Python and torch begin
 JOBS_THAT_DECODE = 2  # of a run, at least: one decodes the test split, one analyzes it
 FIRST = 3  # rows that are read of each file
+MOST_CUT = 0.5  # share of sources that a sum may be too short for without a warning
 Say = Callable[[str], object]
 
 
@@ -309,7 +311,7 @@ def _tell_replaced(files: WorkflowFiles, runs: Sequence[RunConfig], say: Say) ->
 
 
 def unsuited(runs: Sequence[RunConfig], rows: Rows, beams: Sequence[int]) -> Iterator[str]:
-    """Warn of settings that this little data cannot fill: warm-up, batch and beam."""
+    """Warn of settings that do not suit the data: warm-up, batch, beam, positions in the sum."""
     models: dict[str, list[str]] = {}
     for run in {run.model: run for run in runs}.values():
         for warning in _unsuited_settings(run, rows, max(beams)):
@@ -340,6 +342,27 @@ def _unsuited_settings(run: RunConfig, rows: Rows, beam: int) -> Iterator[str]:
         yield (
             f"a beam of {beam} is more than the {len(rows.data.target)} symbols of the vocabulary;"
             " lower it"
+        )
+
+    yield from _cut_sum(run, rows)
+
+
+def _cut_sum(run: RunConfig, rows: Rows) -> Iterator[str]:
+    """Warn of a sum over fewer positions than most sources have (docs/models.md)."""
+    marginalization = run.components.marginalization
+    if not isinstance(marginalization, Output | Bound):
+        return
+    # With a nucleus too, the rest of the sum is renormalized in training.
+    if marginalization.top_k is None or marginalization.mass is not None:
+        return
+
+    lengths = rows.data.split("train").sources.lengths
+    longer = float((lengths > marginalization.top_k).mean())
+    if longer > MOST_CUT:
+        yield (
+            f"`top_k: {marginalization.top_k}` sums over {marginalization.top_k} positions, but"
+            f" {longer:.0%} of the sources are longer, {lengths.mean():.0f} symbols on average: the"
+            " model may learn no alignment; write `mass: 0.99` in place of `top_k`, or neither"
         )
 
 

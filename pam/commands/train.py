@@ -353,7 +353,7 @@ def _check_search(args: Namespace) -> None:
 
     for is_wrong, message, hint in (*_wrong_files(args), *_wrong_values(args)):
         if is_wrong:
-            raise UserError(message, hint=hint)
+            raise UserError(message, hint=hint or None)
 
 
 def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
@@ -385,6 +385,11 @@ def _wrong_files(args: Namespace) -> list[tuple[bool, str, str]]:
             "--out and --record are not for lines from standard input",
             "redirect them with > FILE, or name their file with --input, or prepared data with"
             " --split",
+        ),
+        (
+            lines and args.input is None and sys.stdin is None,
+            "standard input is closed; name a file of sources with --input",
+            "",
         ),
         (
             args.input is not None and args.record is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -328,3 +329,15 @@ def test_summaries_that_do_not_say_how_they_are_read_are_answered_with_the_key(
     message, hint = called(*CHECK).message()
     assert message.endswith("has no file for the language `article`")
     assert "`read: jsonl`" in hint
+
+
+def test_a_sum_over_fewer_positions_than_sources_have_is_warned_of(
+    own: Checkout, called: Call
+) -> None:
+    def warned(**options: object) -> str:
+        value = json.dumps({"marginalization": {"output": options}})
+        return called(*CHECK, "--config", f"options={value}").err
+
+    cut = warned(top_k=2)
+    assert "mono-postr-joint on nouns: `top_k: 2`" in cut and "mass: 0.99" in cut
+    assert warned(top_k=2, mass=0.99) == warned(top_k=100) == warned(mass=0.99) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shlex
 import shutil
 import subprocess
 import sys
@@ -313,3 +314,19 @@ def test_a_trained_model_and_its_folder_hold_the_same_vocabularies(
 
     assert model.source.symbols == prepared.source.symbols
     assert model.target.symbols == prepared.target.symbols
+
+
+@pytest.mark.parametrize("command", [["predict", "--pretrained", "nouns/soft"], ["data", "--help"]])
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_closed_streams_end_a_command_in_one_sentence(command: list[str], closed: str) -> None:
+    call = shlex.join([sys.executable, "-m", "pam", *command])
+    result = subprocess.run(
+        ["/bin/sh", "-c", f"{call} {closed}"], capture_output=True, text=True, timeout=60
+    )
+    if command[0] == "data" and closed == "<&-":
+        assert (result.returncode, result.stderr) == (0, "")
+        return
+    stream = {"<&-": "input", ">&-": "output"}[closed]
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: standard {stream} is closed")
+    assert result.stderr.count("\n") == 1

@@ -79,7 +79,9 @@ OTHER_FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("content", "name", "hint"), OTHER_FORMS)
+@pytest.mark.parametrize(
+    ("content", "name", "hint"), OTHER_FORMS, ids=[str(n) for n in range(len(OTHER_FORMS))]
+)
 def test_what_is_no_text_is_named_with_what_to_do(content: bytes, name: str, hint: str) -> None:
     Path("a b.tsv").write_bytes(content)
     with pytest.raises(UserError, match=name) as caught:
@@ -94,11 +96,11 @@ def test_words_that_begin_as_other_forms_do_are_text(text: str) -> None:
     assert read_lines("a.txt") == [text]
 
 
-@pytest.mark.parametrize("content", [tar("words.tsv"), gzip.compress(tar("words.tsv"))])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_the_command_that_unpacks_a_tar_archive_does(
-    content: bytes, capsys: pytest.CaptureFixture[str]
+    pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("a b.tar").write_bytes(content)
+    Path("a b.tar").write_bytes(pack(tar("words.tsv")))
     assert main(["data", "new", "a b.tar"]) == 2
     command = capsys.readouterr().err.split("`")[1]
     subprocess.run(shlex.split(command), check=True)
