@@ -49,6 +49,7 @@ if snakemake_internals.is_main_process(workflow):
     or_exit(check_starts, plan, datasets, files)
     or_exit(files.check_restored)
     progress.tell_finished(workflow, job_inputs.is_trained)
+    progress.tell(or_exit(files.told_of_retraining))
 else:
     or_exit(locks.check_not_replaced)
 

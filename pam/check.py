@@ -88,6 +88,8 @@ def check(
 
     check_starts(plan, datasets, workflow_files)
     workflow_files.check_restored()
+    for text in workflow_files.told_of_retraining():
+        say(text)
     for text in ReportFiles(plan, workflow_files).left_out_texts():
         say(f"restored runs have no weights: {text}")
     warnings = list(without_effect(plan))

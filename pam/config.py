@@ -357,8 +357,20 @@ class Decoding(Strict):
     )
     dev: bool = key(False, "decode and score the development split of translations too")
     batch_size: int = key(64, "examples decoded at once", ge=1)
-    max_ratio: float = key(3.0, "longest output as a multiple of the input", gt=0, le=1000)
-    max_extra: int = key(10, "symbols added to the limit of `max_ratio`", ge=1, le=100_000)
+    max_ratio: float | None = key(
+        None,
+        "longest output as a multiple of the input; null: 3, and as much more as pairs of training"
+        " need",
+        gt=0,
+        le=1000,
+    )
+    max_extra: int = key(
+        10,
+        "symbols added to the limit of `max_ratio`; where that is null, as many more as pairs of"
+        " training need",
+        ge=1,
+        le=100_000,
+    )
     max_length: int | None = key(
         None,
         "symbols of the longest output, including the end symbol; null: only `max_ratio` limits it",
@@ -405,21 +417,9 @@ class Decoding(Strict):
         return self
 
 
-AT_TEST_TIME = {
-    "beam",
-    "beams",
-    "dev",
-    "batch_size",
-    "precision",
-    "replace_unknown",
-    "latent_samples",
-    "length_penalty",
-    "length_penalty_form",
-    "length_penalties",
-    "length_prior",
-    "max_source",
-}
-"""Keys of `decoding` that decide outputs, or the memory that they take, and nothing before them."""
+OLD_MAX_RATIO = 3.0  # the default of `max_ratio` in configurations that were written before
+IN_TRAINING = {"max_ratio", "max_extra", "max_length", "min_length", "no_repeat_ngram_size"}
+"""Keys of `decoding` by which greedy search writes, where a training chooses its epoch by it."""
 
 
 class Resources(Strict):
@@ -882,10 +882,18 @@ class RunConfig(Strict):
     training: Training
     decoding: Decoding
 
+    @property
+    def is_chosen_by_decoding(self) -> bool:
+        """Whether the training decodes the development split to choose its epoch."""
+        return not self.members and self.training.select == "accuracy"
+
     def training_config(self) -> dict[str, Any]:
-        """Return what decides the result of the training, and so is a reason to train again."""
+        """Return what decides the result of the training, and so is a reason to train again.
+
+        Of `decoding` it has nothing, unless the epoch is chosen by decoding.
+        """
         for_people = {"label", "source"}
-        return self.model_dump(
+        config = self.model_dump(
             exclude={
                 "plugins": True,
                 "experiment": True,
@@ -893,9 +901,23 @@ class RunConfig(Strict):
                 "components": for_people,
                 "members": {"__all__": {"components": for_people}},
                 "training": {"state_every_s"},
-                "decoding": AT_TEST_TIME,
+                "decoding": True,
             }
         )
+        if self.is_chosen_by_decoding:
+            config["decoding"] = self.decoding.model_dump(include=IN_TRAINING)
+        return config
+
+    def as_written_for(self, plan: RunConfig) -> RunConfig:
+        """Return a stored run as it would be written today, to be compared with a planned one.
+
+        Before `max_ratio` followed the pairs of training its default was a number, which runs that
+        are stored have. No stored experiment has a pair of training that it cuts.
+        """
+        if plan.decoding.max_ratio is None and self.decoding.max_ratio == OLD_MAX_RATIO:
+            decoding = self.decoding.model_copy(update={"max_ratio": None})
+            return self.model_copy(update={"decoding": decoding})
+        return self
 
 
 def load_model(name: str, folder: Path | str = "config/models") -> ModelConfig:

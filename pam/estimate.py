@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pam import protections
 from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch, size_of
@@ -81,6 +82,11 @@ class Rows:
 
     data: Prepared
     counts: dict[str, int]  # rows that each split has in all
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether some rows are not among the prepared ones."""
+        return any(len(self.data.split(split)) != self.counts[split] for split in SPLITS)
 
     def bytes_of_all(self) -> float:
         """Return the bytes that the prepared data of all rows take."""
@@ -275,12 +281,10 @@ def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> lis
 def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
     """Return whether a run was trained to its end as `run` asks for."""
     try:
-        return (
-            folder.training.is_file()
-            and load_run(folder.config_file).training_config() == run.training_config()
-        )
+        before = load_run(folder.config_file).as_written_for(run)
     except UserError:  # of an earlier form
         return False
+    return folder.training.is_file() and before.training_config() == run.training_config()
 
 
 def _goes_on(folder: RunFolder, run: RunConfig) -> bool:
@@ -345,6 +349,7 @@ def _unsuited_settings(run: RunConfig, rows: Rows, beam: int) -> Iterator[str]:
         )
 
     yield from _cut_sum(run, rows)
+    yield from protections.of_data(run, rows.data, rows.is_sample)
 
 
 def _cut_sum(run: RunConfig, rows: Rows) -> Iterator[str]:

@@ -49,6 +49,7 @@ TABLES: dict[str, set[str]] = {
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS", "CONTROLS"},
+    "pam.protections": set(),
     "pam.reporting.figures": {"KINDS"},
 }
 

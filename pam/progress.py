@@ -331,6 +331,12 @@ def show(workflow: Any) -> None:
     threading.Thread(target=_tell_trainings_regularly, args=(progress,), daemon=True).start()
 
 
+def tell(texts: Iterable[str]) -> None:
+    """Tell the user what is to be known before the jobs are planned, in one line each."""
+    for text in texts:
+        tqdm.write(text, file=sys.stderr)
+
+
 def tell_trained_again(workflow: Any, restored: Collection[tuple[str, str, int]]) -> None:
     """Say which restored runs are about to be trained, as what is asked for needs their weights."""
     again = []

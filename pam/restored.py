@@ -75,10 +75,12 @@ def _is_unchanged(plan: Plan, name: Name, folder: RunFolder) -> bool:
 
     # The record may be older than some key of the configuration. Read as a configuration,
     # `run.yaml` has the default of such a key.
-    restored_run = load_run(folder.config_file)
-    planned_run = plan.run(*name)
     same_data = record.get("data") == identity["data"]
-    same_training = restored_run.training_config() == planned_run.training_config()
-    same_decoding = decoding_of(restored_run) == decoding_of(planned_run)
+    return same_data and is_same_run(load_run(folder.config_file), plan.run(*name))
 
-    return same_data and same_training and same_decoding
+
+def is_same_run(stored: RunConfig, planned: RunConfig) -> bool:
+    """Tell whether a stored run was trained and decoded as a planned one asks for."""
+    stored = stored.as_written_for(planned)
+    same_training = stored.training_config() == planned.training_config()
+    return same_training and decoding_of(stored) == decoding_of(planned)

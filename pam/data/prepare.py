@@ -23,6 +23,7 @@ from pam.data.dataset import (
     write_summary,
 )
 from pam.data.download import check_fetched
+from pam.data.lengths import warnings_of_lengths
 from pam.data.reading import Files
 from pam.data.sampling import Sample
 from pam.io import Strict, UserError, sha256_of, unknown
@@ -252,12 +253,14 @@ def _run(
         stage_counts += [{"stage": earlier_stage, **split} for split in record["splits"]]
         warnings += record["warnings"]
 
+    splits = SPLITS[1:] if base is None else ("test",)
+    warnings += [*counts["warnings"], *warnings_of_lengths(base or out, out, splits)]
     summary = {
         **origin_of(name, dataset, input_hashes),
         "format": layout.model_dump(),
         **counts,
         "stages": stage_counts,
-        "warnings": warnings + counts["warnings"],
+        "warnings": warnings,
     }
     if model is not None:
         summary["symbols_of"] = model.name

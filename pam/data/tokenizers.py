@@ -265,6 +265,10 @@ class Codec(ABC):
         """Return the target column that a typed line means."""
         return line
 
+    def unread(self, line: str) -> int:
+        """Return how many symbols at the end of a typed source no model reads."""
+        return 0
+
     @abstractmethod
     def target_text(self, symbols: Sequence[str]) -> str:
         """Return the target column that symbols spell."""
@@ -616,6 +620,10 @@ class SummarizationCodec(TranslationCodec):
 
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
         return super().source_symbols(columns)[: self.settings.longest]
+
+    def unread(self, line: str) -> int:
+        columns = self.typed_source(line)
+        return len(super().source_symbols(columns)) - len(self.source_symbols(columns))
 
 
 class CaptioningSettings(Strict):

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from pam.data.dataset import padded
-from pam.data.languages import shown
 from pam.data.text_files import Line, cleaned, text_lines
 from pam.data.vocabulary import END, ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
@@ -107,16 +106,12 @@ def _symbols(line: Line, generator: Generator) -> list[str]:
 
 
 def _warn(answer: Answer, generator: Generator) -> None:
-    """Write warnings of unseen symbols and of outputs that were cut short."""
+    """Write what is to be said of the outputs of a line."""
     location = f"{answer.line.file}:{answer.line.number}"
-    unseen = generator.unseen(answer.source)
-    if unseen:
-        sys.stderr.write(f"{location}: not seen in training: {' '.join(map(shown, unseen))}\n")
-
-    for hypothesis in answer.outputs:
-        if not hypothesis.output.complete:
-            length = len(hypothesis.output.symbols)
-            sys.stderr.write(f"{location}: cut short at {length} symbols\n")
+    if answer.outputs:
+        unread = generator.model.codec.unread(answer.line.text)
+        for text in generator.told(answer.source, answer.outputs, unread):
+            sys.stderr.write(f"{location}: {text}\n")
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from pam import protections
 from pam.config import Decoding
 from pam.data.dataset import Prepared, Split, padded
-from pam.data.languages import shown
+from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
@@ -31,6 +33,7 @@ from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
+from pam.protections import Decoded, told_of_line
 from pam.run_folder import UNPENALIZED
 from pam.runtime import processor
 from pam.runtime.devices import Stopwatch, enough_for, hardware
@@ -70,7 +73,6 @@ class Generator:
         penalties: Sequence[float] = (),
     ) -> None:
         self.model = model
-        self.decoding = decoding
         self.n_best = n_best
         self.sampling = sampling
         self.penalties = penalties
@@ -93,6 +95,12 @@ class Generator:
                 "frames cannot replace unknown words",
                 hint="set decoding.replace_unknown to false",
             )
+
+        # The lengths of training pairs, which decide the limit of length unless it is given.
+        if decoding.max_ratio is None:
+            lengths = LengthPrior.load(folder / LENGTHS).pairs(model.source_eos, self.actions)
+            decoding = following(decoding, lengths)
+        self.decoding = decoding
 
         self.prior: LengthPrior | None = None
         if decoding.length_prior > 0 and sampling is None:
@@ -142,9 +150,47 @@ class Generator:
         target = codec.target_text(symbols)
         return Hypothesis(target, codec.readable(target), output, replaced)
 
-    def unseen(self, source: Sequence[str]) -> list[str]:
-        """Return the symbols of a source that the model's vocabulary lacks."""
-        return self.model.unseen(source)
+    def decoded(
+        self,
+        source: Sequence[str],
+        hypothesis: Hypothesis,
+        *,
+        unread: int = 0,
+        reference: int | None = None,
+    ) -> Decoded:
+        """Return a source and an output of it as protections look at them.
+
+        Args:
+            unread: symbols at the end of the source that its codec has left out.
+            reference: symbols of the reference, its end symbol included.
+        """
+        length = len(source) + self.model.source_eos
+        longest = self.decoding.max_source or length
+        written = None
+        if reference is not None:
+            pair = PairLengths.written(np.array([length]), np.array([reference]), self.actions)
+            written = int(pair.target[0])
+
+        return Decoded(
+            source=length + unread,
+            read=min(length, longest),
+            unseen=self.model.unseen(source),
+            limit=int(longest_outputs(np.array([length]), self.decoding)[0]),
+            symbols=hypothesis.output.symbols,
+            complete=hypothesis.output.complete,
+            text=hypothesis.target,
+            reference=written,
+        )
+
+    def told(
+        self, source: Sequence[str], hypotheses: Sequence[Hypothesis], unread: int
+    ) -> list[str]:
+        """Return what a person who typed a source should know of its outputs, each once."""
+        texts: dict[str, None] = {}
+        for hypothesis in hypotheses:
+            decoded = self.decoded(source, hypothesis, unread=unread)
+            texts |= dict.fromkeys(told_of_line(decoded))
+        return list(texts)
 
 
 def check_none_empty(sources: Sequence[Tensor], first: int) -> None:
@@ -354,11 +400,20 @@ def predict_split(
     table = _table(model.codec, rows, outputs, ranked=n_best > 1, beside=bool(generator.penalties))
     write_text(out, table)
 
-    if record is not None:
-        best = [hypotheses[0] for hypotheses in outputs]
-        unseen = Counter(symbol for source in sources for symbol in generator.unseen(source))
+    best = [hypotheses[0] for hypotheses in outputs]
+    references = [len(prepared.codec.target_symbols(row[-1])) + 1 for row in rows]
+    decoded = [
+        generator.decoded(source, hypothesis, reference=reference)
+        for source, hypothesis, reference in zip(sources, best, references, strict=True)
+    ]
+    counts = protections.counts(decoded)
+    for text in protections.in_words(counts):
+        log.warning(text)
 
-        content = cost | _counts(generator.decoding, best, unseen, cost["wall_s"])
+    if record is not None:
+        unseen = Counter(symbol for row in decoded for symbol in row.unseen)
+        content = cost | _settings(generator.decoding, best, cost["wall_s"]) | counts
+        content["unseen"] = dict(sorted(unseen.most_common(MOST_UNSEEN)))
         if generator.sampling is not None:
             content["sampling"] = vars(generator.sampling)
         content["device"] = str(device)
@@ -386,9 +441,9 @@ def predict_lines(generator: Generator, n_best: int, each_line: bool = False) ->
         lines = [b" ".join(sys.stdin.buffer.read().splitlines())]
 
     for number, line in enumerate(lines, 1):
-        source = _typed_source(line, number, generator.model.codec)
-        if source:
-            _answer_line(generator, number, source, n_best)
+        typed = _typed_source(line, number, generator.model.codec)
+        if typed.source:
+            _answer_line(generator, number, typed, n_best)
         elif n_best == 1:
             sys.stdout.write("\n")
         sys.stdout.flush()
@@ -403,24 +458,28 @@ def _ended_lines(stream: Iterable[bytes]) -> Iterator[bytes]:
             yield line
 
 
-def _answer_line(generator: Generator, number: int, source: list[str], n_best: int) -> None:
-    """Write the outputs of a line."""
-    unseen = generator.unseen(source)
-    if unseen:
-        sys.stderr.write(f"line {number}: not seen in training: {' '.join(map(shown, unseen))}\n")
+def _answer_line(generator: Generator, number: int, line: TypedLine, n_best: int) -> None:
+    """Write the outputs of a line, and what is to be said of them."""
+    (hypotheses,) = generator([line.source], number)
+    for text in generator.told(line.source, hypotheses, line.unread):
+        sys.stderr.write(f"line {number}: {text}\n")
 
-    (hypotheses,) = generator([source], number)
     for rank, hypothesis in enumerate(hypotheses, 1):
-        output = hypothesis.output
-        if not output.complete:
-            sys.stderr.write(f"line {number}: cut short at {len(output.symbols)} symbols\n")
         if n_best > 1:
-            sys.stdout.write(f"{number}\t{rank}\t{output.score:.4f}\t")
+            sys.stdout.write(f"{number}\t{rank}\t{hypothesis.output.score:.4f}\t")
         sys.stdout.write(f"{hypothesis.text}\n")
 
 
-def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
-    """Return the symbols of the source in a line, none if it is blank.
+@dataclass(frozen=True)
+class TypedLine:
+    """The source in a line of standard input."""
+
+    source: list[str]  # symbols; none if the line is blank
+    unread: int = 0  # symbols at its end that no model reads
+
+
+def _typed_source(line: bytes, number: int, codec: Codec) -> TypedLine:
+    """Return the source in a line.
 
     A UserError says that it is no source.
     """
@@ -436,11 +495,12 @@ def _typed_source(line: bytes, number: int, codec: Codec) -> list[str]:
         ) from error
     # A blank line is no source.
     if not cleaned(text):
-        return []
+        return TypedLine([])
 
     refuse_markup(Line(text, file, number))
+    typed = text.rstrip("\r\n")
     try:
-        return codec.source_symbols(codec.typed_source(text.rstrip("\r\n")))
+        return TypedLine(codec.source_symbols(codec.typed_source(typed)), codec.unread(typed))
     except UserError as error:
         raise UserError(error.message, file=file, line=number, hint=error.hint) from error
 
@@ -485,29 +545,24 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _counts(
-    decoding: Decoding, best: Sequence[Hypothesis], unseen: Counter[str], wall: float
-) -> dict[str, Any]:
-    """Return the speed, the settings and the counts of a decoding, by each source's best output."""
+def _settings(decoding: Decoding, best: Sequence[Hypothesis], wall: float) -> dict[str, Any]:
+    """Return the speed and the settings of a decoding, by each source's best output."""
     outputs = [hypothesis.output for hypothesis in best]
     symbols = sum(len(output.symbols) + output.complete for output in outputs)
 
     return {
         "sentences_per_second": len(best) / wall,
         "symbols_per_second": symbols / wall,
-        "sentences": len(best),
         "beam": decoding.beam,
         "length_penalty": decoding.length_penalty,
         "length_penalties": decoding.length_penalties,
         "length_penalty_form": decoding.length_penalty_form,
         "length_prior": decoding.length_prior,
+        "max_ratio": decoding.max_ratio,
+        "max_extra": decoding.max_extra,
+        "max_length": decoding.max_length,
         "replace_unknown": decoding.replace_unknown,
-        "cut_short": sum(not output.complete for output in outputs),
-        "empty": sum(not hypothesis.target for hypothesis in best),
-        "unknown": sum(output.symbols.count(UNK) for output in outputs),
         "replaced": sum(hypothesis.replaced for hypothesis in best),
-        "unseen": dict(sorted(unseen.most_common(MOST_UNSEEN))),
-        "unseen_total": unseen.total(),
     }
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pam.config import Decoding
 from pam.data.dataset import Split
+from pam.data.lengths import LEAST_RATIO, PairLengths
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
 from pam.io import Strict, parse, read_json, write_text
 from pam.models.model import Model
@@ -54,7 +55,8 @@ def forbidden_symbols(actions: bool) -> list[int]:
 
 def longest(lengths: Tensor, decoding: Decoding) -> Tensor:
     """Return the length of the longest output of each sentence, from its own length alone: (B,)."""
-    limits = (lengths * decoding.max_ratio).long() + decoding.max_extra
+    ratio = decoding.max_ratio or LEAST_RATIO
+    limits = (lengths * ratio).long() + decoding.max_extra
     return limits.clamp(decoding.min_length + 1, decoding.max_length)
 
 
@@ -143,6 +145,15 @@ class LengthPrior(Strict):
     def load(cls, path: Path | str) -> LengthPrior:
         """Read what `save` wrote; a UserError says that it is missing or damaged."""
         return parse(cls, read_json(path), path)
+
+    def pairs(self, source_eos: bool, actions: bool) -> PairLengths:
+        """Return the lengths of all pairs as a model reads and writes them."""
+        source, target, number = np.array(self.counts).T
+        return PairLengths.written(
+            source=np.repeat(source + source_eos, number),
+            target=np.repeat(target + 1, number),
+            actions=actions,
+        )
 
     def log_probs(self, source: int, longest: int) -> NDArray[np.float64]:
         """Return log p(n | source) of n = 0, 1, ..., `longest`: (longest + 1,)."""

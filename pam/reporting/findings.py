@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pam import protections
 from pam.config import Experiment
 from pam.evaluation.metrics import Metric, metric_of
 from pam.reporting.comparison import LEAST_SEEDS, outcome_of
 from pam.reporting.render import interval, signed
+from pam.reporting.runs import TaskRuns
 
 # The finding.
 
@@ -169,6 +171,7 @@ def cautions(
     summaries: Mapping[str, Any],
     histories: pd.DataFrame,
     comparisons: Sequence[pd.DataFrame] = (),
+    runs: Sequence[TaskRuns] = (),
 ) -> dict[str, list[str]]:
     """Return what a reader of a task's figures has to know, task by task.
 
@@ -176,17 +179,29 @@ def cautions(
         summaries: `summary.json` of each task's prepared data.
         histories: the data of the figure of learning curves.
         comparisons: the data of the tables that compare models.
+        runs: the scored runs of each task, which hold the records of decoding.
     """
     by_task = {}
+    runs_by_task = {of_task.name: of_task for of_task in runs}
     for task, config in experiment.tasks.items():
         texts = list(summaries[task].get("warnings", []))
         texts += _extremes(task, experiment.models_of(task), comparisons)
         texts += _of_training(histories[histories["task"] == task])
+        if task in runs_by_task:
+            texts += protections.cautions(_decodings(runs_by_task[task]))
         if config.paper_reference and not config.paper:
             texts.append("the paper's figures are of other data than ours")
         by_task[task] = texts
 
     return by_task
+
+
+def _decodings(runs: TaskRuns) -> dict[str, list[dict[str, Any]]]:
+    """Return the records of decoding of each model, of all seeds and beams, by its label."""
+    return {
+        of_model[0].label: [record for run in of_model for record in run.decodings.values()]
+        for of_model in runs.models.values()
+    }
 
 
 def _extremes(task: str, models: Sequence[str], comparisons: Sequence[pd.DataFrame]) -> list[str]:

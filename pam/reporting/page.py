@@ -63,7 +63,7 @@ from pam.reporting.render import (
     to_csv,
     to_latex,
 )
-from pam.reporting.runs import label_of
+from pam.reporting.runs import TaskRuns, label_of
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 MOST_ROWS = 30  # of a table that is not folded
@@ -84,6 +84,7 @@ class Files:
     texts: Path  # folder with captions and `page/`
     # sentences about what is not shown, for example because restored runs have no weights
     left_out: Sequence[str] = ()
+    runs: Sequence[TaskRuns] = ()  # scored, of each task
 
 
 class Download(NamedTuple):
@@ -178,7 +179,7 @@ class Page:
             if TABLES[name].builder == "comparison"
         ]
         curves = read_csv(files.folder / "figures/curves.csv")
-        by_task = cautions(self.experiment, files.summaries, curves, comparisons)
+        by_task = cautions(self.experiment, files.summaries, curves, comparisons, files.runs)
         self.cautions = self._numbered(by_task)
         self.model_names = self.model_labels()
 

@@ -48,7 +48,7 @@ from pam.io import (
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
 from pam.reporting.runs import label_of, load_experiment
-from pam.restored import Name, data_of, decoding_of, identity_of
+from pam.restored import Name, data_of, identity_of, is_same_run
 from pam.run_folder import RunFolder
 
 ARCHIVE = "runs.tar.xz"
@@ -428,5 +428,4 @@ def _same_configuration(stored: Path, run: RunConfig) -> bool:
     except UserError:  # of an earlier form, which is not read any more
         return False
 
-    same_training = stored_run.training_config() == run.training_config()
-    return same_training and decoding_of(stored_run) == decoding_of(run)
+    return is_same_run(stored_run, run)

@@ -35,7 +35,7 @@ def reason_to_start_anew(run: RunConfig) -> str | None:
 def differ_in_epochs(run: RunConfig, before: RunConfig) -> bool:
     """Return whether two trainings differ in the number of epochs and in nothing else."""
     config = run.training_config()
-    config_before = before.training_config()
+    config_before = before.as_written_for(run).training_config()
     epochs = config["training"].pop("epochs")
     epochs_before = config_before["training"].pop("epochs")
 

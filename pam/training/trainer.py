@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pam.config import Decoding, Phase, RunConfig
 from pam.data.dataset import Batch, Examples, Rows
+from pam.data.lengths import PairLengths, following
 from pam.data.vocabulary import EOS, strip
 from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
@@ -104,6 +105,9 @@ class Trainer:
         phases = training.phases or [Phase()]
         self.cut = {phase.until: self.train.cut(phase.source, phase.target) for phase in phases}
         self.dev = self.dev.cut(phases[-1].source, phases[-1].target)
+
+        pairs = PairLengths(self.train.source_lengths, self.train.target_lengths)
+        self.decoding = following(self.config.decoding, pairs)
 
         self.progress = Progress()
         self.best: Weights = {}
@@ -515,7 +519,7 @@ class Trainer:
             scores = evaluate(
                 self.model,
                 self.dev,
-                self.config.decoding,
+                self.decoding,
                 self.group,
                 self.stop,
                 actions=self.config.components.targets == "actions",

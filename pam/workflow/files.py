@@ -11,6 +11,7 @@ from pam.data.registry import Dataset
 from pam.experiment import Plan
 from pam.progress import TRAINING
 from pam.restored import Name, check_unchanged
+from pam.retrained import told_of_decoding
 from pam.run_folder import GOLD, RunFolder
 from pam.runtime.snakemake_internals import PlannedJob
 
@@ -149,6 +150,15 @@ class WorkflowFiles:
         A UserError names one that was not.
         """
         check_unchanged(self.plan, self.restored)
+
+    def told_of_retraining(self) -> list[str]:
+        """Say which runs are trained again for another decoding, if some are."""
+        trained = {
+            name: self.run_of(*name)
+            for name in self.experiment.runs()
+            if self.experiment.training_task(name[0]) == name[0]
+        }
+        return told_of_decoding(self.plan, trained.items())
 
     def lacks(self, run: Name, file: str | Path) -> bool:
         """Return whether a file of a restored run cannot be made without training again."""

@@ -278,6 +278,48 @@ def test_settings_that_little_data_cannot_fill_are_warned_of(own: Checkout, call
     assert re.match(r"a beam of 500 is more than the \d+ symbols of the vocabulary", warned[2])
 
 
+@pytest.mark.parametrize("kind", ["inflection", "translation"])
+def test_targets_that_outputs_cannot_be_as_long_as_are_counted_for_every_kind_of_task(
+    kind: str, own: Checkout, called: Call
+) -> None:
+    file = "own/experiment.yaml"
+    if kind == "translation":
+        with_own_pairs(own)
+        file = "own/translation.yaml"
+
+    limited = "decoding={max_ratio: 0.1, max_extra: 4, max_source: 3}"
+    result = called("check", "--configfile", file, "--config", limited)
+    assert result.code == 0
+
+    warned = [line for line in result.err.splitlines() if line.startswith("warning: ")]
+    for split in ("dev", "test"):
+        assert any(re.search(rf"\d+ of \d+ targets of {split} are longer", line) for line in warned)
+        assert any(re.search(rf"\d+ sources of {split} only the first 3 ", line) for line in warned)
+
+    assert "longer than outputs" not in called("check", "--configfile", file).err
+
+
+def test_a_changed_limit_is_told_where_the_epoch_is_chosen_by_decoding(
+    own: Checkout, called: Call
+) -> None:
+    plan = load_plan(files=["own/experiment.yaml"])
+    config = dump_yaml(plan.run("nouns", "soft", 1))
+    for file, text in (
+        ("training.json", "{}"),
+        ("run.yaml", config),
+        ("model/config.yaml", config),
+    ):
+        own.write(f"results/tiny/nouns/soft/seed1/{file}", text)
+
+    changed = called(*CHECK, "--config", "decoding={max_length: 30, beam: 3}").out
+    (sentence,) = [line for line in changed.splitlines() if "max_length" in line]
+    assert "soft on nouns" in sentence and "training.select" in sentence
+    assert "beam" not in sentence
+
+    for other in ("decoding={beam: 3}", "training={epochs: 3}"):
+        assert "training.select" not in called(*CHECK, "--config", other).out
+
+
 def test_runs_of_another_configuration_are_told_of_before_they_are_replaced(
     own: Checkout, called: Call
 ) -> None:

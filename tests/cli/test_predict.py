@@ -145,6 +145,39 @@ def test_an_output_that_is_cut_short_is_told(called: Call, model: Path, tmp_path
     assert result.code == 0 and "line 1: cut short at 1 symbols\n" in result.err
 
 
+def test_what_is_not_read_of_a_typed_source_is_told(
+    called: Call, model: Path, tmp_path: Path
+) -> None:
+    config = (model / "config.yaml").read_text(encoding="utf-8")
+    run = tmp_path / "run.yaml"
+    run.write_text(config.replace("max_source: null", "max_source: 3"), encoding="utf-8")
+
+    result = called("predict", "--run", model.parent, typed="Blatt\tcase=nominative\n")
+    assert result.code == 0 and "line 1: only the first 3 of 7 symbols are read" in result.err
+
+    file = tmp_path / "sources.tsv"
+    file.write_text("Blatt\tcase=nominative\n", encoding="utf-8")
+    result = called("predict", "--run", model.parent, "--input", file)
+    assert result.code == 0 and "sources.tsv:1: only the first 3 of 7 symbols" in result.err
+
+
+def test_a_split_is_decoded_with_counts_of_what_the_limit_of_length_cuts(
+    called: Call, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    config = (trained / "model/config.yaml").read_text(encoding="utf-8")
+    limited = config.replace("max_length: null", "max_length: 3")
+    out = tmp_path / "predictions.tsv"
+    record = tmp_path / "decoding.json"
+    arguments = ("--config", limited, "--data", data, "--out", out, "--record", record)
+    assert called("predict", "--run", trained, *arguments).code == 0
+
+    counts = json.loads(record.read_text(encoding="utf-8"))
+    forms = [row[2] for row in predictions(out)[1:]]
+    assert counts["max_length"] == 3
+    assert counts["references_beyond_limit"] == sum(len(form) + 1 > 3 for form in forms) > 0
+    assert counts["cut_short"] > 0
+
+
 @pytest.mark.slow
 def test_each_line_is_answered_before_the_next_is_typed(trained: Path) -> None:
     command = [sys.executable, "-m", "pam", "predict", "--model", str(trained / "model")]
@@ -205,6 +238,8 @@ def test_a_split_is_decoded_in_its_order_with_costs(
         "sentences_per_second",
         "symbols_per_second",
         "sentences",
+        "source_symbols",
+        "symbols",
         "beam",
         "length_penalty",
         "length_penalties",
@@ -212,7 +247,12 @@ def test_a_split_is_decoded_in_its_order_with_costs(
         "length_prior",
         "precision",
         "replace_unknown",
+        "max_ratio",
+        "max_extra",
+        "max_length",
         "cut_short",
+        "references_beyond_limit",
+        "sources_cut",
         "empty",
         "unknown",
         "replaced",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pam.config import Decoding
+from pam.data.dataset import Examples, Split
+from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.vocabulary import EOS
-from pam.decoding.hypotheses import Output, forbid, forbidden_symbols, longest
+from pam.decoding.hypotheses import LengthPrior, Output, forbid, forbidden_symbols, longest
 from pam.decoding.search import Sampling
 from pam.io import UserError, parse
 from tests.decoding import varied
@@ -93,3 +96,67 @@ def test_a_source_is_read_as_far_as_asked() -> None:
 def test_lengths_that_exclude_each_other_are_refused() -> None:
     with pytest.raises(UserError, match="`min_length` is not below `max_length`"):
         parse(Decoding, {"min_length": 5, "max_length": 5})
+
+
+@pytest.mark.parametrize("ratio", [None, 0.1, 0.7, 1.1, 2.5, 333.3])
+def test_pairs_are_measured_by_the_limit_that_a_search_has(ratio: float | None) -> None:
+    lengths = np.arange(1, 2000)
+    for held in ({}, {"max_length": 60, "min_length": 20}):
+        decoding = Decoding(max_ratio=ratio, **held)
+        limits = longest(torch.from_numpy(lengths), decoding)
+        assert longest_outputs(lengths, decoding).tolist() == limits.tolist()
+
+
+def followed(*pairs: tuple[int, int], **settings: Any) -> Decoding:
+    """Return the settings of a search by a model that was trained on pairs of these lengths."""
+    source, target = np.array(pairs).T
+    return following(Decoding(**settings), PairLengths(source, target))
+
+
+def test_the_limit_is_three_times_the_source_and_ten_where_that_cuts_no_target_of_training() -> (
+    None
+):
+    decoding = followed((1, 13), (20, 70), (50, 40))
+    assert (decoding.max_ratio, decoding.max_extra) == (3.0, 10)
+
+
+def test_long_targets_of_training_raise_the_limit_above_all_of_them() -> None:
+    # Targets of seven symbols for each of the source, as in logical forms.
+    pairs = [(length, 7 * length) for length in range(3, 21)]
+    decoding = followed(*pairs)
+    source, target = np.array(pairs).T
+
+    assert (longest_outputs(source, decoding) >= 1.4 * target).all()
+    # Longer sources than training has too may have as long targets.
+    assert longest_outputs(np.array([60]), decoding)[0] >= 7 * 60
+
+
+def test_one_odd_pair_raises_the_limit_of_long_sources_little() -> None:
+    pairs = [(length, length) for length in range(1, 51)]
+    decoding = followed(*pairs, (1, 300))
+    assert longest_outputs(np.array([1]), decoding)[0] > 300
+    assert longest_outputs(np.array([50]), decoding)[0] < 800
+
+
+def test_a_limit_that_is_given_stays() -> None:
+    decoding = followed((4, 90), max_ratio=2.0, max_extra=5)
+    assert (decoding.max_ratio, decoding.max_extra) == (2.0, 5)
+    assert longest_outputs(np.array([4]), followed((4, 90), max_length=30)).tolist() == [30]
+
+
+@pytest.mark.parametrize("source_eos", [False, True])
+@pytest.mark.parametrize("targets", ["symbols", "actions"])
+def test_a_trained_model_has_the_limit_that_its_training_had(
+    source_eos: bool, targets: Any
+) -> None:
+    sources = [[5], [5, 6, 7], [6, 6]]
+    forms = [[5] * 40, [6] * 9, [7] * 30]
+    split = Split.from_rows(sources, forms, [[0] * len(form) for form in forms], {}, source_eos)
+    examples = Examples(split, targets)
+    trained = following(Decoding(), PairLengths(examples.source_lengths, examples.target_lengths))
+
+    is_pointer = targets == "actions"
+    stored = LengthPrior.of(split).pairs(source_eos, is_pointer)
+    assert following(Decoding(), stored) == trained
+    assert following(Decoding(), PairLengths.of(split, is_pointer)) == trained
+    assert (trained.max_ratio, trained.max_extra) != (3.0, 10)

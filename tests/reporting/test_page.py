@@ -33,7 +33,7 @@ from pam.reporting.findings import cautions, finding
 from pam.reporting.heat_maps import heading, maps, weights_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
 from pam.reporting.page import Files, Page, with_texts, write
-from pam.reporting.runs import load_experiment
+from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.style import WIDTH
 from pam.reporting.tables import build
 
@@ -853,6 +853,29 @@ def test_what_the_data_warn_of_and_figures_of_other_data_bear_on_a_task() -> Non
     experiment = load_experiment_of({"nouns": {"dataset": "nouns", "paper_reference": "de-N"}})
     by_task = cautions(experiment, {"nouns": {"warnings": [SHARED]}}, histories(("Soft", [0.8])))
     assert by_task["nouns"] == [SHARED, "the paper's figures are of other data than ours"]
+
+
+def test_outputs_that_a_limit_spoils_are_cautions_of_every_kind_of_task(
+    made: MadeExperiment,
+) -> None:
+    experiment = load_experiment(made.config)
+    runs = load_runs(made.scores, experiment)
+    task = runs[0].name
+    label = runs[0].runs[0].label
+    counted = {"sentences": 200, "source_symbols": 900, "symbols": 1000, "cut_short": 7}
+    counted |= {"references_beyond_limit": 150, "empty": 3, "unknown": 1, "unseen_total": 300}
+    recorded = runs[0].runs[0].scores.decoding
+    recorded.clear()
+    recorded["1"] = counted
+
+    summaries = {name: {} for name in experiment.tasks}
+    curves = histories(("Soft", [0.8]))
+    texts = cautions(experiment, summaries, curves, runs=runs)[task]
+
+    for share in ("7 of 200", "150 of 200", "300 of 900"):
+        assert sum(f"{label} {share}" in text for text in texts) == 1
+    # Single unknown symbols are in most translations.
+    assert not any("1 of 1,000" in text for text in texts)
 
 
 @pytest.mark.parametrize(

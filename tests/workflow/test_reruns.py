@@ -13,7 +13,7 @@ import time
 import pytest
 
 from tests.workflow.checkouts import Checkout, Outcome
-from tests.workflow.conftest import OWN
+from tests.workflow.conftest import OWN, PAIRS
 
 pytestmark = pytest.mark.slow
 
@@ -167,3 +167,34 @@ def test_changed_data_of_ones_own_are_fetched_prepared_and_trained_on_again(
 
     assert outcome.jobs["fetch_data"] == outcome.jobs["prepare_data"] == 1
     assert len(outcome.trained) == 2
+
+
+OTHER_LIMITS = "decoding={beam: 2, max_length: 40, max_ratio: 2, min_length: 1}"
+
+
+def test_other_limits_of_decoding_train_nothing_where_the_epoch_is_chosen_by_loss(
+    translated: tuple[Checkout, Outcome],
+) -> None:
+    made, _ = translated
+    for changed in (OTHER_LIMITS, "decoding={length_penalties: [0.3, 0.6]}"):
+        outcome = made.plan(*PAIRS, "--config", changed)
+
+        assert outcome.code == 0, outcome.said
+        assert outcome.jobs["predict_run"] > 0
+        assert outcome.trained == set()
+        assert outcome.jobs["join_ensemble"] == 0
+        assert "chooses their epoch" not in outcome.said
+
+
+def test_other_limits_of_decoding_train_again_where_it_chooses_the_epoch_which_is_said(
+    finished: Checkout,
+) -> None:
+    outcome = finished.plan(*OWN, "--config", OTHER_LIMITS)
+
+    assert outcome.code == 0, outcome.said
+    assert len(outcome.trained) == 2
+    (sentence,) = [line for line in outcome.said.splitlines() if "training.select" in line]
+    assert "`decoding.max_length`" in sentence and "beam" not in sentence
+    assert f"soft, {MONO} on nouns" in sentence
+
+    assert finished.plan(*OWN, "--config", "decoding={beam: 2}").trained == set()

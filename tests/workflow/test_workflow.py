@@ -183,12 +183,35 @@ def changed_by(nouns: Workflow, folder: Path, model: str, **changes: Any) -> set
         ({"beams": [3]}, {"outputs"}),
         ({"length_penalty": 0.6}, {"decoding"}),
         ({"batch_size": 8}, {"decoding", "analysis"}),
+        ({"temperature": 0.5}, {"decoding"}),
     ],
 )
 def test_another_search_decodes_again_and_trains_nothing(
     nouns: Workflow, tmp_path: Path, decoding: dict[str, Any], changed: set[str]
 ) -> None:
     assert changed_by(nouns, tmp_path, "soft", decoding=decoding) == changed
+
+
+LIMITS = [
+    {"max_ratio": 2.0},
+    {"max_extra": 20},
+    {"max_length": 50},
+    {"min_length": 1},
+    {"no_repeat_ngram_size": 4},
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_limits_of_decoding_are_part_of_a_training_that_chooses_its_epoch_by_decoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    decided = {"accuracy": {"decoding", "training"}, "loss": {"decoding"}, "last": {"decoding"}}
+    for select, changed in decided.items():
+        training = {"epochs": 1, "select": select}
+        before = made(tmp_path, EXPERIMENT, REGISTRY, training=training)
+        other = {"training": training, "decoding": limit}
+        assert changed_by(before, tmp_path, "soft", **other) == changed
 
 
 def test_options_of_components_train_the_models_that_use_them(

@@ -133,6 +133,7 @@ rule write_summary:
 rule write_page:
     input:
         experiment=files.resolved,
+        scores=files.of_runs("scores.json"),
         tables=report_files.tables(),
         figures=report_files.figures(),
         data=files.of_tasks("summary.json"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pam.reporting.data_and_cost import summaries_of
 from pam.reporting.page import Files, write
-from pam.reporting.runs import load_experiment
+from pam.reporting.runs import load_experiment, load_runs
 from pam.runtime.job_lock import open_log
 
 if __name__ == "__main__":
@@ -13,8 +13,9 @@ if __name__ == "__main__":
     sys.stderr = open_log(snakemake.log[0])
     files = snakemake.input
     out = Path(snakemake.output.page)
+    experiment = load_experiment(files.experiment)
     page_files = Files(
-        experiment=load_experiment(files.experiment),
+        experiment=experiment,
         folder=out.parent,
         tables=[Path(file).stem for file in files.tables],
         figures=[Path(file).stem for file in files.figures],
@@ -22,5 +23,6 @@ if __name__ == "__main__":
         gold=summaries_of(files.gold),
         texts=Path(snakemake.params.texts),
         left_out=list(snakemake.params.left_out),
+        runs=load_runs(files.scores, experiment),
     )
     write(page_files, out)
