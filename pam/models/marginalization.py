@@ -72,8 +72,8 @@ class Output(Marginalization):
 
     Early in training positions explain y_t alike, and such a bound rewards nothing but less spread:
     attention ends on one position. So with a `mass` the renormalized sum is trained, log p - log
-    sum prior. It has no gradient where all positions explain y_t alike, and is at most -log mass
-    above the bound of a whole nucleus.
+    sum prior. It has no gradient where all positions explain y_t alike. It is no lower bound: it is
+    above the bound of a whole nucleus, and above the exact log p, by at most -log mass.
     """
 
     gives_positions = True

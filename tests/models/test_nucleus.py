@@ -130,6 +130,39 @@ def test_what_is_trained_is_above_the_bound_by_the_rest_of_the_mass_at_most() ->
     )
 
 
+def test_what_is_trained_is_no_lower_bound_and_near_the_exact_sum_by_enumeration() -> None:
+    """Feeding nothing back, both sums have the same states, priors and likelihoods.
+
+    The likelihood of each position comes from the exact model's posterior, by Bayes' rule.
+    """
+    mass = 0.6
+    batch = tiny.batch()
+    exact = summed("prior-joint", None, input_feeding="none").eval()
+    forced = exact.teacher_force(*batch)
+    likelihoods = forced.posterior * forced.log_probs.exp()[..., None] / forced.prior
+    model = summed("prior-joint", mass, input_feeding="none").train()
+    trained = model.objective(*batch).detach()
+
+    gains = []
+    for sentence, step in (batch[2] != PAD).nonzero().tolist():
+        prior = forced.prior[sentence, step].tolist()
+        likelihood = likelihoods[sentence, step].tolist()
+        positions = sorted(range(len(prior)), key=lambda a: -prior[a])
+        sizes = range(1, len(prior) + 1)
+        size = next(size for size in sizes if sum(prior[a] for a in positions[:size]) >= mass)
+        nucleus = positions[:size]
+        kept = sum(prior[a] for a in nucleus)
+        expected = math.log(sum(prior[a] * likelihood[a] for a in nucleus) / kept)
+        log_prob = float(forced.log_probs[sentence, step])
+
+        assert float(trained[sentence, step]) == pytest.approx(expected, abs=1e-12)
+        assert expected <= log_prob - math.log(kept) + 1e-12
+        gains.append(expected - log_prob)
+
+    # Some steps gain and others lose by the cut.
+    assert max(gains) > 1e-3 and min(gains) < -1e-3
+
+
 def test_the_whole_posterior_over_the_nucleus_is_fed_back() -> None:
     forced = summed("postr-joint", 0.6).teacher_force(*tiny.batch())
     left_out = ~is_nucleus(forced.prior.flatten(0, 1), 0.6).view_as(forced.prior)
