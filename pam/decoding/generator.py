@@ -96,10 +96,9 @@ class Generator:
                 hint="set decoding.replace_unknown to false",
             )
 
-        # The lengths of training pairs, which decide the limit of length unless it is given.
-        if decoding.max_ratio is None:
-            lengths = LengthPrior.load(folder / LENGTHS).pairs(model.source_eos, self.actions)
-            decoding = following(decoding, lengths)
+        # Pairs of training decide the limit of length, unless it is given.
+        if model.lengths is not None:
+            decoding = following(decoding, model.lengths.pairs(model.source_eos, self.actions))
         self.decoding = decoding
 
         self.prior: LengthPrior | None = None
