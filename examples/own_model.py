@@ -108,7 +108,7 @@ def tested(plan: Plan, model: str, out: Path) -> Scores:
     write_text(folder.config_file, dump_yaml(run))
     train(folder, folder.data(), folder.path / "state", "cpu")
 
-    generator = Generator(load_trained(folder.model), folder.model, run.decoding)
+    generator = Generator(load_trained(folder.model), run.decoding)
     beam = run.decoding.beam
     predict_split(
         generator,
