@@ -92,7 +92,7 @@ class CaptioningFormat(TaskFormat):
         return self
 
     def codec(self, units: int) -> CaptioningCodec:
-        target = SideSettings(
+        target = SideSettings.of_new_data(
             language=self.language, tokenize=self.tokenize, lowercase=self.lowercase
         )
         settings = CaptioningSettings(

@@ -26,6 +26,7 @@ from pam.data.prepare import (
     Task,
     TaskFormat,
     class_names,
+    strange_warnings,
 )
 from pam.data.reading import Faults, Files
 from pam.data.sampling import Divide, drawn_groups, splits_of
@@ -152,6 +153,11 @@ class Index(Stage[InflectionFormat]):
                     f"{split} has features in another order than training in"
                     f" {counts[split]['reordered']} rows; they are read in the order of training"
                 )
+
+        if self.model is not None:
+            for split in rows:
+                warnings += strange_warnings(split, "source", sources[split], source, self.model)
+                warnings += strange_warnings(split, "target", targets[split], target, self.model)
 
         shared = self._shared_lemmas(rows)
         warnings += shared.warnings

@@ -7,8 +7,9 @@ kind is a class with a line in `pam.data.registry.TASKS`, and one in `pam.data.t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -23,6 +24,7 @@ from pam.data.dataset import (
     write_summary,
 )
 from pam.data.download import check_fetched
+from pam.data.languages import shown
 from pam.data.lengths import warnings_of_lengths
 from pam.data.reading import Files
 from pam.data.sampling import Sample
@@ -37,6 +39,9 @@ Layout = TypeVar("Layout", bound=Strict)
 MOST_UNKNOWN = 0.5
 # A split with fewer symbols is not refused: there it may be chance.
 FEWEST_SYMBOLS = 100
+
+
+SHOWN_SYMBOLS = 10  # that a warning lists
 
 
 class TaskFormat(Strict):
@@ -164,6 +169,35 @@ class Task(ABC, Generic[Layout]):
     def keys(self, stage: str) -> tuple[str, ...]:
         """Return the keys of `Format` that decide the result of a stage."""
         return self.STAGES[stage].keys
+
+
+def strange_warnings(
+    split: str,
+    side: str,
+    rows: Iterable[Sequence[str]],
+    vocabulary: Container[str],
+    model: Symbols,
+) -> list[str]:
+    """Warn of rows of a side with symbols that a model does not know, with the first symbols."""
+    count = 0
+    strange: dict[str, None] = {}
+    total = 0
+    for row in rows:
+        total += 1
+        unknown_symbols = [symbol for symbol in row if symbol not in vocabulary]
+        count += bool(unknown_symbols)
+        strange |= dict.fromkeys(unknown_symbols)
+    if not count:
+        return []
+
+    listed = ", ".join(map(shown, islice(strange, SHOWN_SYMBOLS)))
+    if len(strange) > SHOWN_SYMBOLS:
+        listed += ", ..."
+    effect = "which it can never write" if side == "target" else "which are one and the same to it"
+    return [
+        f"{count} of {total} {side}s of {split} have symbols that `{model.name}` does not know,"
+        f" {effect} ({len(strange)}: {listed}): train without `init_from`, or leave such rows out"
+    ]
 
 
 def class_names(*classes: type) -> list[str]:

@@ -136,7 +136,7 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
 
         sentences: Iterator[list[str]]
         if self.layout.sentences == "tags":
-            sentences = map(words_of, SENTENCE_TAGS.split(text))
+            sentences = (words_of(sentence.strip()) for sentence in SENTENCE_TAGS.split(text))
         else:
             sentences = sentences_of(words_of(text), language(self.layout.language))
 

@@ -90,17 +90,23 @@ class Line(NamedTuple):
         return UserError(message, file=self.file, line=self.number, hint=hint)
 
 
-def cleaned(text: str, *, keep_invisible: bool = False) -> str:
+def cleaned(text: str, *, keep_invisible: bool = False, keep_indentation: bool = False) -> str:
     """Return the text as models read it.
 
     It is in composed form, without invisible characters unless they are kept, and has one space
-    where white space or control characters were. A text that shows nothing becomes empty.
+    where white space or control characters were, none at an end. A text that shows nothing becomes
+    empty. Indentation that is kept has four spaces for a tab.
     """
     text = composed(text) if keep_invisible else visible(text)
     words = CONTROL.sub(" ", text).split()
     if not any(word.strip(JOINERS) for word in words):
         return ""
-    return " ".join(words).strip(f"{MARK} ")
+    clean = " ".join(words).strip(f"{MARK} ")
+    if not keep_indentation:
+        return clean
+
+    indented = text.expandtabs(4)
+    return " " * (len(indented) - len(indented.lstrip(" "))) + clean
 
 
 def read_lines(path: Path | str) -> list[str]:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, ValidationError
 
 from pam.data.features import Frames, Table, checked, read_array, spaced
+from pam.data.joining import AS_LETTERS, TORN, hide_marks, joined, shown_marks
 from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks, visible
 from pam.data.languages import language as language_of
 from pam.data.text_files import Line, cells_of, cleaned
@@ -32,8 +33,13 @@ Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
 
 
+INDENTATION = "␣"  # stands for a space at the beginning of a line, in a word of its own
+
+
 class Tokenizer:
     """Words of the sentences of one language; this one splits and joins them at white space.
+
+    Spaces at the beginning of a text, as in a program, are its first word.
 
     The language is a code such as `de`. Making a tokenizer raises a UserError if it cannot serve
     the language, or a package is missing.
@@ -41,9 +47,17 @@ class Tokenizer:
 
     segments: ClassVar[bool] = False  # whether it finds words, or their parts, where no spaces are
     spells: ClassVar[bool] = False  # whether its words are characters
+    keeps_indentation: ClassVar[bool] = True  # whether spaces at the beginning are kept
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, *, whole_words: bool | None = None) -> None:
         self.language = language
+        # None: as new data have them
+        self.whole_words = self.keeps_words(language) if whole_words is None else whole_words
+
+    @classmethod
+    def keeps_words(cls, language: str) -> bool:
+        """Tell whether words of a language with an apostrophe inside are whole in new data."""
+        return False
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         """Make a copy anew, in this process or another: libraries' parts cannot be copied."""
@@ -51,10 +65,14 @@ class Tokenizer:
 
     def tokens(self, text: str) -> list[str]:
         """Split a sentence into words and marks, none with white space inside."""
-        return text.split()
+        spaces = len(text) - len(text.lstrip(" "))
+        indentation = [INDENTATION * spaces] if spaces > 0 else []
+        return [*indentation, *text.split()]
 
     def text(self, tokens: Sequence[str]) -> str:
         """Join words to a sentence as people write it."""
+        if tokens and not tokens[0].strip(INDENTATION):
+            return " " * len(tokens[0]) + " ".join(tokens[1:])
         return " ".join(tokens)
 
 
@@ -76,28 +94,41 @@ class Moses(Tokenizer):
 
     Marks are not escaped as `&apos;` and the like. A language without a list of abbreviations is
     split as English is. Letters are not torn from the marks that combine with them, as they are by
-    Moses in Thai, Burmese or Yoruba.
+    Moses in Thai, Burmese or Yoruba, nor words at an apostrophe inside of them, but for languages
+    whose published texts are torn there. After an elided word, as in `l'home`, they are split.
     """
+
+    keeps_indentation = False
 
     # Marks of scripts other than Latin, which Moses leaves with a space before them.
     AFTER_WORDS = re.compile(rf" (?=[{re.escape(''.join(sorted(ENDS - set('.!?'))) + COMMAS)}])")
 
-    def __init__(self, language: str) -> None:
-        super().__init__(language)
+    def __init__(self, language: str, *, whole_words: bool | None = None) -> None:
+        super().__init__(language, whole_words=whole_words)
 
         sacremoses = _library("sacremoses")
         tag = language_of(language).tag or language
         self._tokenizer = sacremoses.MosesTokenizer(lang=tag)
         self._detokenizer = sacremoses.MosesDetokenizer(lang=tag)
 
-        letters = self._tokenizer.IsAlnum + combining_marks()
+        letters = self._tokenizer.IsAlnum + combining_marks() + "".join(AS_LETTERS.values())
         self._tokenizer.PAD_NOT_ISALNUM = re.compile(rf"([^{letters}\s\.'\`\,\-])"), r" \1 "
 
     def tokens(self, text: str) -> list[str]:
+        if self.whole_words:
+            text = hide_marks(text, language_of(self.language))
         # Its words may hold spaces that are not ASCII, such as U+00A0.
-        return " ".join(self._tokenizer.tokenize(text, escape=False)).split()
+        words = " ".join(self._tokenizer.tokenize(text, escape=False))
+        return shown_marks(words).split()
+
+    @classmethod
+    def keeps_words(cls, language: str) -> bool:
+        return language_of(language).tag not in TORN
 
     def text(self, tokens: Sequence[str]) -> str:
+        lang = language_of(self.language)
+        if lang.tag != "en":
+            return joined(tokens, lang)
         return self.AFTER_WORDS.sub("", str(self._detokenizer.detokenize(tokens, unescape=False)))
 
 
@@ -112,9 +143,10 @@ class UniDic(Tokenizer):
     """Short unit words of Japanese: MeCab with the dictionary unidic-lite, through fugashi."""
 
     segments = True
+    keeps_indentation = False
 
-    def __init__(self, language: str) -> None:
-        super().__init__(language)
+    def __init__(self, language: str, *, whole_words: bool | None = None) -> None:
+        super().__init__(language, whole_words=whole_words)
 
         if language_of(language).tag != "ja":
             message = f"the tokenizer unidic is for Japanese (ja), not for `{language}`"
@@ -133,12 +165,17 @@ class UniDic(Tokenizer):
 class WordPunct(Tokenizer):
     """NLTK's `wordpunct`: letters and digits in a row are a word, as are other marks in a row."""
 
-    def __init__(self, language: str) -> None:
-        super().__init__(language)
+    keeps_indentation = False
+
+    def __init__(self, language: str, *, whole_words: bool | None = None) -> None:
+        super().__init__(language, whole_words=whole_words)
         self._tokenizer = _library("nltk.tokenize").WordPunctTokenizer()
 
     def tokens(self, text: str) -> list[str]:
         return list(self._tokenizer.tokenize(text))
+
+    def text(self, tokens: Sequence[str]) -> str:
+        return " ".join(tokens)
 
 
 class Characters(Tokenizer):
@@ -151,10 +188,13 @@ class Characters(Tokenizer):
     spells = True
 
     def tokens(self, text: str) -> list[str]:
-        return list(SPACE.join(text.replace(SPACE, "＿").split()))
+        spaces = len(text) - len(text.lstrip(" "))
+        return list(SPACE * spaces + SPACE.join(text.replace(SPACE, "＿").split()))
 
     def text(self, tokens: Sequence[str]) -> str:
-        return " ".join("".join(tokens).replace(SPACE, " ").split())
+        text = "".join(tokens).replace(SPACE, " ")
+        spaces = len(text) - len(text.lstrip(" "))
+        return " " * spaces + " ".join(text.split())
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
@@ -166,11 +206,11 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 }
 
 
-def load_tokenizer(name: str, language: str) -> Tokenizer:
+def load_tokenizer(name: str, language: str, *, whole_words: bool | None = None) -> Tokenizer:
     """Make a tokenizer by its name; a UserError if there is none, or as `Tokenizer`."""
     if name not in TOKENIZERS:
         raise unknown("tokenizer", name, sorted(TOKENIZERS))
-    return TOKENIZERS[name](language)
+    return TOKENIZERS[name](language, whole_words=whole_words)
 
 
 def _library(module: str) -> Any:
@@ -462,6 +502,18 @@ class SideSettings(Strict):
     merges: list[Annotated[str, Field(pattern=r"^[^ \n]+ [^ \n]+$")]] | None = Field(
         None, min_length=1, description="of byte pair encoding; null: words are symbols"
     )
+    # Left out where it is false, as in files from before there was this key.
+    whole_words: bool = Field(
+        False,
+        description="words with an apostrophe inside are not torn by Moses",
+        exclude_if=lambda value: not value,
+    )
+
+    @classmethod
+    def of_new_data(cls, **settings: Any) -> SideSettings:
+        """Return the settings with which new data are made."""
+        tokenizer = TOKENIZERS[settings["tokenize"]]
+        return cls(**settings, whole_words=tokenizer.keeps_words(settings["language"]))
 
 
 class Settings(Strict):
@@ -487,7 +539,11 @@ class SideCodec:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self._settings.tokenize, self._settings.language)
+        return load_tokenizer(
+            self._settings.tokenize,
+            self._settings.language,
+            whole_words=self._settings.whole_words,
+        )
 
     def words(self, text: str, *, tokenized: bool = False) -> list[str]:
         """Return the words of a sentence.
@@ -498,12 +554,13 @@ class SideCodec:
             return self.cased(unescape_moses(text)).split()
         return self.cased(" ".join(self.tokenizer.tokens(text))).split()
 
-    def typed_words(self, line: str) -> list[str]:
+    def typed_words(self, line: str, *, is_target: bool = False) -> list[str]:
         """Return the words of a line that a person types.
 
-        It is cleaned as training text is.
+        It is cleaned as training text is, whose targets keep their indentation in programs.
         """
-        return self.words(cleaned(line))
+        is_program = is_target and not language_of(self._settings.language).tag
+        return self.words(cleaned(line, keep_indentation=is_program))
 
     def cased(self, text: str) -> str:
         """Return the text, in small letters if the task's text is."""
@@ -587,7 +644,7 @@ class TranslationCodec(Codec):
         return (" ".join(words),)
 
     def typed_target(self, line: str) -> str:
-        return " ".join(self.target.typed_words(line))
+        return " ".join(self.target.typed_words(line, is_target=True))
 
     def target_text(self, symbols: Sequence[str]) -> str:
         return " ".join(self.target.joined(symbols))

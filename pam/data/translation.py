@@ -8,6 +8,7 @@ symbols) and `index` (to ids).
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from pam.data.prepare import (
     Task,
     TaskFormat,
     class_names,
+    strange_warnings,
 )
 from pam.data.readers import load_reader
 from pam.data.reading import DividingReader, Faults, Files, Reader
@@ -49,6 +51,7 @@ from pam.data.tokenizers import (
     learn_merges,
 )
 from pam.data.vocabulary import Vocabulary
+from pam.data.way_back import WayBack, way_back_warnings
 from pam.io import Strict, UserError, atomic_write
 
 # Names of the two sides of a pair: codes of languages, or others, such as those of a program and of
@@ -64,6 +67,11 @@ REFERENCES = "{split}.target.txt"
 OTHER_REFERENCES = "{split}.references.jsonl"
 
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
+INDENTED = re.compile(r"(?: {2}|\t)\s*\S")
+# Share of lines with indentation above which they are hardly by chance.
+MOST_INDENTED = 0.02
+# Share of the lines of a side above which they are taken for words rather than sentences.
+MOST_ONE_WORD = 0.9
 # Share of a split's sources, such as `Thank you.`, that another split may have with other targets.
 MOST_SHARED_SOURCES = 0.05
 
@@ -158,7 +166,7 @@ class PairsFormat(TaskFormat):
         merges_by_side = merges or (None, None)
         settings: dict[Side, SideSettings] = {}
         for side, code, side_merges in zip(SIDES, self.languages, merges_by_side, strict=True):
-            settings[side] = SideSettings(
+            settings[side] = SideSettings.of_new_data(
                 language=code,
                 tokenize=self.tokenizer_for(code),
                 lowercase=self.lowercase,
@@ -189,11 +197,28 @@ class TranslationFormat(PairsFormat):
         None, ge=2, description="every n-th training pair becomes development data"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_language_no_tokenizer(cls, keys: Any) -> Any:
+        """Let a side that is no language, such as `sql`, have no tokenizer of a language."""
+        if not isinstance(keys, dict) or "tokenize" in keys:
+            return keys
+
+        sides = [side for side in (keys.get("source"), keys.get("target")) if isinstance(side, str)]
+        if all(language(side).tag for side in sides):
+            return keys
+        return keys | {"tokenize": {side: _default_tokenizer(side) for side in sides}}
+
     @model_validator(mode="after")
     def _has_two_languages(self) -> TranslationFormat:
         if self.source == self.target:
             raise ValueError("source and target are the same language")
         return self
+
+
+def _default_tokenizer(side: str) -> str:
+    """Return the tokenizer of a side of which the format says nothing, by its name."""
+    return "moses" if language(side).tag else "none"
 
 
 # Pairs of lines on disk, from stage to stage.
@@ -291,7 +316,7 @@ class Extract(Stage[PairsFormat]):
     """A data set's files to one line a sentence.
 
     Writes `extract/{train,dev,test}.{source,target}`, of the splits that the files give. Lines are
-    as `cleaned` returns them.
+    as `cleaned` returns them, those of targets with their indentation.
     """
 
     keys = ("source", "target", "read", "blank_lines", "invisible", "sample")
@@ -307,6 +332,7 @@ class Extract(Stage[PairsFormat]):
                 characters = self._write(drawn, writer, marked_lines)
 
             counts[split] = writer.stats(split) | characters
+            warnings += self._indentation(split, counts[split])
             warnings += self._other_size(split, counts[split]["pairs_in"])
             for name, lines in zip(self.layout.fields, marked_lines, strict=True):
                 warnings += lines.warnings(f"the side `{name}` of {split}")
@@ -324,16 +350,22 @@ class Extract(Stage[PairsFormat]):
         Marks of subwords are counted in `marked_lines`, of source and target. A UserError counts
         all blank lines.
         """
-        counts = {"control_characters": 0, "invisible_characters": 0}
+        counts = {"control_characters": 0, "invisible_characters": 0, "indentation_left_out": 0}
         clean = partial(cleaned, keep_invisible=self.layout.invisible == "keep")
+        # Lines of programs begin with spaces that mean something.
+        is_language = bool(language(self.layout.languages[1]).tag)
+        clean_target = partial(clean, keep_indentation=not is_language)
         faults = Faults()
         for pair in pairs:
             raw_texts = [(line.text, *line.more) for line in pair]
             for name, characters in (("control", CONTROL), ("invisible", INVISIBLE)):
-                lines = sum(any(map(characters.search, texts)) for texts in raw_texts)
-                counts[f"{name}_characters"] += lines
+                found = [any(map(characters.search, texts)) for texts in raw_texts]
+                counts[f"{name}_characters"] += sum(found)
+            if is_language:
+                counts["indentation_left_out"] += bool(INDENTED.match(raw_texts[1][0]))
 
-            source, target = ([clean(text) for text in texts] for texts in raw_texts)
+            source = [clean(text) for text in raw_texts[0]]
+            target = [clean_target(text) for text in raw_texts[1]]
             for marked, texts in zip(marked_lines, (source, target), strict=True):
                 for text in texts:
                     marked.add(text)
@@ -351,6 +383,18 @@ class Extract(Stage[PairsFormat]):
 
         faults.check()
         return counts
+
+    def _indentation(self, split: str, counts: Mapping[str, Any]) -> list[str]:
+        """Warn of lines whose spaces at the beginning are left out, if there are many."""
+        indented = counts["indentation_left_out"]
+        if indented <= MOST_INDENTED * counts["pairs_in"]:
+            return []
+        target = self.layout.fields[1]
+        return [
+            f"{indented} targets of {split} begin with spaces, which are left out: if they are"
+            f" programs, call their side otherwise than `{target}`, which is a language, such as"
+            " `code`"
+        ]
 
     def _other_size(self, split: str, pairs: int) -> list[str]:
         """Warn that a split drawn from all pairs has not the size that was asked for."""
@@ -391,9 +435,21 @@ class Tokenize(Stage[TranslationFormat]):
             raise UserError("no extracted text", file=folder, hint="prepare the data again")
 
         counts = []
+        self.ways_back = {split: WayBack() for split in SCORED}
         for split in extracted:
             counts += self._tokenize(split, codec)
-        return {"splits": counts}
+
+        return {"splits": counts, "warnings": self._warnings(codec)}
+
+    def _warnings(self, codec: TranslationCodec) -> list[str]:
+        """Warn of references that are not what their words are joined to."""
+        target = codec.settings.target
+        return way_back_warnings(
+            splits=self.ways_back,
+            tokenizer=target.tokenize,
+            lang=language(target.language),
+            lowercase=target.lowercase,
+        )
 
     def _tokenize(self, split: str, codec: TranslationCodec) -> list[dict[str, Any]]:
         """Write the words of an extracted split; return counts of the splits that it becomes."""
@@ -413,13 +469,18 @@ class Tokenize(Stage[TranslationFormat]):
                 target_words = self._words(codec.target, target)
                 self._put(
                     words=(source_words, target_words),
-                    readable=partial(self._readable, codec, target, target_words),
+                    readable=partial(self._reference_of, codec, target, target_words, names[-1]),
                     other_references=[self._reference(codec, text) for text in other_targets],
                     outputs=outputs,
                     train=split == "train",
                 )
 
-        return [output.stats(name, "words") for name, output in zip(names, outputs, strict=True)]
+        counts = []
+        for name, output in zip(names, outputs, strict=True):
+            counts.append(output.stats(name, "words"))
+            if name in SCORED and not self.layout.tokenized:
+                counts[-1]["joined_again"] = self.ways_back[name].counts()
+        return counts
 
     def _words(self, side: SideCodec, text: str) -> str:
         return " ".join(side.words(text, tokenized=self.layout.tokenized))
@@ -431,7 +492,15 @@ class Tokenize(Stage[TranslationFormat]):
         """
         if self.layout.tokenized:
             return codec.readable(words)
+        if not codec.target.tokenizer.keeps_indentation:
+            text = text.strip()
         return codec.target.cased(text)
+
+    def _reference_of(self, codec: TranslationCodec, text: str, words: str, split: str) -> str:
+        """Return a reference as people write it; compare it with what its words are joined to."""
+        if not self.layout.tokenized:
+            self.ways_back[split].add(codec.target.cased(text), codec.readable(words))
+        return self._readable(codec, text, words)
 
     def _reference(self, codec: TranslationCodec, text: str) -> dict[str, str]:
         """Return a further reference, as people write it and in words."""
@@ -559,7 +628,12 @@ class Index(Stage[PairsFormat]):
             "pairs_in_train_too": {split: pairs.count("train", split) for split in self.scored},
             "pairs_in_two_splits": pairs.counts,
             "sources_in_two_splits": sources.counts,
-            "warnings": pairs.warnings + sources.warnings,
+            "warnings": [
+                *pairs.warnings,
+                *sources.warnings,
+                *self._one_word_warnings(),
+                *self._strange_warnings(vocabularies),
+            ],
         }
 
     def _write_splits(
@@ -624,6 +698,49 @@ class Index(Stage[PairsFormat]):
     def scored(self) -> list[str]:
         """The splits that are made here and whose outputs are compared with references."""
         return [split for split in SCORED if split in self.splits]
+
+    def _one_word_warnings(self) -> list[str]:
+        """Propose characters where most lines of a side are one word, of which many are unknown."""
+        sides = self.layout.sides(())
+        trained = {
+            side: set(map(tuple, self.symbols("train", side))) for side in self._word_sides()
+        }
+        warnings = []
+        for side, known in trained.items():
+            for split in self.scored[:1]:
+                words = [tuple(symbols) for symbols in self.symbols(split, side)]
+                single = [word for word in words if len(word) == 1]
+                strange = sum(word not in known for word in single)
+                if len(single) < MOST_ONE_WORD * len(words) or strange <= 0.05 * len(single):
+                    continue
+                warnings.append(
+                    f"{strange} of {len(single)} lines of {sides[side].language} in {split} are one"
+                    " word that training lacks, and whole words are symbols: write `tokenize:"
+                    " characters`, so that words are read and written letter by letter"
+                )
+        return warnings
+
+    def _word_sides(self) -> list[Side]:
+        """Return the sides whose symbols are whole words, and whose training is here."""
+        if self.layout.subwords is not None or self.origin is not None:
+            return []
+        return [
+            side
+            for side, code in zip(SIDES, self.layout.languages, strict=True)
+            if not TOKENIZERS[self.layout.tokenizer_for(code)].segments
+        ]
+
+    def _strange_warnings(self, vocabularies: Sequence[Vocabulary]) -> list[str]:
+        """Warn of symbols that the model does not know whose symbols the data have."""
+        if self.model is None:
+            return []
+
+        warnings = []
+        for split in self.splits:
+            for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+                rows = self.symbols(split, side)
+                warnings += strange_warnings(split, side, rows, vocabulary, self.model)
+        return warnings
 
     def _items(
         self, item_of: Callable[[tuple[str, ...]], str]

@@ -135,7 +135,7 @@ def test_the_codec_of_inflection_needs_no_files(tmp_path: Path) -> None:
         ("moses", "de", "Am 7. Mai, z.B. um 9.", ["Am", "7.", "Mai", ",", "z.B.", "um", "9."]),
         ("moses", "vi", "Xin chào\u00a0bạn!", ["Xin", "chào", "bạn", "!"]),
         ("unidic", "ja", "私はテニスです。", ["私", "は", "テニス", "です", "。"]),
-        ("none", "de", " so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
+        ("none", "de", "so wie es\u2003ist . ", ["so", "wie", "es", "ist", "."]),
     ],
 )
 def test_tokenizers_split_as_their_languages_want(
