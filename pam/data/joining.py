@@ -60,9 +60,10 @@ TORN = frozenset({"de", "en", "ro", "vi"})
 # Words of these are split after what is elided: `l'home` becomes `l' home`.
 ELIDED = frozenset({"ca", "co", "fr", "fur", "it", "lij", "lmo", "oc", "pms", "sc", "scn", "vec"})
 # Marks inside of words of any language, and of some.
+OF_ALL_LANGUAGES = "'’·‧‐‑_"
 MARKS_IN_WORDS = {"he": '"״׳', "yi": '"״׳', "bo": "་", "dz": "་", "hy": "՞՜՛"}
 # Marks inside of words while Moses splits a text, which takes these for letters.
-AS_LETTERS = {mark: chr(0xE000 + number) for number, mark in enumerate("'’\"״׳་՞՜՛")}
+AS_LETTERS = {mark: chr(0xE000 + number) for number, mark in enumerate("'’·‧‐‑_\"״׳་՞՜՛")}
 WORD = re.compile(r"\w")
 
 
@@ -71,7 +72,7 @@ def hide_marks(text: str, lang: Language) -> str:
 
     `shown_marks` turns them back. What is elided before a word gets a space after it.
     """
-    marks = "".join(APOSTROPHES) + MARKS_IN_WORDS.get(lang.tag, "")
+    marks = OF_ALL_LANGUAGES + MARKS_IN_WORDS.get(lang.tag, "")
     pieces = []
     for index, character in enumerate(text):
         before = text[index - 1] if index > 0 else " "

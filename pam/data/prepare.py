@@ -7,7 +7,7 @@ kind is a class with a line in `pam.data.registry.TASKS`, and one in `pam.data.t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from pam.data.languages import shown
 from pam.data.lengths import warnings_of_lengths
 from pam.data.reading import Files
 from pam.data.sampling import Sample
+from pam.data.vocabulary import Vocabulary
 from pam.io import Strict, UserError, sha256_of, unknown
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def strange_warnings(
     split: str,
     side: str,
     rows: Iterable[Sequence[str]],
-    vocabulary: Container[str],
+    vocabulary: Vocabulary,
     model: Symbols,
 ) -> list[str]:
     """Warn of rows of a side with symbols that a model does not know, with the first symbols."""

@@ -6,12 +6,14 @@ tokenizer cannot join them to the text, perfect words have errors, and users hav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pam.data.languages import Language
 
+SENTENCE_END = re.compile(r"\w[.?!]$")
 SHOWN = 80  # characters of a text that a message shows
 
 
@@ -21,13 +23,15 @@ class WayBack:
 
     compared: int = 0
     differing: int = 0
-    indented: int = 0  # of these, lines whose spaces at the beginning are lost
+    sentences: int = 0  # texts whose last word ends in a mark
+    indented: int = 0  # of these that differ, lines whose spaces at the beginning are lost
     text: str = ""  # the first one that differs
     joined: str = ""
 
     def add(self, text: str, joined: str) -> None:
         """Compare a text with its words, which are joined."""
         self.compared += 1
+        self.sentences += bool(SENTENCE_END.search(text))
         if joined == text:
             return
 
@@ -51,7 +55,7 @@ def way_back_warnings(
     """Warn of targets that differ, with the first one and what to choose."""
     differing = [split for split in splits if splits[split].differing]
     if not differing:
-        return []
+        return _prose_warnings(splits, tokenizer, lang)
 
     counted = " and ".join(
         f"{splits[split].differing} of {splits[split].compared} targets of {split}"
@@ -68,6 +72,19 @@ def way_back_warnings(
         f"{counted} are not their text again{case} when their words, split by `{tokenizer}`, are"
         f" joined{lost}: `{_short(first.text)}` becomes `{_short(first.joined)}`. Scores of"
         f" readable text, such as sacreBLEU, and what `predict` prints have such errors; {hint}"
+    ]
+
+
+def _prose_warnings(splits: Mapping[str, WayBack], tokenizer: str, lang: Language) -> list[str]:
+    """Propose a tokenizer for sentences of a side that is called by no language."""
+    compared = sum(way.compared for way in splits.values())
+    sentences = sum(way.sentences for way in splits.values())
+    if tokenizer != "none" or lang.tag or 2 * sentences <= compared:
+        return []
+    return [
+        f"`{lang.code}` is no language, so that its words are split at spaces alone, and"
+        f" {sentences} of {compared} targets end in a mark: write `tokenize: moses`, or call the"
+        " side by its language"
     ]
 
 

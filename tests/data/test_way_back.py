@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ TEXTS = [
     ("ru", "«Да», — сказал он. Кот-д'Ивуар (1990–2000) и „Лев“, 50%."),
     ("uk", "П'ять м'ячів: «Так, об’єкт», — сказав. І 'тут' сім'я."),
     ("tr", "Ankara'da %50 \"indirim\" var, 2023'te de."),
-    ("ca", "L'home d'ahir: s'ha d'anar-se'n, l'\"amic\" i «llibre»."),
+    ("ca", "L'home d'ahir: s'ha d'anar-se'n, l'\"amic\", col·lecció i «llibre»."),
     ("fr", "« Oui », dit-il : l'homme n'est pas là ! L’ami ; 50 % ?!"),
     ("it", "L'uomo d'oggi dice: «Sì, è l'altro», dell’amico."),
     ("vi", "Anh ấy nói: “Tôi không biết!” (thật đấy) 50%."),
@@ -86,9 +87,13 @@ def test_spaces_at_the_beginning_are_kept(name: str, text: str) -> None:
     assert " ".join(words).split() == words
 
 
-def programs(folder: Path, tokenize: str, side: str = "code") -> Path:
+PROGRAMS = ("SELECT t.a FROM t WHERE a>=3 ;", "    x = 1")
+
+
+def programs(
+    folder: Path, tokenize: str, side: str = "code", targets: Sequence[str] = PROGRAMS
+) -> Path:
     """Prepare pairs whose targets are programs."""
-    targets = ["SELECT t.a FROM t WHERE a>=3 ;", "    x = 1"]
     texts = {split: [("Satz eins", target) for target in targets] for split in SPLITS}
     entry = dataset(folder / "own", texts).model_dump()
     for split, files in entry["splits"].items():
@@ -107,13 +112,20 @@ def test_targets_that_words_do_not_join_to_are_counted_and_told(tmp_path: Path) 
     assert "2 of 2 targets of test" in warning
 
 
+def test_sentences_under_a_name_that_is_no_language_are_told(tmp_path: Path) -> None:
+    warnings = Prepared(programs(tmp_path, "none", targets=("It is so.", "Why?"))).summary[
+        "warnings"
+    ]
+    assert any("`tokenize: moses`" in text for text in warnings)
+
+
 @pytest.mark.parametrize("tokenize", ["none", "characters"])
 def test_programs_are_their_text_again(tmp_path: Path, tokenize: str) -> None:
     folder = programs(tmp_path, tokenize)
     assert stages(folder)["tokenize", "test"]["joined_again"] == {"compared": 2, "differing": 0}
 
     references = (folder / "test.target.txt").read_text(encoding="utf-8").splitlines()
-    assert references == ["SELECT t.a FROM t WHERE a>=3 ;", "    x = 1"]
+    assert references == list(PROGRAMS)
     codec = Prepared(folder).codec
     for (_, target), reference in zip(Prepared(folder).rows("test"), references, strict=True):
         assert codec.typed_target(reference) == target
