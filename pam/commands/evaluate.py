@@ -130,7 +130,8 @@ def attention(args: Namespace) -> int:
     ),
     option(
         "--metric",
-        "for --hypotheses: bleu, sacrebleu, chrf, exact_match, wer, cer, ... (default: these six)",
+        "for --hypotheses: bleu, sacrebleu, chrf, exact_match, wer, cer (default: these six), gleu,"
+        " ...",
         metavar="NAME",
         **SEVERAL,
     ),
@@ -160,11 +161,11 @@ def score(args: Namespace) -> int:
 
     scores = score(files)
     out = args.out or (args.run and RunFolder(args.run).scores(args.split))
+    for note in notes_of(scores):
+        sys.stdout.write(f"note: {note}\n")
     if out:
         save(scores, out)
         return 0
-    for note in notes_of(scores):
-        sys.stdout.write(f"note: {note}\n")
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
         interval = f"[{value.low:.2f}, {value.high:.2f}]"

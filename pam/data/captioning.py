@@ -25,6 +25,7 @@ from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import MOST_UNKNOWN, Stage, Task, TaskFormat, class_names
 from pam.data.reading import Files
 from pam.data.sampling import ALL
+from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import cleaned, lines_of, refuse_half_characters
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
@@ -196,7 +197,8 @@ class Extract(Stage[CaptioningFormat]):
         counts = [self._write(split, divided[split], captions, files[CAPTIONS]) for split in SPLITS]
         # Whatever is in no split is counted with the first one.
         counts[0]["dropped"] |= self._left_out(captions, names, len(clips) - len(used))
-        return {"splits": counts}
+        texts = MarkedLines(cleaned(text) for clip in used for text in captions[clip])
+        return {"splits": counts, "warnings": texts.warnings("the captions")}
 
     def _matched(
         self, captions: Mapping[str, Sequence[str]], names: list[str], files: Mapping[str, Path]

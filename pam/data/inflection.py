@@ -30,6 +30,7 @@ from pam.data.prepare import (
 )
 from pam.data.reading import Faults, Files
 from pam.data.sampling import Divide, drawn_groups, splits_of
+from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import Line, cells_of, check_plain, cleaned, lines_of
 from pam.data.tokenizers import (
     InflectionCodec,
@@ -176,6 +177,7 @@ class Index(Stage[InflectionFormat]):
         for split in rows:
             drawn, not_drawn = self.layout.sample.of(split, rows[split])
             rows[split] = list(drawn)
+            warnings += _subword_warnings(split, rows[split])
             left_out[split] = {"not_in_sample": not_drawn, **counts[split]}
         return rows, left_out, warnings
 
@@ -320,6 +322,13 @@ class Index(Stage[InflectionFormat]):
         knows = "training has" if self.model is None else f"`{self.model.name}` knows"
         message = f"{split}: {knows} {seen} of {len(symbols)} features"
         raise UserError(message, file=path, hint=hint)
+
+
+def _subword_warnings(split: str, rows: Sequence[Row]) -> list[str]:
+    """Warn of lemmas and of forms that are written in subwords."""
+    lemmas = MarkedLines(row.lemma for row in rows)
+    forms = MarkedLines(row.form for row in rows)
+    return [*lemmas.warnings(f"the lemmas of {split}"), *forms.warnings(f"the forms of {split}")]
 
 
 def _divided(rows: list[Row], divide: Divide) -> tuple[dict[str, list[Row]], list[str]]:

@@ -27,10 +27,11 @@ from pam.data.tokenizers import CaptioningCodec
 from pam.evaluation import meteor
 from pam.evaluation.compared_text import (
     ComparedText,
-    count_blank,
     language_seen,
+    reference_notes,
     tell_left_out,
     tell_notes,
+    tell_outputs,
 )
 from pam.evaluation.inputs import Counts, EvalInputs, columns_of, read_checked, read_predictions
 from pam.evaluation.metrics import (
@@ -72,6 +73,7 @@ def count(inputs: EvalInputs) -> Counts:
     text = compared_text(inputs.prepared)
     captions = chain.from_iterable(read_references(inputs, text))
     seen, notes = language_seen(text.language.code, captions)
+    notes += reference_notes(map(text.joined, chain.from_iterable(_stored_references(inputs))))
     text = replace(text, language=seen)
     meteor_reason = meteor.reason_left_out(text.language)
     metrics = NAMES if meteor_reason else (*NAMES, METEOR)
@@ -109,7 +111,7 @@ def count(inputs: EvalInputs) -> Counts:
             )
         )
         names += [of_beam(name, beam) for name in metrics if name not in undefined]
-        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
+        notes += tell_outputs([text.joined(row.predicted) for row in rows], beam, details)
         details[of_beam("different", beam)] = len({row.predicted for row in rows})
 
     reasons = list((undefined or {}).values())
@@ -159,15 +161,23 @@ def read_references(inputs: EvalInputs, text: ComparedText) -> list[References]:
 
     A UserError says that they are not what was prepared.
     """
+    return [[text.compared(caption) for caption in texts] for texts in _stored_references(inputs)]
+
+
+def _stored_references(inputs: EvalInputs) -> list[References]:
+    """Read the references of each clip in the words of the task."""
     path = inputs.prepared.file(f"{inputs.split}.target.txt")
-    try:
-        return [
-            [text.compared(reference) for reference in json.loads(line)]
-            for line in read_lines(path)
-        ]
-    except (ValueError, TypeError, AttributeError) as error:
-        hint = "name the prepared data of a task of captioning"
-        raise UserError("these are not references of captions", file=path, hint=hint) from error
+    hint = "name the prepared data of a task of captioning"
+    references = []
+    for line in read_lines(path):
+        try:
+            texts = json.loads(line)
+        except ValueError:
+            texts = None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise UserError("these are not references of captions", file=path, hint=hint)
+        references.append(texts)
+    return references
 
 
 def _without_copies(references: list[References], path: Path) -> list[References]:

@@ -9,7 +9,9 @@ from typing import Any
 
 from pam.data.languages import Language, compared_words, has_word, language, visible
 from pam.data.scripts import language_of
+from pam.data.subword_marks import MarkedLines
 from pam.data.tokenizers import SideCodec
+from pam.evaluation.metrics import of_beam
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,17 @@ def blank_notes(outputs: Sequence[str], name: str) -> list[str]:
     if not blank:
         return []
     return [f"{blank:,} of {len(outputs):,} outputs of {name} are blank"]
+
+
+def tell_outputs(outputs: Sequence[str], beam: int | None, details: dict[str, Any]) -> list[str]:
+    """Count the blank outputs of a beam among the details; return notes on outputs in subwords."""
+    details[of_beam("empty", beam)] = count_blank(outputs)
+    return MarkedLines(outputs).warnings("the outputs")
+
+
+def reference_notes(references: Iterable[str]) -> list[str]:
+    """Say that references hold subwords, if they do."""
+    return MarkedLines(references).warnings("the references")
 
 
 def count_blank(outputs: Sequence[str]) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pam.data.languages import visible
-from pam.evaluation.compared_text import count_blank
+from pam.evaluation.compared_text import reference_notes, tell_notes, tell_outputs
 from pam.evaluation.edits import edit_distance
 from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
@@ -42,7 +42,8 @@ def count(inputs: EvalInputs) -> Counts:
     """
     parts: list[Units] = []
     metrics: list[str] = []
-    details: dict[str, int] = {}
+    details: dict[str, Any] = {}
+    notes: list[str] = []
     for path, path_beam in inputs.by_beam:
         # Plain `accuracy` is of the main beam, the first.
         beam = path_beam if parts else None
@@ -50,10 +51,14 @@ def count(inputs: EvalInputs) -> Counts:
         if inputs.data is not None or len(inputs.predictions) > 1:
             check_against_split(rows, path, inputs.prepared.folder / f"{inputs.split}.tsv")
 
+        # All files have the same forms.
+        if not parts:
+            notes += reference_notes(row.form for row in rows)
         parts.append(count_lemmas(rows, beam))
         metrics += [of_beam(name, beam) for name in METRICS]
-        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
+        notes += tell_outputs([row.predicted for row in rows], beam, details)
 
+    tell_notes(notes, details)
     return Counts(join(parts), tuple(metrics), "lemmas", details)
 
 

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +29,11 @@ from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
 from pam.evaluation.compared_text import (
     ComparedText,
-    count_blank,
     language_seen,
+    reference_notes,
     tell_left_out,
     tell_notes,
+    tell_outputs,
 )
 from pam.evaluation.inputs import Counts, EvalInputs, read_checked
 from pam.evaluation.metrics import (
@@ -93,6 +95,7 @@ def count(inputs: EvalInputs) -> Counts:
     whole_references = [
         [text.joined(" ".join(sentences)) for sentences in texts] for texts in references
     ]
+    notes += reference_notes(chain.from_iterable(whole_references))
 
     details: dict[str, Any] = {}
     undefined = _undefined(references, text)
@@ -132,7 +135,7 @@ def count(inputs: EvalInputs) -> Counts:
             )
         )
         names += [of_beam(name, beam) for name in (*NAMES, *meteors) if name not in undefined]
-        details[of_beam("empty", beam)] = count_blank([row.predicted for row in rows])
+        notes += tell_outputs(outputs, beam, details)
 
     tell_notes(notes, details)
     return Counts(join(parts), tuple(names), "summaries", details)

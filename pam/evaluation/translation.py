@@ -22,12 +22,17 @@ from pydantic import Field
 
 from pam.data.dataset import Prepared
 from pam.data.languages import Language, are_phrases, visible
-from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import read_lines
 from pam.data.tokenizers import Characters
 from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
-from pam.evaluation.compared_text import count_blank, language_seen, tell_left_out, tell_notes
+from pam.evaluation.compared_text import (
+    language_seen,
+    reference_notes,
+    tell_left_out,
+    tell_notes,
+    tell_outputs,
+)
 from pam.evaluation.edits import fewest_edits
 from pam.evaluation.inputs import (
     Counts,
@@ -117,7 +122,7 @@ def count(inputs: EvalInputs) -> Counts:
     parts: list[Units] = []
     names: list[str] = []
     details: dict[str, Any] = {}
-    notes = [*target.notes, *MarkedLines(references).warnings("the references")]
+    notes = [*target.notes, *reference_notes(references)]
     for path, beam in inputs.by_beam:
         rows_of_symbols = read_checked(path, inputs, Prediction)
         rows = target.rows_in_words(rows_of_symbols)
@@ -149,9 +154,7 @@ def count(inputs: EvalInputs) -> Counts:
         # Oddities that scores alone do not show.
         predicted_words = " ".join(row.predicted for row in rows_of_symbols).split()
         details[of_beam("unknown_words", beam)] = predicted_words.count(UNKNOWN)
-        texts = [row.text for row in rows]
-        details[of_beam("empty", beam)] = count_blank(texts)
-        notes += MarkedLines(texts).warnings("the outputs")
+        notes += tell_outputs([row.text for row in rows], beam, details)
 
     if inputs.analysis is not None:
         parts.append(_likelihoods(inputs.analysis, parts[0]))
@@ -346,6 +349,12 @@ def signatures_of(metrics: Mapping[str, SacreMetric]) -> dict[str, str]:
     return {name: str(metrics[name].get_signature()) for name in OF_BEAMS}
 
 
+def words_compared(metric: SacreMetric, text: str) -> str:
+    """Return a text in the words that a kind of BLEU compares, with one space between two."""
+    tokenizer: Any = getattr(metric, "tokenizer")  # noqa: B009 -- of BLEU alone
+    return str(tokenizer(visible(text)))
+
+
 def unit_notes(metrics: Mapping[str, SacreMetric]) -> list[str]:
     """Say that BLEU counts characters, if the words of the references are whole phrases."""
     tokenizer: Any = getattr(metrics["bleu"], "tokenizer")  # noqa: B009 -- of BLEU alone
@@ -392,8 +401,7 @@ def reasons_undefined(
     in_words = [*targets, *chain.from_iterable(further.words)]
     in_text = [*references, *chain.from_iterable(further.texts)]
     for name, texts in (("bleu", in_words), ("sacrebleu", in_text)):
-        tokenizer: Any = getattr(metrics[name], "tokenizer")  # noqa: B009 -- of BLEU alone
-        if not any(len(tokenizer(visible(text)).split()) >= ORDERS for text in texts):
+        if not any(len(words_compared(metrics[name], text).split()) >= ORDERS for text in texts):
             label = metric_of(name).label
             reasons[name] = (
                 f"{label} is not defined for these references, none of which has four words"

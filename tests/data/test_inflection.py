@@ -295,3 +295,14 @@ def test_rows_of_one_order_are_read_as_they_are(order: str) -> None:
     codec = InflectionCodec().with_order(learned)
     for bundle in bundles:
         assert codec.ordered(bundle) == codec.ordered(bundle[::-1]) == bundle
+
+
+def test_lemmas_and_forms_in_subwords_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path, "Ku@@ h\tn=pl\tKü@@ he\nMaus\tn=pl\tMäu@@ se\n")
+    warnings = indexed(dict.fromkeys(SPLITS, path), InflectionFormat(), tmp_path / "out")[
+        "warnings"
+    ]
+    told = [text for text in warnings if "subwords" in text]
+    assert len(told) == 2 * len(SPLITS)
+    assert any("1 of 2" in text and "lemmas of dev" in text and "sed" in text for text in told)
+    assert any("2 of 2" in text and "forms of test" in text for text in told)

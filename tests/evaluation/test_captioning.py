@@ -178,3 +178,19 @@ def test_references_of_another_kind_are_an_error(data: Path) -> None:
 def test_there_is_no_other_control(data: Path) -> None:
     with pytest.raises(UserError, match="unknown control `lead`"):
         control("lead", data)
+
+
+def test_captions_in_subwords_are_told_when_they_are_prepared_and_scored(tmp_path: Path) -> None:
+    pieces = {clip: ["a do@@ g barks", "a c@@ at"] for clip in CAPTIONS | TEXTS}
+    dataset, raw = fetched(tmp_path, pieces)
+    summary = prepare("mine", dataset, raw, tmp_path / "out")
+    (warning,) = [text for text in summary["warnings"] if "subwords" in text]
+    assert "captions" in warning and "`@@`" in warning
+
+    outputs = dict.fromkeys(pieces, "a do@@ g")
+    notes = captioning.count(predicted(tmp_path / "out", outputs)).details["notes"]
+    assert sum("hold subwords" in note for note in notes) == 2
+
+    whole = dict.fromkeys(pieces, "a dog")
+    (note,) = captioning.count(predicted(tmp_path / "out", whole)).details["notes"]
+    assert "the references" in note

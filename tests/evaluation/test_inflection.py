@@ -145,3 +145,9 @@ class TestAgainstThePreparedSplit:
         with pytest.raises(UserError, match=r"not line 1 .*: a 1 word") as raised:
             check_against_split([("a", "1", "x")], "p.tsv", split)
         assert len(raised.value.message) < 200
+
+
+def test_forms_in_subwords_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.tsv", HEADER + "Zug\tn=pl\tZü@@ ge\tZüge\t-0.1\n")
+    (note,) = inflection.count(EvalInputs([path], [None])).details["notes"]
+    assert "references" in note and "`@@`" in note

@@ -290,3 +290,13 @@ def test_words_are_marked_as_they_are_counted() -> None:
     assert labels == ["source", "novel", "adopted", "novel", "source"]
     assert labels.count("novel") == counts["novel_1"][0]
     assert counts["oov_words"][0] == 2
+
+
+def test_summaries_in_subwords_are_told(data: Path, no_meteor: None, tmp_path: Path) -> None:
+    plain = EvalInputs([predictions(tmp_path / "plain", OUTPUTS)], [None], data=data)
+    assert "notes" not in summarization.count(plain).details
+
+    pieces = [output.replace("cat", "c@@ at").replace("rain", "ra@@ in") for output in OUTPUTS]
+    inputs = EvalInputs([predictions(tmp_path / "pieces", pieces)], [None], data=data)
+    (note,) = summarization.count(inputs).details["notes"]
+    assert "2 of 3" in note and "outputs" in note and "`@@`" in note

@@ -123,6 +123,16 @@ def test_a_single_sentence_is_scored_with_an_interval_of_no_width(tmp_path: Path
     assert bleu.low == bleu.high == pytest.approx(bleu.value) and bleu.n == 1
 
 
+def test_blank_outputs_are_told_where_scores_are_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = prepare(tmp_path / "data")
+    path = predict(tmp_path / "p.tsv", OUTPUTS)
+    arguments = ["score", "--predictions", path, "--data", data, "--out", tmp_path / "scores.json"]
+    assert main([str(argument) for argument in arguments]) == 0
+    assert "1 of the outputs are blank" in capsys.readouterr().out
+
+
 def test_a_reference_that_a_model_repeats_has_a_bleu_of_100(tmp_path: Path) -> None:
     path = predict(tmp_path / "p.tsv", TARGETS)
     inputs = EvalInputs((path,), (None,), data=prepare(tmp_path / "data"))
