@@ -526,6 +526,13 @@ OF_TRANSLATION = (
         shared=CHRF_REFERENCE,
         value=chrf,
     ),
+    Metric(
+        name="gleu",
+        label="GLEU",
+        of_outputs=("gleu_match", "gleu_ngrams"),
+        shared=(),
+        value=percentage,
+    ),
     _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
     _error_rate("per", "Phoneme error rate", ("wer_edits", "wer_words")),
     _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),

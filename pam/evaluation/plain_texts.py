@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +21,9 @@ from pam.data.subword_marks import MarkedLines, joined
 from pam.data.text_files import Line, cleaned, plain_lines
 from pam.evaluation import bootstrap
 from pam.evaluation.compared_text import blank_notes
-from pam.evaluation.metrics import METRICS, Metric, Units
+from pam.evaluation.gleu import COLUMNS as GLEU_COLUMNS
+from pam.evaluation.gleu import gleu_counts
+from pam.evaluation.metrics import METRICS, Metric, Units, join
 from pam.evaluation.scores import Value, values_of
 from pam.evaluation.translation import (
     OF_BEAMS,
@@ -31,15 +35,18 @@ from pam.evaluation.translation import (
     sacre_metrics,
     signatures_of,
     unit_notes,
+    words_compared,
 )
 from pam.io import Strict, UserError, unknown
 
 METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
 """The metrics that are computed unless others are asked for."""
+GLEU = "gleu"
 JOIN_OPTION = "--join-subwords"
 
 OFFERED = {
-    name: METRICS[name] for name in (*OF_BEAMS, "exact_match", "wer", "cer", "ser", "length_ratio")
+    name: METRICS[name]
+    for name in (*OF_BEAMS, GLEU, "exact_match", "wer", "cer", "ser", "length_ratio")
 }
 
 
@@ -111,7 +118,7 @@ def score_texts(
         baseline_outputs = joined(baseline_outputs)
         reference_texts = _joined(reference_texts)
 
-    counter = _Counter(reference_texts, code)
+    counter = _Counter(reference_texts, code, with_gleu=GLEU in metrics)
     undefined = counter.reasons_undefined()
     defined = [OFFERED[name] for name in metrics if name not in undefined]
 
@@ -180,7 +187,11 @@ def _joined(references: Sequence[Sequence[str]]) -> list[list[str]]:
 class _Counter:
     """The references of all lines, and the counts of outputs against them."""
 
-    def __init__(self, references: Sequence[Sequence[str]], code: str) -> None:
+    def __init__(
+        self, references: Sequence[Sequence[str]], code: str, *, with_gleu: bool = False
+    ) -> None:
+        self.references = references
+        self.with_gleu = with_gleu
         self.all_references = list(chain.from_iterable(references))
         self.target = Target.of_texts(code, self.all_references)
         self.targets = [texts[0] for texts in references]
@@ -202,7 +213,16 @@ class _Counter:
             Prediction(source="", target=target, predicted=output, text=output)
             for target, output in zip(self.targets, outputs, strict=True)
         ]
-        return count_sentences(rows, self.targets, self.further, self.metrics, beam=None)
+        units = count_sentences(rows, self.targets, self.further, self.metrics, beam=None)
+        if not self.with_gleu:
+            return units
+
+        words_of = partial(words_compared, self.metrics["bleu"])
+        counts = gleu_counts(
+            outputs=[words_of(output) for output in outputs],
+            references=[[words_of(text) for text in texts] for texts in self.references],
+        )
+        return join([units, replace(units, columns=GLEU_COLUMNS, counts=counts)])
 
 
 def gains_of(units: Units, baseline: Units, metrics: Sequence[Metric]) -> dict[str, Gain]:

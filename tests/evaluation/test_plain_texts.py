@@ -10,6 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from nltk.translate.gleu_score import corpus_gleu
 from sacrebleu.metrics import BLEU, CHRF
 
 from pam.evaluation.plain_texts import METRIC_NAMES, score_texts
@@ -315,3 +316,25 @@ def test_a_line_without_a_group_is_named(
     with pytest.raises(UserError, match="no group") as raised:
         score_texts(hypotheses, [references], groups=groups)
     assert (raised.value.file, raised.value.line) == (str(groups), 3)
+
+
+def test_gleu_is_that_of_nltk_and_does_not_depend_on_the_order_of_references(
+    hypotheses: Path, references: Path, tmp_path: Path
+) -> None:
+    further = [f"{line} indeed" for line in REFERENCES[:-1]] + [""]
+    second = write(tmp_path / "second", further)
+    texts = [
+        [text.split() for text in pair if text] for pair in zip(REFERENCES, further, strict=True)
+    ]
+    expected = 100 * corpus_gleu(texts, [text.split() for text in TEXTS])
+
+    scores = score_texts(hypotheses, [references, second], metrics=["gleu"])
+    value = scores.metrics["gleu"]
+    assert value.value == pytest.approx(expected)
+    assert value.low < value.value < value.high
+    assert score_texts(hypotheses, [second, references], metrics=["gleu"]) == scores
+    assert score_texts(references, [references], metrics=["gleu"]).metrics["gleu"].value == 100
+    # In a language without spaces characters are compared, as by BLEU.
+    chinese = write(tmp_path / "zh", ["我们今天去看电影", "他们昨天在家里"])
+    outputs = write(tmp_path / "outputs", ["我们今天去看书", "他们昨天在家里"])
+    assert 0 < score_texts(outputs, [chinese], metrics=["gleu"]).metrics["gleu"].value < 100
