@@ -27,6 +27,8 @@ before anything runs, and reads the data that are at hand.
       check_starts         pam.check                models to start from are there and fit
       check_unchanged      pam.restored             restored runs are of this configuration
       data_at_hand         pam.estimate             files are there, first rows are read (`check`)
+      symbol_warnings      pam.data.prepare       * symbols that models cannot read or write
+                                                    (`check`)
       without_effect       pam.experiment        * settings and defaults that reach no run
                                                     (`check`)
       unsuited             pam.estimate             * settings that are too large for little data,
@@ -50,9 +52,10 @@ from pathlib import Path
 from typing import Any
 
 from pam.config import RunConfig
+from pam.data.prepare import TaskFormat
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiment import SIZES, Plan, check_known, load_plan, without_effect
-from pam.io import SHIPPED, Given, UserError, counted, is_there, parse, placed
+from pam.io import SHIPPED, Given, Strict, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.models.options import MultiHeadOptions
 from pam.reporting.catalogue import check_rows, load_papers
@@ -179,7 +182,8 @@ def check_dataset(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> Non
     check_penalties(plan, task, entry.task)
     check_alignments(plan, task, datasets)
     # With what the task overrides in it.
-    parse(kind.Format, entry.format, plan.files, (*keys, "format"))
+    layout = parse(kind.Format, entry.format, plan.files, (*keys, "format"))
+    check_added_symbols(plan, task, layout)
 
     # Packages that only this kind of task needs.
     for package in kind.packages:
@@ -277,6 +281,18 @@ def check_alignments(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> 
             f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`"
         )
         raise placed(error, plan.files, ["tasks", task, "word_alignments"])
+
+
+def check_added_symbols(plan: Plan, task: str, layout: Strict) -> None:
+    """Check that symbols are added only to those of a model of other data."""
+    assert isinstance(layout, TaskFormat)  # as of all that models learn
+    if layout.add_symbols and not plan.trained_starts(task):
+        error = UserError(
+            "`add_symbols` adds symbols to those of a model of other data, and no model of"
+            f" `{task}` starts from one",
+            hint="name it by its path in a model's `init_from`, or leave out `add_symbols`",
+        )
+        raise placed(error, plan.files, ["tasks", task, "format", "add_symbols"])
 
 
 def check_source_vectors(plan: Plan, task: str, kind: str) -> None:

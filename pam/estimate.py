@@ -11,8 +11,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,18 @@ from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch, size_of
 from pam.data.identity import fetched_folder, identified
-from pam.data.prepare import TaskFormat, prepare
+from pam.data.prepare import (
+    Symbols,
+    TaskFormat,
+    added_symbols_text,
+    prepare,
+    symbol_warnings,
+)
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
 from pam.experiment import Plan, check_local
 from pam.io import UserError, counted, shortened, whole_files, write_json
+from pam.model_files import Description, files_of, opened
 from pam.models.options import Bound, Output
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.run_folder import RunFolder
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
 # bytes of a data set from which a sample is prepared; a larger one takes more than seconds
 LARGEST = 50 * 2**20
 SAMPLE = Sample(train=2000, dev=200, test=200)
+# rows of which all are prepared where a sample has warnings
+WHOLE = 20_000
 WARM_UP = 3  # batches before any is timed
 TIMED = 6  # batches
 ALL_ROWS = 10**12  # more than any split has
@@ -82,6 +91,7 @@ class Rows:
 
     data: Prepared
     counts: dict[str, int]  # rows that each split has in all
+    warnings: list[str] = field(default_factory=list)  # of symbols, where all is to be prepared
 
     @property
     def is_sample(self) -> bool:
@@ -123,13 +133,23 @@ def estimate(
             if not runs:
                 continue
             entry = datasets[config.dataset].with_format(config.format)
-            rows = _some_rows(
-                config.dataset, entry, task=Path(files.results, task), scratch=Path(scratch, task)
-            )
+            with _start_of(plan, task) as model:
+                rows = _some_rows(
+                    name=config.dataset,
+                    entry=entry,
+                    task=Path(files.results, task),
+                    scratch=Path(scratch, task),
+                    model=model,
+                )
             if rows is None:
                 unknown.append(task)
                 continue
 
+            added = added_symbols_text(rows.data.summary)
+            if added:
+                sample = ", in a sample of its rows" if rows.is_sample else ""
+                say(f"data of {task}: {added}{sample}")
+            warnings += [f"data of {task}: {text}" for text in rows.warnings]
             disk += rows.bytes_of_all()
             warnings += unsuited(runs, rows, files.beams[task])
             costs += _costs(plan, runs, rows, files.beams[task], device)
@@ -192,7 +212,25 @@ def _first_row(dataset: Dataset, here: Mapping[str, Path]) -> str:
     return ""
 
 
-def _some_rows(name: str, entry: Dataset, task: Path, scratch: Path) -> Rows | None:
+@contextmanager
+def _start_of(plan: Plan, task: str) -> Iterator[Symbols | None]:
+    """Give the symbols of the model of other data that a task's models start from, if it is here.
+
+    One that is a run of this experiment may be still to be trained.
+    """
+    paths = list(plan.trained_starts(task).values())
+    if not paths or not all(file.is_file() for file in files_of(paths[0])):
+        yield None
+        return
+
+    # If there are several, they have the same symbols.
+    with opened(paths[0]) as folder:
+        yield Description.of(folder).symbols(paths[0])
+
+
+def _some_rows(
+    name: str, entry: Dataset, task: Path, scratch: Path, model: Symbols | None
+) -> Rows | None:
     """Return prepared data of a task, or of a sample of its rows; None: there is nothing here.
 
     Args:
@@ -200,6 +238,7 @@ def _some_rows(name: str, entry: Dataset, task: Path, scratch: Path) -> Rows | N
         entry: its entry, read as the task wants it.
         task: the folder of the task's results.
         scratch: a temporary folder.
+        model: the model of other data in whose symbols the task is prepared, if it is here.
     """
     if (task / "data/summary.json").is_file():
         data = Prepared(task / "data")
@@ -216,17 +255,30 @@ def _some_rows(name: str, entry: Dataset, task: Path, scratch: Path) -> Rows | N
         raw = scratch / "raw"
         fetch(name, entry, raw)
 
-    return _sampled(name, entry, raw, scratch / "data")
+    if model is None:
+        # One that is still to be trained: nothing can be added to its symbols yet.
+        entry = entry.with_format({"add_symbols": False})
+
+    rows = _sampled(name, entry, raw, scratch / "data", model)
+    if not rows.warnings or not rows.is_sample:
+        return rows
+    if sum(rows.counts.values()) > WHOLE:
+        warnings = [f"in a sample of its rows, {text}" for text in rows.warnings]
+        return replace(rows, warnings=warnings)
+
+    # What a sample lacks, other rows may have.
+    summary = prepare(name, entry, raw, scratch / "whole", model=model)
+    return replace(rows, warnings=symbol_warnings(summary))
 
 
-def _sampled(name: str, entry: Dataset, raw: Path, out: Path) -> Rows:
+def _sampled(name: str, entry: Dataset, raw: Path, out: Path, model: Symbols | None) -> Rows:
     """Prepare a sample of a data set's rows, and count how many each split has in all."""
     layout = entry.layout
     assert isinstance(layout, TaskFormat)  # as of all that models learn
     limits = {split: getattr(layout.sample, split) or ALL_ROWS for split in SPLITS}
     sample = {split: min(getattr(SAMPLE, split), limits[split]) for split in SPLITS}
     smaller = entry.with_format({"sample": {**sample, "seed": layout.sample.seed}})
-    summary = prepare(name, smaller, raw, out)
+    summary = prepare(name, smaller, raw, out, model=model)
 
     # Rows that the sample has left out, over all stages.
     dropped: dict[str, int] = {}
@@ -241,7 +293,7 @@ def _sampled(name: str, entry: Dataset, raw: Path, out: Path) -> Rows:
         pairs = (split == "train" and getattr(layout, "train_pairs", None)) or ALL_ROWS
         counts[split] = min(len(data.split(split)) + beyond, limits[split], pairs)
 
-    return Rows(data, counts)
+    return Rows(data, counts, symbol_warnings(summary))
 
 
 # Trainings that are left to do.

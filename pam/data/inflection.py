@@ -19,6 +19,7 @@ from pam.data.dataset import Prepared, write_split
 from pam.data.languages import INVISIBLE, visible
 from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import (
+    ADD_SYMBOLS,
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
     Stage,
@@ -38,7 +39,7 @@ from pam.data.tokenizers import (
     order_of_features,
     split_features,
 )
-from pam.data.vocabulary import Vocabulary
+from pam.data.vocabulary import Vocabulary, vocabularies_of
 from pam.io import UserError, atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
@@ -156,9 +157,16 @@ class Index(Stage[InflectionFormat]):
                 )
 
         if self.model is not None:
-            for split in rows:
-                warnings += strange_warnings(split, "source", sources[split], source, self.model)
-                warnings += strange_warnings(split, "target", targets[split], target, self.model)
+            sides = (("source", sources, source), ("target", targets, target))
+            for split, (side, symbols, vocabulary) in product(rows, sides):
+                warnings += strange_warnings(
+                    split=split,
+                    side=side,
+                    rows=symbols[split],
+                    vocabulary=vocabulary,
+                    model=self.model,
+                    adds_symbols=self.layout.add_symbols,
+                )
 
         shared = self._shared_lemmas(rows)
         warnings += shared.warnings
@@ -226,12 +234,20 @@ class Index(Stage[InflectionFormat]):
     def _vocabularies(
         self, sources: Mapping[str, Sequence[list[str]]], targets: Mapping[str, Sequence[list[str]]]
     ) -> tuple[Vocabulary, Vocabulary]:
-        """Return both vocabularies: all symbols of training, or those of other models."""
+        """Return both vocabularies: all symbols of training, or those of other models.
+
+        Symbols of training may be added to those of other models, the most frequent first.
+        """
         if self.origin is None:
             return Vocabulary.of(sources["train"]), Vocabulary.of(targets["train"])
 
-        folder = self.origin
-        return Vocabulary.load(folder / "source.vocab"), Vocabulary.load(folder / "target.vocab")
+        source, target = vocabularies_of(self.origin)
+        if not self.layout.add_symbols:
+            return source, target
+
+        of_sources = Vocabulary.by_frequency(Counter(chain.from_iterable(sources["train"])))
+        of_targets = Vocabulary.by_frequency(Counter(chain.from_iterable(targets["train"])))
+        return source.with_new(of_sources.symbols), target.with_new(of_targets.symbols)
 
     def _write_splits(
         self,
@@ -318,6 +334,9 @@ class Index(Stage[InflectionFormat]):
                 f"the columns look like {', '.join(columns)}, with `{separator}` between two"
                 f" features: write {order}"
             )
+
+        if self.model is not None and not self.layout.add_symbols:
+            hint += f", or write {ADD_SYMBOLS}"
 
         knows = "training has" if self.model is None else f"`{self.model.name}` knows"
         message = f"{split}: {knows} {seen} of {len(symbols)} features"

@@ -43,6 +43,7 @@ FEWEST_SYMBOLS = 100
 
 
 SHOWN_SYMBOLS = 10  # that a warning lists
+ADD_SYMBOLS = "`format: {add_symbols: true}` to add the symbols of training"  # for hints
 
 
 class TaskFormat(Strict):
@@ -53,6 +54,14 @@ class TaskFormat(Strict):
     )
     sample: Sample = Field(
         Sample(), description="use so many rows: {train: N, dev: N, test: N, seed: 1}"
+    )
+    # Left out where it is false, as in data from before there was this key.
+    add_symbols: bool = Field(
+        False,
+        description=(
+            "add the symbols of training to those of the model of other data that `init_from` names"
+        ),
+        exclude_if=lambda value: not value,
     )
 
 
@@ -172,14 +181,23 @@ class Task(ABC, Generic[Layout]):
         return self.STAGES[stage].keys
 
 
+class SymbolWarning(str):
+    """A warning of symbols that a model cannot read or write; `check` gives it too."""
+
+
 def strange_warnings(
     split: str,
     side: str,
     rows: Iterable[Sequence[str]],
     vocabulary: Vocabulary,
     model: Symbols,
-) -> list[str]:
-    """Warn of rows of a side with symbols that a model does not know, with the first symbols."""
+    *,
+    adds_symbols: bool,
+) -> list[SymbolWarning]:
+    """Warn of rows of a side with symbols that a model does not know, with the first symbols.
+
+    The vocabulary is the model's, to which those of training are added if `adds_symbols`.
+    """
     count = 0
     strange: dict[str, None] = {}
     total = 0
@@ -194,11 +212,24 @@ def strange_warnings(
     listed = ", ".join(map(shown, islice(strange, SHOWN_SYMBOLS)))
     if len(strange) > SHOWN_SYMBOLS:
         listed += ", ..."
-    effect = "which it can never write" if side == "target" else "which are one and the same to it"
+    effect = "can never be written" if side == "target" else "are read as one and the same"
+    lacking = f"`{model.name}` does not know"
+    remedy = f"write {ADD_SYMBOLS}, train without `init_from`, or leave such rows out"
+    if adds_symbols:
+        lacking = f"neither `{model.name}` nor what training adds to its vocabulary has"
+        remedy = "add rows with them to training, or leave such rows out"
+
     return [
-        f"{count} of {total} {side}s of {split} have symbols that `{model.name}` does not know,"
-        f" {effect} ({len(strange)}: {listed}): train without `init_from`, or leave such rows out"
+        SymbolWarning(
+            f"{count} of {total} {side}s of {split} have symbols that {lacking}, which {effect}"
+            f" ({len(strange)}: {listed}): {remedy}"
+        )
     ]
+
+
+def symbol_warnings(summary: Mapping[str, Any]) -> list[str]:
+    """Return the warnings of symbols that `prepare` has just returned."""
+    return [text for text in summary["warnings"] if isinstance(text, SymbolWarning)]
 
 
 def class_names(*classes: type) -> list[str]:
@@ -235,6 +266,12 @@ def prepare(
         raise UserError(
             f"`{name}` has no rows to train on", hint="name other prepared data with `--base`"
         )
+
+    layout = dataset.layout
+    assert isinstance(layout, TaskFormat)  # as of all that models learn
+    if layout.add_symbols and model is None:
+        message = "`add_symbols` adds symbols to those of a trained model, and none is named"
+        raise UserError(message, hint="name one with `--symbols-of`, or leave out `add_symbols`")
 
     # A stage alone: Snakemake runs each as a job of its own.
     if stage is not None:
@@ -299,7 +336,26 @@ def _run(
     }
     if model is not None:
         summary["symbols_of"] = model.name
+    if model is not None and layout.add_symbols:
+        summary["added_symbols"] = _added_symbols(out, model)
     return write_summary(out, summary)
+
+
+def _added_symbols(out: Path, model: Symbols) -> dict[str, int]:
+    """Count the symbols that prepared vocabularies have beyond those of a model."""
+    counts = {}
+    for side in ("source", "target"):
+        name = f"{side}.vocab"
+        counts[side] = len(Vocabulary.load(out / name)) - len(Vocabulary.load(model.folder / name))
+    return counts
+
+
+def added_symbols_text(summary: Mapping[str, Any]) -> str:
+    """Say how many symbols were added to those of a trained model, if any could be."""
+    if "added_symbols" not in summary:
+        return ""
+    sides = [f"{count} of {side}s" for side, count in summary["added_symbols"].items()]
+    return f"symbols of training added to those of `{summary['symbols_of']}`: {', '.join(sides)}"
 
 
 def _layout(dataset: Dataset, model: Symbols | None) -> tuple[Any, list[str]]:

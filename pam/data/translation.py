@@ -26,10 +26,12 @@ from pam.data.dataset import SPLITS, Prepared, text_file, write_split
 from pam.data.languages import INVISIBLE, language, segmentation_hint
 from pam.data.overlaps import overlaps
 from pam.data.prepare import (
+    ADD_SYMBOLS,
     FEWEST_SYMBOLS,
     MOST_UNKNOWN,
     Stage,
     Symbols,
+    SymbolWarning,
     Task,
     TaskFormat,
     class_names,
@@ -50,7 +52,7 @@ from pam.data.tokenizers import (
     TranslationCodec,
     learn_merges,
 )
-from pam.data.vocabulary import Vocabulary
+from pam.data.vocabulary import Vocabulary, vocabularies_of
 from pam.data.way_back import WayBack, way_back_warnings
 from pam.io import Strict, UserError, atomic_write
 
@@ -603,7 +605,7 @@ class Segment(Stage[PairsFormat]):
 class Index(Stage[PairsFormat]):
     """Symbols to numbers: texts, vocabularies, ids and the codec, in the prepared folder itself."""
 
-    keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")
+    keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", "add_symbols")
 
     def run(self) -> dict[str, Any]:
         """Write the prepared folder; count symbols, and pairs that training has too."""
@@ -699,13 +701,13 @@ class Index(Stage[PairsFormat]):
         """The splits that are made here and whose outputs are compared with references."""
         return [split for split in SCORED if split in self.splits]
 
-    def _one_word_warnings(self) -> list[str]:
+    def _one_word_warnings(self) -> list[SymbolWarning]:
         """Propose characters where most lines of a side are one word, of which many are unknown."""
         sides = self.layout.sides(())
         trained = {
             side: set(map(tuple, self.symbols("train", side))) for side in self._word_sides()
         }
-        warnings = []
+        warnings: list[SymbolWarning] = []
         for side, known in trained.items():
             for split in self.scored[:1]:
                 words = [tuple(symbols) for symbols in self.symbols(split, side)]
@@ -713,11 +715,12 @@ class Index(Stage[PairsFormat]):
                 strange = sum(word not in known for word in single)
                 if len(single) < MOST_ONE_WORD * len(words) or strange <= 0.05 * len(single):
                     continue
-                warnings.append(
+                text = (
                     f"{strange} of {len(single)} lines of {sides[side].language} in {split} are one"
                     " word that training lacks, and whole words are symbols: write `tokenize:"
                     " characters`, so that words are read and written letter by letter"
                 )
+                warnings.append(SymbolWarning(text))
         return warnings
 
     def _word_sides(self) -> list[Side]:
@@ -730,7 +733,7 @@ class Index(Stage[PairsFormat]):
             if not TOKENIZERS[self.layout.tokenizer_for(code)].segments
         ]
 
-    def _strange_warnings(self, vocabularies: Sequence[Vocabulary]) -> list[str]:
+    def _strange_warnings(self, vocabularies: Sequence[Vocabulary]) -> list[SymbolWarning]:
         """Warn of symbols that the model does not know whose symbols the data have."""
         if self.model is None:
             return []
@@ -738,8 +741,14 @@ class Index(Stage[PairsFormat]):
         warnings = []
         for split in self.splits:
             for side, vocabulary in zip(SIDES, vocabularies, strict=True):
-                rows = self.symbols(split, side)
-                warnings += strange_warnings(split, side, rows, vocabulary, self.model)
+                warnings += strange_warnings(
+                    split=split,
+                    side=side,
+                    rows=self.symbols(split, side),
+                    vocabulary=vocabulary,
+                    model=self.model,
+                    adds_symbols=self.layout.add_symbols,
+                )
         return warnings
 
     def _items(
@@ -792,32 +801,44 @@ class Index(Stage[PairsFormat]):
                 hint = (
                     "name its files the other way round in `splits`, or swap the columns of `read`"
                 )
-            hint = hint or f"check that the text is {code}, and tokenized as that of train"
+            if not hint:
+                hint = f"check that the text is {code}, and tokenized as that of train"
+                if self.model is not None and not self.layout.add_symbols:
+                    hint += f", or write {ADD_SYMBOLS}"
             knows = "training has" if self.model is None else f"`{self.model.name}` knows"
             raise UserError(
                 f"{split}: {knows} only {1 - unknown:.0%} of the {side} symbols", hint=hint
             )
 
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-        """Count both sides' vocabularies, which may be one, in the training text and save them."""
-        if self.origin is not None:
+        """Take both sides' vocabularies from training, a model or other data, and save them."""
+        if self.origin is None:
+            source, target = self._counted(joint=self.layout.vocabulary.joint)
+        else:
             source, target = vocabularies_of(self.origin)
-            source.save(self.out / "source.vocab")
-            target.save(self.out / "target.vocab")
-            return source, target
+        if self.layout.add_symbols:
+            # What is one vocabulary of both sides stays one.
+            is_joint = source.symbols == target.symbols
+            of_sources, of_targets = self._counted(joint=is_joint)
+            source = source.with_new(of_sources.symbols)
+            target = target.with_new(of_targets.symbols)
 
+        source.save(self.out / "source.vocab")
+        target.save(self.out / "target.vocab")
+        return source, target
+
+    def _counted(self, *, joint: bool) -> tuple[Vocabulary, Vocabulary]:
+        """Count both sides' vocabularies, which may be one, in the training text."""
         layout = self.layout.vocabulary
         counts = [Counter(chain.from_iterable(self.symbols("train", side))) for side in SIDES]
-        if layout.joint:
+        if joint:
             counts = [counts[0] + counts[1]] * 2
 
         # A size may be one number, or one for each language.
         vocabularies = []
-        for side, code, side_counts in zip(SIDES, self.layout.languages, counts, strict=True):
+        for code, side_counts in zip(self.layout.languages, counts, strict=True):
             size = layout.size.get(code) if isinstance(layout.size, dict) else layout.size
-            vocabulary = Vocabulary.by_frequency(side_counts, size, layout.min_count)
-            vocabulary.save(self.out / f"{side}.vocab")
-            vocabularies.append(vocabulary)
+            vocabularies.append(Vocabulary.by_frequency(side_counts, size, layout.min_count))
 
         source, target = vocabularies
         return source, target
@@ -918,11 +939,6 @@ def pair_symbols_of(layout: PairsFormat, codec: TranslationCodec, model: Symbols
             raise UserError(message, hint=hint)
 
     return {"lowercase": codec.settings.source.lowercase, "source_eos": model.source_eos}
-
-
-def vocabularies_of(folder: Path) -> tuple[Vocabulary, Vocabulary]:
-    """Read the vocabularies of a prepared folder, or of a model's."""
-    return Vocabulary.load(folder / "source.vocab"), Vocabulary.load(folder / "target.vocab")
 
 
 def pair_modules(stage_or_codec: type, layout: PairsFormat) -> list[str]:

@@ -93,6 +93,14 @@ class Vocabulary:
         frequent = [symbol for symbol, count in counts.items() if count >= min_count]
         return cls(sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[:size])
 
+    def with_new(self, symbols: Iterable[str]) -> Vocabulary:
+        """Append the symbols that it lacks, in their order; what it has keeps its id."""
+        return Vocabulary([*self.symbols, *(symbol for symbol in symbols if symbol not in self)])
+
+    def extends(self, other: Vocabulary) -> bool:
+        """Return whether it begins with all symbols of another one, with their ids."""
+        return self.symbols[: len(other.symbols)] == other.symbols
+
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
         """Read a file written by `save`; a UserError names the line if it is no vocabulary."""
@@ -164,6 +172,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.symbols)
+
+
+def vocabularies_of(folder: Path) -> tuple[Vocabulary, Vocabulary]:
+    """Read the vocabularies of source and target of a prepared folder, or of a model's."""
+    return Vocabulary.load(folder / "source.vocab"), Vocabulary.load(folder / "target.vocab")
 
 
 def ended(ids: Iterable[int], end: bool = True) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pam.config import Experiment
+from pam.data.prepare import added_symbols_text
 from pam.io import read_json
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs
@@ -389,5 +390,6 @@ KINDS = {
 def _notes(label: str, summary: Summary, note: str = "") -> list[str]:
     """Return the author's note on a task, its data's licence and citation, and warnings."""
     licence = f"{summary['title']}. Licence: {summary['licence'] or 'not stated'}."
-    texts = [note, licence, summary["citation"], *summary.get("warnings", [])]
+    warnings = summary.get("warnings", [])
+    texts = [note, licence, summary["citation"], added_symbols_text(summary), *warnings]
     return [f"{label}: {text}" for text in texts if text]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pam.config import RunConfig, is_path
 from pam.data.dataset import Prepared
+from pam.data.vocabulary import Vocabulary
 from pam.io import UserError, sha256_of
 from pam.model_files import WEIGHTS, Description, opened, weights_file
 from pam.models.checkpoint import check_files, load_tensors
@@ -31,6 +32,18 @@ class Start:
     digest: str  # SHA-256 of the file: with other weights it is another training
     # by the names that the parameters have in the model that starts from them
     weights: dict[str, Tensor]
+    # sizes of vocabularies in the trained model and here, where symbols were added to them
+    grown: frozenset[tuple[int, int]] = frozenset()
+
+    def fits(self, name: str, shape: Sequence[int]) -> bool:
+        """Return whether a trained parameter can be taken over by one of this shape.
+
+        It has the same shape, or fewer rows: one for each symbol, before symbols were added.
+        """
+        trained_shape = tuple(self.weights[name].shape)
+        if trained_shape == tuple(shape):
+            return True
+        return trained_shape[1:] == tuple(shape[1:]) and (trained_shape[0], shape[0]) in self.grown
 
     @property
     def origin(self) -> str:
@@ -89,22 +102,41 @@ def _load_trained(path: str, run: RunConfig, data: Prepared) -> Start:
         model = Description.of(folder)
         tensors, notes = load_tensors(weights_file(folder))
         check_files(folder, notes)
+
+        grown = set()
         for name, digest in model.digests().items():
-            if not (data.folder / name).is_file() or digest != sha256_of(data.folder / name):
+            file = data.folder / name
+            if file.is_file() and digest == sha256_of(file):
+                continue
+            if not _has_added(data, folder, name):
                 raise UserError(
                     f"`{run.model}` starts from {path}, whose vocabularies differ",
-                    file=data.folder / name,
+                    file=file,
                     hint=f"prepare the data once more, with `--symbols-of {path}`",
                 )
+            grown.add((len(Vocabulary.load(folder / name)), len(Vocabulary.load(file))))
 
-        return Start(path, Path(path), sha256_of(weights_file(folder)), tensors)
+        return Start(
+            model=path,
+            file=Path(path),
+            digest=sha256_of(weights_file(folder)),
+            weights=tensors,
+            grown=frozenset(grown),
+        )
+
+
+def _has_added(data: Prepared, model: Path, name: str) -> bool:
+    """Return whether a file of prepared data is a model's vocabulary with symbols added to it."""
+    if "added_symbols" not in data.summary or name not in ("source.vocab", "target.vocab"):
+        return False
+    return Vocabulary.load(data.folder / name).extends(Vocabulary.load(model / name))
 
 
 def take_over(model: Model, starts: Sequence[Start]) -> None:
     """Give parameters the values of those that have the same name in a trained model.
 
-    The other parameters stay fresh. A UserError says that one has another shape there, or that none
-    has the same name.
+    The other parameters stay fresh, and so do the rows of symbols that were added to the trained
+    model's. A UserError says that one has another shape there, or that none has the same name.
     """
     fresh = dict(model.named_parameters())
     for start in starts:
@@ -112,7 +144,7 @@ def take_over(model: Model, starts: Sequence[Start]) -> None:
         for name in shared:
             trained_shape = tuple(start.weights[name].shape)
             shape = tuple(fresh[name].shape)
-            if trained_shape != shape:
+            if not start.fits(name, shape):
                 raise UserError(
                     f"`{name}` of `{start.model}` has the shape {trained_shape}, where {shape} is"
                     " needed",
@@ -130,10 +162,19 @@ def take_over(model: Model, starts: Sequence[Start]) -> None:
                 ),
             )
 
+        extended = []
         for name in shared:
+            trained = start.weights[name]
+            parameter = fresh.pop(name)
             with torch.no_grad():
-                fresh.pop(name).copy_(start.weights[name])
+                if parameter.shape == trained.shape:
+                    parameter.copy_(trained)
+                else:
+                    extended.append(name)
+                    parameter[: len(trained)].copy_(trained)
 
+        if extended:
+            log.info("new symbols have fresh rows in %s", _listed(extended))
         left = sorted(start.weights.keys() - set(shared))
         log.info(
             "starting from %s: copied %s; not used: %s",

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -383,3 +384,26 @@ def test_a_sum_over_fewer_positions_than_sources_have_is_warned_of(
     cut = warned(top_k=2)
     assert "mono-postr-joint on nouns: `top_k: 2`" in cut and "mass: 0.99" in cut
     assert warned(top_k=2, mass=0.99) == warned(top_k=100) == warned(mass=0.99) == ""
+
+
+@pytest.mark.parametrize("count", [60, 2500])
+def test_characters_are_proposed_before_any_work_where_words_are_lines(
+    own: Checkout, called: Call, count: int
+) -> None:
+    with_own_pairs(own)
+    words = ["".join(letters) for letters in product("abcdef", repeat=5)]
+    for split, first in (("train", 0), ("dev", count), ("test", count + 50)):
+        for side in ("xx", "yy"):
+            size = count if split == "train" else 50
+            lines = "".join(f"{word}\n" for word in words[first : first + size])
+            own.write(f"own/{split}.{side}", lines)
+
+    own.edit("own/translation.yaml", "    word_alignments: links\n", "")
+    told = called("check", "--configfile", "own/translation.yaml").err
+    assert "50 of 50 lines of xx in dev are one word" in told
+    assert "`tokenize: characters`" in told
+
+    # What a sample of training lacks, the rest may have.
+    for side in ("xx", "yy"):
+        own.write(f"own/dev.{side}", "".join(f"{word}\n" for word in words[:count:50]))
+    assert "characters" not in called("check", "--configfile", "own/translation.yaml").err

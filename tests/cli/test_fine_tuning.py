@@ -179,6 +179,57 @@ def test_check_refuses_a_start_that_does_not_fit_with_its_line(
     assert hint in actual_hint
 
 
+def test_check_tells_symbols_that_the_model_lacks_and_how_to_add_them(
+    own: Checkout, called: Call, trained: Path
+) -> None:
+    with_models(own, TUNED)
+    for split in ("train", "dev"):
+        file = own.folder / f"own/{split}.tsv"
+        text = file.read_text(encoding="utf-8")
+        file.write_text(f"{text}жж\tnumber=dual\tжж\n", encoding="utf-8")
+
+    result = called(*CHECK)
+    assert result.code == 0, result.err
+    before = load_model(trained / "model")
+    rows = [line.split("\t") for line in (own.folder / "own/train.tsv").read_text().splitlines()]
+    lacking = sum(any(letter not in before.target for letter in form) for *_, form in rows)
+    assert f"{lacking} of {len(rows)} targets of train" in result.err
+    assert "ж" in result.err and "number=dual" in result.err and "add_symbols: true" in result.err
+
+    # What training adds is no longer lacking.
+    with_added_symbols(own)
+    result = called(*CHECK)
+    assert (result.code, result.err) == (0, "")
+    assert "symbols of training added to those of `./trained/`" in result.out
+
+
+def with_added_symbols(made: Checkout) -> None:
+    made.edit(
+        "own/experiment.yaml",
+        "nouns: {dataset: small}",
+        "nouns:\n    dataset: small\n    format:\n      add_symbols: true",
+    )
+
+
+@pytest.mark.parametrize(
+    "models", ["  - soft\n", "  - soft\n  - more: {from: soft, init_from: soft}\n"]
+)
+def test_check_refuses_to_add_symbols_to_no_other_models(
+    own: Checkout, called: Call, models: str
+) -> None:
+    with_models(own, models)
+    with_added_symbols(own)
+    message, hint = called(*CHECK).message()
+    line = (
+        own.folder.joinpath("own/experiment.yaml")
+        .read_text()
+        .splitlines()
+        .index("      add_symbols: true")
+    )
+    assert message.startswith(f"own/experiment.yaml:{line + 1}: ")
+    assert "`init_from`" in hint
+
+
 def test_models_of_one_task_start_from_models_with_the_same_symbols(
     own: Checkout, called: Call
 ) -> None:

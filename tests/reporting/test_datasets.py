@@ -90,3 +90,10 @@ def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
 def test_what_an_experiment_does_not_have_is_left_out() -> None:
     (only,) = datasets(made(nouns={}), {"nouns": NOUNS}, {})
     assert only.title == "Morphological inflection"
+
+
+def test_symbols_added_to_those_of_a_trained_model_are_counted_below_the_table() -> None:
+    summary = NOUNS | {"symbols_of": "old/soft", "added_symbols": {"source": 3, "target": 41}}
+    (table, *_) = datasets(made(nouns={}), {"nouns": summary}, {})
+    (note,) = [text for text in table.notes if "old/soft" in text]
+    assert "3" in note and "41" in note

@@ -278,6 +278,23 @@ def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow
     assert len(codes) == 4
 
 
+def test_data_are_prepared_again_where_symbols_are_to_be_added_and_only_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    tuned = {"tuned": {"from": "soft", "init_from": "pretrained:nouns/soft"}}
+    options = []
+    for format_keys in ({}, {"add_symbols": False}, {"add_symbols": True}):
+        tasks = {"nouns": {"dataset": "small", "format": format_keys}}
+        flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", tuned], tasks=tasks)
+        options.append(flow.inputs.stage_options()(job(task="nouns")))
+
+    without, off, on = options
+    assert without == off
+    assert "add_symbols" not in without["format"]
+    assert on["format"] == without["format"] | {"add_symbols": True}
+
+
 def test_a_tasks_own_format_is_an_argument(pairs: Workflow) -> None:
     format_of_task = json.loads(untracked(pairs.inputs.format_text())(job(task="yy-xx"), None))
 
