@@ -39,6 +39,7 @@ OTHER_LISTINGS = {
     ("pam/config.py", "experiment_with"): "shipped experiments",
     ("pam/data/archives.py", "pack"): "a folder of the user's",
     ("pam/data/download.py", "size_of"): "files of the user's, whose size is told",
+    ("pam/data/new.py", "_files_of_folders"): "files of the user's",
     ("pam/data/identity.py", "_state"): "files of the user's, as they are packed",
     ("pam/data/features.py", "_archive"): "a temporary folder of this process",
     ("pam/data/readers.py", "read"): "a temporary folder of this process",

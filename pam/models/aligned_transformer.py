@@ -157,7 +157,7 @@ class AlignedTransformer(AttentionModel):
         nothing = memory.values.new_zeros(len(memory.mask), 0, memory.values.shape[2])
         return tuple(nothing for _ in self.decoder.layers)
 
-    def query(self, memory: Memory, state: State, symbol: Tensor) -> Query:
+    def ask(self, memory: Memory, state: State, symbol: Tensor) -> Query:
         embedded = self.decoder.embed(
             symbol[:, None],
             first=state.attention.history.steps,
@@ -188,7 +188,7 @@ class AlignedTransformer(AttentionModel):
     def _one_by_one(self, packed: PackedTargets) -> Callable[[Memory, State, int], Query]:
         """Return the function that computes the query of a step when the step is taken."""
         previous = packed.split(packed.previous)
-        return lambda memory, state, t: self.query(memory, state, previous[t])
+        return lambda memory, state, t: self.ask(memory, state, previous[t])
 
     def _all_at_once(
         self, memory: Memory, packed: PackedTargets, embedded: Tensor | None

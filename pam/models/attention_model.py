@@ -1,6 +1,6 @@
 """A model of an encoder, a decoder and an alignment head, whatever encoder and decoder are.
 
-A subclass says how its decoder makes the query of a step (`query`), and `forward` how queries are
+A subclass says how its decoder makes the query of a step (`ask`), and `forward` how queries are
 made where targets are given. All else is the same for all of them: the recurrence of the head, the
 one loop over time (`unroll`), the likelihood and the objective.
 """
@@ -165,12 +165,12 @@ class AttentionModel(Model):
         """Return the decoder's state before the first output."""
 
     @abstractmethod
-    def query(self, memory: Memory, state: State, symbol: Tensor) -> Query:
+    def ask(self, memory: Memory, state: State, symbol: Tensor) -> Query:
         """Run the decoder on the last symbols y_{t-1} (n,)."""
 
     def step(self, memory: Memory, state: State, symbol: Tensor) -> Step:
         """Compute s_t, the prior and the distribution of y_t after symbols y_{t-1} (n,)."""
-        return self.attend(memory, state, self.query(memory, state, symbol))
+        return self.attend(memory, state, self.ask(memory, state, symbol))
 
     def attend(self, memory: Memory, state: State, query: Query) -> Step:
         """Let the head take the step of a query."""

@@ -68,7 +68,7 @@ class Seq2Seq(AttentionModel):
     def start_hidden(self, memory: Memory) -> Hidden:
         return memory.start
 
-    def query(self, memory: Memory, state: State, symbol: Tensor) -> Query:
+    def ask(self, memory: Memory, state: State, symbol: Tensor) -> Query:
         """Run the decoder on the last symbols (n,) of a search.
 
         Latents are their means, unless they are sampled at test time too.

@@ -49,6 +49,7 @@ def test_the_model_folder_is_all_that_is_needed_to_use_the_model(
 ) -> None:
     folder = finished / "model"
     assert {path.name for path in folder.iterdir()} == {
+        "codec.json",
         "config.yaml",
         "weights.safetensors",
         "lengths.json",
