@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import fcntl
 import os
@@ -29,34 +28,6 @@ from pam.models.checkpoint import load_tensors, save_model
 from pam.reporting import reference
 from pam.training.checkpoint import Results
 from tests.training import small
-
-ROOT = Path(__file__).parents[1]
-
-# Where `pam` may list a folder by other means, and why nothing half written is among what it sees.
-OTHER_LISTINGS = {
-    ("pam/model_files.py", "pretrained"): "the models that come with the package",
-    ("pam/config.py", "model_files"): "the names of models, for a message",
-    ("pam/config.py", "experiment_with"): "shipped experiments",
-    ("pam/data/archives.py", "pack"): "a folder of the user's",
-    ("pam/data/download.py", "size_of"): "files of the user's, whose size is told",
-    ("pam/data/new.py", "_files_of_folders"): "files of the user's",
-    ("pam/data/identity.py", "_state"): "files of the user's, as they are packed",
-    ("pam/data/features.py", "_archive"): "a temporary folder of this process",
-    ("pam/data/readers.py", "read"): "a temporary folder of this process",
-    ("pam/experiment.py", "_files_in"): "a folder of the user's",
-    ("pam/exporting.py", "_check_free"): "whether a folder is empty",
-    ("pam/exporting.py", "pack"): "a temporary folder of this process",
-    ("pam/exporting.py", "write_folder"): "files of one exact name",
-    ("pam/fingerprint.py", "_stored"): "the package, which nothing is written into",
-    ("pam/io.py", "atomic_folder"): "the temporary folders of dead processes, to be removed",
-    ("pam/io.py", "_text_of"): "shipped experiments, for a message",
-    ("pam/io.py", "scratch_folder"): "the temporary folders of dead processes, to be removed",
-    ("pam/io.py", "whole_files"): "it is the means",
-    ("pam/reporting/claims.py", "_resampled"): "files of one exact name",
-    ("pam/reporting/claims.py", "runs"): "files of one exact name",
-    ("pam/reporting/reference.py", "_rename"): "an unpacked archive",
-    ("pam/reporting/reference.py", "_score_row"): "the scores of a run, by the end of their names",
-}
 
 
 def killed_while_writing(path: Path, content: str = "half") -> Path:
@@ -301,22 +272,3 @@ def test_nothing_is_made_of_a_leftover(use: str, tmp_path: Path) -> None:
 
     assert make(tmp_path) == undisturbed
     assert leftover.name not in str(undisturbed)
-
-
-def test_every_listing_of_a_folder_passes_leftovers_over() -> None:
-    """A new call of `iterdir` has to be `whole_files`, or to be named above with a reason."""
-    listing = set()
-    for file in sorted((ROOT / "pam").rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef) and _lists(function):
-                listing.add((str(file.relative_to(ROOT)), function.name))
-
-    assert listing == set(OTHER_LISTINGS)
-
-
-def _lists(function: ast.FunctionDef) -> bool:
-    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    names = {call.attr for call in calls if isinstance(call, ast.Attribute)}
-
-    return bool(names & {"iterdir", "glob", "rglob", "listdir", "scandir"})

@@ -31,12 +31,16 @@ CALLS = frozenset(
         *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
         *("torch.load", "torch.save", "torch.jit.load", "torch.hub.load"),
         *("numpy.load", "np.load", "pandas.read_pickle", "pd.read_pickle"),
+        *("pandas.eval", "pd.eval"),
         *("yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load"),
         *("tempfile.mktemp", "shutil.unpack_archive"),
     }
 )
-METHODS = frozenset({"extractall", "to_pickle", "query"})
-"""Of archives, which go where their members say, and of tables, which would run text."""
+METHODS = frozenset({"extractall", "to_pickle"})
+"""They extract archives to where their members say, and store objects with code of their own."""
+
+TABLE_METHODS = frozenset({"query"})
+"""pandas runs the text that it is given; looked for in modules that import pandas."""
 
 
 def spelt(node: ast.expr) -> str:
@@ -52,6 +56,10 @@ def spelt(node: ast.expr) -> str:
 
 def findings(text: str) -> Iterator[str]:
     """Yield the parts of a module that could run code from elsewhere, by line."""
+    methods = METHODS
+    if re.search(r"^\s*(?:import|from) pandas\b", text, flags=re.MULTILINE):
+        methods = METHODS | TABLE_METHODS
+
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = {alias.name.split(".")[0] for alias in node.names}
@@ -65,7 +73,7 @@ def findings(text: str) -> Iterator[str]:
 
         if isinstance(node, ast.Call):
             name = spelt(node.func)
-            if name in CALLS or ("." in name and name.rpartition(".")[2] in METHODS):
+            if name in CALLS or ("." in name and name.rpartition(".")[2] in methods):
                 yield f"{node.lineno}: {name}"
 
             if any(key.arg in ("shell", "allow_pickle") for key in node.keywords):
@@ -102,6 +110,7 @@ def test_no_module_unpickles_evaluates_or_calls_a_shell(path: Path) -> None:
         "import numpy as np\nnp.load('x', allow_pickle=True)",
         "import yaml\nyaml.load('x', Loader=yaml.Loader)",
         "archive.extractall('x')",
+        "import pandas as pd\npd.read_csv('x').query('y')",
     ],
 )
 def test_what_is_looked_for_would_be_found(text: str) -> None:
