@@ -44,8 +44,8 @@ SECTIONS = {
         "docs/configurations",
         "results/reference/README",
         "benchmarks/peers/README",
-        "docs/history",
     ),
+    "History": ("docs/history",),
 }
 """Every page but the start, in the order of the menu."""
 TABLES = "results/reference/*/tables/*"
