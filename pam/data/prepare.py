@@ -212,7 +212,9 @@ def strange_warnings(
     listed = ", ".join(map(shown, islice(strange, SHOWN_SYMBOLS)))
     if len(strange) > SHOWN_SYMBOLS:
         listed += ", ..."
-    effect = "can never be written" if side == "target" else "are read as one and the same"
+    effect = "are read as one and the same"
+    if side == "target":
+        effect = "are written by no model but one that copies them"
     lacking = f"`{model.name}` does not know"
     remedy = f"write {ADD_SYMBOLS}, train without `init_from`, or leave such rows out"
     if adds_symbols:
