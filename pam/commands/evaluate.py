@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import REMAINDER, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
 from pam.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from pam.evaluation.scores import Scores
 
 SEVERAL: dict[str, Any] = {"nargs": "+", "default": []}
 NAMES = "table1, table2, attentions, examples, costs, ...; an unknown name lists them all"
@@ -166,12 +169,21 @@ def score(args: Namespace) -> int:
     if out:
         save(scores, out)
         return 0
+    _print_metrics(scores)
+    for group in scores.groups:
+        sys.stdout.write(f"group {group}:\n")
+        _print_metrics(scores.of_group(group), indent="  ")
+    return 0
+
+
+def _print_metrics(scores: Scores, indent: str = "") -> None:
+    """Print each metric on a line, with its interval and its units."""
     for name, value in scores.metrics.items():
         unit = f" {value.unit}" if value.unit else ""
         interval = f"[{value.low:.2f}, {value.high:.2f}]"
         units = f"{len(scores.units)} {scores.over}"
-        sys.stdout.write(f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}\n")
-    return 0
+        line = f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}"
+        sys.stdout.write(f"{indent}{line}\n")
 
 
 def _score_texts(args: Namespace) -> int:

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from pam.data.annotated import different_words
 from pam.data.dataset import Prepared, write_split
+from pam.data.groups import GROUPS, no_group, write_groups
 from pam.data.languages import INVISIBLE, visible
 from pam.data.overlaps import Overlaps, overlaps
 from pam.data.prepare import (
@@ -62,6 +63,16 @@ class InflectionFormat(TaskFormat):
     source_eos: bool = Field(
         True, description="whether sources end in an end symbol, which can be attended to"
     )
+    # Left out where it is not given, as in formats from before there was this key.
+    scores_by: str | None = Field(
+        None,
+        min_length=1,
+        description=(
+            "name in `columns` of the column that holds the group of each row, such as `category`:"
+            " dev and test have scores of each group"
+        ),
+        exclude_if=lambda name: name is None,
+    )
     columns: list[str] = Field(
         list(InflectionCodec.columns), description="order of the columns; `-` is not read"
     )
@@ -80,16 +91,25 @@ class InflectionFormat(TaskFormat):
 
     @field_validator("columns")
     @classmethod
-    def _each_once(cls, columns: list[str]) -> list[str]:
+    def _each_once(cls, columns: list[str], info: ValidationInfo) -> list[str]:
+        expected = list(InflectionCodec.columns)
+        if info.data.get("scores_by"):
+            expected.append(info.data["scores_by"])
         read = [name for name in columns if name != LEFT_OUT]
-        if sorted(read) != sorted(InflectionCodec.columns):
-            names = ", ".join(InflectionCodec.columns)
+        if sorted(read) != sorted(expected):
+            names = ", ".join(expected)
             raise ValueError(f"name each of {names} once, and other columns `{LEFT_OUT}`")
         return columns
 
+    @property
+    def read_columns(self) -> list[str]:
+        """The columns that models read; the one of the groups is none of them."""
+        return [LEFT_OUT if name == self.scores_by else name for name in self.columns]
+
     def codec(self) -> InflectionCodec:
-        names = ("separator", "delimiter", "quotes", "columns")
-        return InflectionCodec(InflectionSettings(**{name: getattr(self, name) for name in names}))
+        names = ("separator", "delimiter", "quotes")
+        settings = {name: getattr(self, name) for name in names}
+        return InflectionCodec(InflectionSettings(**settings, columns=self.read_columns))
 
 
 class Row(NamedTuple):
@@ -98,6 +118,7 @@ class Row(NamedTuple):
     lemma: str
     features: str
     form: str
+    group: str = ""  # whose scores it is part of; empty: none
 
 
 class Index(Stage[InflectionFormat]):
@@ -135,6 +156,7 @@ class Index(Stage[InflectionFormat]):
         source.save(self.out / "source.vocab")
         target.save(self.out / "target.vocab")
         codec.save(self.out)
+        self._write_groups(rows)
 
         self._write_splits(rows, sources, targets, (source, target))
 
@@ -202,7 +224,8 @@ class Index(Stage[InflectionFormat]):
             if not isinstance(path, Path):
                 hint = "name one file of three columns"
                 raise UserError(f"split {split} has several files", hint=hint)
-            rows[split], counts[split] = _read_rows(path, self.layout, faults)
+            needs_group = self.layout.scores_by is not None and split != "train"
+            rows[split], counts[split] = _read_rows(path, self.layout, faults, needs_group)
 
         faults.check()
 
@@ -265,12 +288,19 @@ class Index(Stage[InflectionFormat]):
             write_split(
                 folder=self.out,
                 name=split,
-                rows=rows[split],
+                rows=[row[:3] for row in rows[split]],
                 symbols=(sources[split], targets[split]),
                 vocabularies=vocabularies,
                 alignment=alignments.get(split),
                 source_eos=self.layout.source_eos,
             )
+
+    def _write_groups(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Write the name of the group of each row of a scored split, where all rows have one."""
+        for split in rows:
+            if split != "train":
+                groups = [row.group for row in rows[split] if row.group]
+                write_groups(self.out, split, groups, rows=len(rows[split]))
 
     @staticmethod
     def _alignments(
@@ -295,7 +325,11 @@ class Index(Stage[InflectionFormat]):
 
     def _copy_dev(self, base: Path) -> None:
         """Copy the dev split of other data, by which a model's length penalty is chosen."""
-        for name in ("dev.tsv", "dev.safetensors"):
+        names = ["dev.tsv", "dev.safetensors"]
+        groups = GROUPS.format(split="dev")
+        if groups in Prepared(base).summary["outputs_sha256"]:
+            names.append(groups)
+        for name in names:
             with atomic_write(self.out / name) as temporary:
                 shutil.copyfile(Prepared(base).file(name), temporary)
 
@@ -326,7 +360,11 @@ class Index(Stage[InflectionFormat]):
             path = self.files[self.layout.divide.divided]
         assert isinstance(path, Path)
         cells = [cells for _, cells in read_cells(path, self.layout)]
-        columns, separator = guess_columns(cells, self.layout.columns)
+        guessed, separator = guess_columns(cells, self.layout.read_columns)
+        columns = [
+            own if own == self.layout.scores_by else name
+            for own, name in zip(self.layout.columns, guessed, strict=True)
+        ]
         hint = "check that it is of the same language and has the same features as train"
         if (columns, separator) != (self.layout.columns, self.layout.separator):
             order = f'`format: {{columns: [{", ".join(columns)}], separator: "{separator}"}}`'
@@ -392,11 +430,12 @@ def _unseen(rows: Sequence[list[str]], vocabulary: Vocabulary) -> dict[str, int]
 
 def _counts(rows: Sequence[Row]) -> dict[str, Any]:
     """Count rows, lemmas, repeated rows, and cells of paradigms with several forms."""
-    forms_of_cells = Counter((row.lemma, row.features) for row in set(rows))
+    different_rows = {row[:3] for row in rows}
+    forms_of_cells = Counter((lemma, features) for lemma, features, _ in different_rows)
     return {
         "rows": len(rows),
         "lemmas": len({row.lemma for row in rows}),
-        "duplicate_rows": len(rows) - len(set(rows)),
+        "duplicate_rows": len(rows) - len(different_rows),
         "cells_with_several_forms": sum(forms > 1 for forms in forms_of_cells.values()),
     }
 
@@ -425,7 +464,7 @@ class Inflection(Task[InflectionFormat]):
         rows: dict[str, list[tuple[str, ...]]] = {}
         for split, path in files.items():
             if isinstance(path, Path):
-                rows[split] = [tuple(row) for row in islice(rows_of(path, layout), count)]
+                rows[split] = [row[:3] for row in islice(rows_of(path, layout), count)]
         return rows
 
     def modules(self, stage: str, layout: InflectionFormat) -> list[str]:
@@ -513,7 +552,12 @@ def _row(line: Line, cells: Sequence[str], layout: InflectionFormat) -> Row:
             raise line.error(f"the {name} is empty", "complete the line or delete it")
 
     features = split_features(named["features"], layout.separator)
-    return Row(named["lemma"], layout.separator.join(features), named["form"])
+    return Row(
+        lemma=named["lemma"],
+        features=layout.separator.join(features),
+        form=named["form"],
+        group=cleaned(named.get(layout.scores_by or "", "")),
+    )
 
 
 def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
@@ -528,11 +572,11 @@ def read_rows(path: Path, layout: InflectionFormat) -> list[Row]:
 
 
 def _read_rows(
-    path: Path, layout: InflectionFormat, faults: Faults
+    path: Path, layout: InflectionFormat, faults: Faults, needs_group: bool = False
 ) -> tuple[list[Row], dict[str, int]]:
     """Read all rows of a file; count blank lines, if they are left out, and invisible characters.
 
-    Faulty lines are added to `faults`.
+    Faulty lines are added to `faults`, also those without a group where each row needs one.
     """
     rows = []
     counts = {"invisible_characters": 0}
@@ -546,7 +590,10 @@ def _read_rows(
         counts["invisible_characters"] += bool(INVISIBLE.search(line.text))
 
         try:
-            rows.append(_row(line, _cells(line, layout), layout))
+            row = _row(line, _cells(line, layout), layout)
+            if needs_group and not row.group:
+                raise no_group(line)
+            rows.append(row)
         except UserError as error:
             faults.add(error)
     return rows, counts

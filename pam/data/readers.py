@@ -18,7 +18,7 @@ from pydantic import Field
 from pam.data.annotated import M2, Conllu
 from pam.data.archives import extract_all
 from pam.data.dataset import SPLITS
-from pam.data.reading import FURTHER, DividingReader, Files, Reader, aligned
+from pam.data.reading import FURTHER, Files, GroupingReader, Reader, aligned
 from pam.data.records import JsonLines, Table
 from pam.data.sampling import ALL, Languages, Pair
 from pam.data.text_files import (
@@ -44,7 +44,7 @@ MARKUP_SUFFIXES = frozenset({".sgm", ".sgml", ".xml"})
 OF_SEVERAL = re.compile(r"<(?:src|ref|hyp|tuv)\b[^<>]*\blang\s*=[^<>]*>", re.IGNORECASE)
 
 
-class Columns(DividingReader):
+class Columns(GroupingReader):
     """One file that holds a sentence pair a line, in columns."""
 
     kind: Literal["columns"] = "columns"
@@ -75,8 +75,26 @@ class Columns(DividingReader):
             raise UserError(f"split {split} has several files", hint="name one with columns")
 
         source, target = (self.columns[language] for language in languages)
-        for line, cells in self._rows(files, [source, target]):
-            yield line._replace(text=cells[source]), line._replace(text=cells[target])
+        read = [source, target]
+        group = self._group_column()
+        # Training needs no groups.
+        if group is not None and split != "train":
+            read.append(group)
+
+        for line, cells in self._rows(files, read):
+            source_line = line._replace(text=cells[source])
+            if group is not None and -len(cells) <= group < len(cells):
+                source_line = source_line._replace(group=cells[group])
+            yield source_line, line._replace(text=cells[target])
+
+    def _group_column(self) -> int | None:
+        """Return the column that holds the group of each pair; None: there is none."""
+        if self.scores_by is None:
+            return None
+        if self.scores_by not in self.columns:
+            hint = f"write read: {{kind: columns, columns: {{{self.scores_by}: NUMBER, ...}}}}"
+            raise UserError(f"no column is given for the groups, `{self.scores_by}`", hint=hint)
+        return self.columns[self.scores_by]
 
     def _rows(self, path: Path, columns: list[int]) -> Iterator[tuple[Line, list[str]]]:
         """Yield lines with their cells; a UserError names a line that lacks one of `columns`."""
@@ -107,7 +125,7 @@ class Columns(DividingReader):
         return ""
 
 
-class Lines(DividingReader):
+class Lines(GroupingReader):
     """A file for each language, in which line n of one translates line n of the other."""
 
     blank = "the line is blank"
@@ -132,9 +150,12 @@ class Lines(DividingReader):
         if FURTHER.format(source, 2) in files:
             hint = "name one file for it; only a target may have several references"
             raise UserError(f"split {split} has several files of {source}", hint=hint)
+        pairs = aligned(files[source], files[target], self.lines)
         if FURTHER.format(target, 2) in files:
-            return self._with_references(files, source, target)
-        return aligned(files[source], files[target], self.lines)
+            pairs = self._with_references(files, source, target)
+        if self.scores_by is None:
+            return pairs
+        return self._with_groups(pairs, split, files, source)
 
     def _with_references(
         self, files: Mapping[str, Path], source: str, target: str
@@ -149,6 +170,23 @@ class Lines(DividingReader):
                 more = tuple(reference.text for reference in references[1:])
                 target_line = references[0]._replace(more=more)
             yield source_line, target_line
+
+    def _with_groups(
+        self, pairs: Iterator[Pair], split: str, files: Mapping[str, Path], source: str
+    ) -> Iterator[Pair]:
+        """Yield pairs with the names of their groups; training needs none."""
+        role = str(self.scores_by)
+        if role not in files:
+            if split != "train":
+                hint = f"name it in the registry: {split}: {{{role}: FILE, ...}}"
+                message = f"split {split} has no file for the groups, `{role}`"
+                raise UserError(message, hint=hint)
+            yield from pairs
+            return
+
+        groups = aligned(files[source], files[role], self.lines)
+        for (source_line, target_line), (_, group) in zip(pairs, groups, strict=True):
+            yield source_line._replace(group=group.text), target_line
 
     def lines(self, path: Path) -> Iterator[Line]:
         if self.markup == "refuse":

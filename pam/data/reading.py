@@ -130,3 +130,21 @@ class DividingReader(Reader):
     @abstractmethod
     def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
         """Return the pairs of the `files` that the registry gives as `split`."""
+
+
+class GroupingReader(DividingReader):
+    """A reader of files that may name the group of each pair, such as `seen` and `unseen`.
+
+    Source lines have the name of the group, where there is one.
+    """
+
+    # Left out where it is not given, as in formats from before there was this key.
+    scores_by: str | None = Field(
+        None,
+        min_length=1,
+        description=(
+            "column, key or file that holds the group of each pair, such as `category`: dev and"
+            " test have scores of each group"
+        ),
+        exclude_if=lambda name: name is None,
+    )

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from pam.data.dataset import SPLITS
 from pam.data.forms import form_of_file
-from pam.data.reading import DividingReader
+from pam.data.reading import GroupingReader
 from pam.data.sampling import ALL, Languages, Pair
 from pam.data.text_files import Line, cleaned, lines_of, refuse_half_characters
 from pam.io import UserError, unknown
@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 LOOKED_AT = 1000  # lines within which an array of JSON begins
 
 
-class Records(DividingReader):
+class Records(GroupingReader):
     """Records, of which two fields hold source and target.
 
     The fields are the format's `source` and `target`. A list in place of a target has several
@@ -85,7 +85,20 @@ class Records(DividingReader):
                     " in pieces"
                 )
                 raise line.error(f"`{source_key}` is a list, and a source is one text", hint)
+            source = source._replace(group=self._group(line, record))
             yield source, self._text(line, target_key, record[target_key])
+
+    def _group(self, line: Line, record: Record) -> str:
+        """Return the name of the group of a record; empty: it has none."""
+        if self.scores_by is None:
+            return ""
+
+        name = record.get(self.scores_by, "")
+        if name is None:
+            return ""
+        if isinstance(name, (list, dict)):
+            raise line.error(f"`{self.scores_by}` is not text", "write the name of one group")
+        return str(name)
 
     def _text(self, line: Line, key: str, value: Any) -> Line:
         """Return the text, or the several texts, of a key; a UserError says that it is none."""

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from pam.data.dataset import Limits
+from pam.data.groups import read_groups
 from pam.data.languages import LANGUAGE, language, sentences_of
 from pam.data.prepare import Stage, Symbols, Task
 from pam.data.reading import DividingReader, Files
@@ -105,16 +106,19 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
         counts = []
         for split in self.splits:
             with pair_writer(self.out / "tokenize", split, references=split in SCORED) as writer:
-                for source, targets in read_pairs(self.out / "extract", split):
+                pairs = read_pairs(self.out / "extract", split)
+                groups = read_groups(self.out / "extract", split)
+                # Groups that there are not have no end.
+                for (source, targets), group in zip(pairs, groups, strict=False):
                     if split == "train" and writer.count == self.layout.train_pairs:
                         writer.dropped[f"not of the first {self.layout.train_pairs}"] += 1
                     else:
-                        self._write(source, targets.split(REFERENCE), writer)
+                        self._write(source, targets.split(REFERENCE), group, writer)
 
             counts.append(writer.stats(split, "words"))
         return {"splits": counts}
 
-    def _write(self, source: str, targets: Sequence[str], writer: PairWriter) -> None:
+    def _write(self, source: str, targets: Sequence[str], group: str, writer: PairWriter) -> None:
         """Write the words of a text and its summaries; a text without words is left out."""
         words = self._codec.source.words(source, tokenized=self.layout.tokenized)
         references = [list(self._sentences(target)) for target in targets]
@@ -124,7 +128,7 @@ class TokenizeSummaries(Stage[SummarizationFormat]):
             return
 
         readable = partial(json.dumps, references, ensure_ascii=False)
-        writer.write(" ".join(words), " ".join(references[0]), readable=readable)
+        writer.write(" ".join(words), " ".join(references[0]), readable=readable, group=group)
 
     @cached_property
     def _codec(self) -> SummarizationCodec:

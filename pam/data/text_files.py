@@ -85,6 +85,8 @@ class Line(NamedTuple):
     number: int
     # further texts that say the same, as a text may have several references
     more: tuple[str, ...] = ()
+    # name of the group whose scores this row is part of; empty: none
+    group: str = ""
 
     def error(self, message: str, hint: str) -> UserError:
         return UserError(message, file=self.file, line=self.number, hint=hint)

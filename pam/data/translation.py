@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, Literal
@@ -23,6 +23,7 @@ from typing import IO, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from pam.data.dataset import SPLITS, Prepared, text_file, write_split
+from pam.data.groups import GROUPS, no_group, read_groups, write_groups
 from pam.data.languages import INVISIBLE, language, segmentation_hint
 from pam.data.overlaps import overlaps
 from pam.data.prepare import (
@@ -38,8 +39,8 @@ from pam.data.prepare import (
     strange_warnings,
 )
 from pam.data.readers import load_reader
-from pam.data.reading import DividingReader, Faults, Files, Reader
-from pam.data.sampling import Pair
+from pam.data.reading import DividingReader, Faults, Files, GroupingReader, Reader
+from pam.data.sampling import ALL, Pair
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import CONTROL, cleaned, lines_of
 from pam.data.tokenizers import (
@@ -67,6 +68,8 @@ REFERENCE = "\x1e"
 REFERENCES = "{split}.target.txt"
 # further references where some pairs have several, line by line too
 OTHER_REFERENCES = "{split}.references.jsonl"
+# files that only some data have
+OPTIONAL = (OTHER_REFERENCES, GROUPS)
 
 SCORED = ("dev", "test")  # splits whose outputs are compared with references
 INDENTED = re.compile(r"(?: {2}|\t)\s*\S")
@@ -235,6 +238,7 @@ class PairWriter:
     count: int = 0
     words: Counter[str] = field(default_factory=Counter)  # by side
     dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
+    groups: list[str] = field(default_factory=list)  # of the pairs that have one
     # further references of each pair, if any has some
     other_references: list[list[dict[str, str]]] = field(default_factory=list)
 
@@ -245,11 +249,12 @@ class PairWriter:
         *,
         readable: Callable[[], str] = str,
         other_references: Sequence[dict[str, str]] = (),
+        group: str = "",
     ) -> None:
         """Write a pair.
 
         `readable` is called for the reference, if references are written; `other_references` are
-        further ones, each as `text` and in `words`.
+        further ones, each as `text` and in `words`. `group` is the name of the pair's group.
         """
         for side, file, text in zip(SIDES, self.files, (source, target), strict=True):
             if not text or "\n" in text:
@@ -265,6 +270,8 @@ class PairWriter:
                 self.other_references += [[] for _ in range(missing)]
                 self.other_references.append(list(other_references))
 
+        if group:
+            self.groups.append(group)
         self.count += 1
 
     def stats(self, split: str, unit: str = "") -> dict[str, Any]:
@@ -305,6 +312,7 @@ def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterat
                     file.write(f"{json.dumps(texts, ensure_ascii=False)}\n")
         else:
             other_references.unlink(missing_ok=True)
+        write_groups(folder, split, writer.groups, rows=writer.count)
 
 
 def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
@@ -331,7 +339,7 @@ class Extract(Stage[PairsFormat]):
             with pair_writer(self.out / "extract", split) as writer:
                 drawn, writer.dropped["not in the sample"] = self.layout.sample.of(split, pairs)
                 marked_lines = (MarkedLines(), MarkedLines())
-                characters = self._write(drawn, writer, marked_lines)
+                characters = self._write(split, drawn, writer, marked_lines)
 
             counts[split] = writer.stats(split) | characters
             warnings += self._indentation(split, counts[split])
@@ -343,6 +351,7 @@ class Extract(Stage[PairsFormat]):
 
     def _write(
         self,
+        split: str,
         pairs: Iterable[Pair],
         writer: PairWriter,
         marked_lines: tuple[MarkedLines, MarkedLines],
@@ -357,6 +366,7 @@ class Extract(Stage[PairsFormat]):
         # Lines of programs begin with spaces that mean something.
         is_language = bool(language(self.layout.languages[1]).tag)
         clean_target = partial(clean, keep_indentation=not is_language)
+        needs_group = self._needs_group(split)
         faults = Faults()
         for pair in pairs:
             raw_texts = [(line.text, *line.more) for line in pair]
@@ -372,8 +382,11 @@ class Extract(Stage[PairsFormat]):
                 for text in texts:
                     marked.add(text)
 
+            group = cleaned(pair[0].group)
             if all(source) and all(target):
-                writer.write(REFERENCE.join(source), REFERENCE.join(target))
+                writer.write(REFERENCE.join(source), REFERENCE.join(target), group=group)
+                if needs_group and not group:
+                    faults.add(no_group(pair[0]))
             elif self.layout.blank_lines == "drop":
                 writer.dropped["a blank line"] += 1
             else:
@@ -385,6 +398,15 @@ class Extract(Stage[PairsFormat]):
 
         faults.check()
         return counts
+
+    def _needs_group(self, split: str) -> bool:
+        """Tell whether each pair of a split must have a group, as scores are told by group.
+
+        A development split that is drawn from training may have none.
+        """
+        reader = self.layout.read
+        has_groups = isinstance(reader, GroupingReader) and reader.scores_by is not None
+        return has_groups and split in SCORED and (split in self.files or ALL in self.files)
 
     def _indentation(self, split: str, counts: Mapping[str, Any]) -> list[str]:
         """Warn of lines whose spaces at the beginning are left out, if there are many."""
@@ -465,7 +487,10 @@ class Tokenize(Stage[TranslationFormat]):
                 writer = pair_writer(self.out / "tokenize", name, references=name in SCORED)
                 outputs.append(stack.enter_context(writer))
 
-            for source, targets in read_pairs(self.out / "extract", split):
+            pairs = read_pairs(self.out / "extract", split)
+            groups = read_groups(self.out / "extract", split)
+            # Groups that there are not have no end.
+            for (source, targets), group in zip(pairs, groups, strict=False):
                 target, *other_targets = targets.split(REFERENCE)
                 source_words = self._words(codec.source, source)
                 target_words = self._words(codec.target, target)
@@ -473,6 +498,7 @@ class Tokenize(Stage[TranslationFormat]):
                     words=(source_words, target_words),
                     readable=partial(self._reference_of, codec, target, target_words, names[-1]),
                     other_references=[self._reference(codec, text) for text in other_targets],
+                    group=group,
                     outputs=outputs,
                     train=split == "train",
                 )
@@ -514,6 +540,7 @@ class Tokenize(Stage[TranslationFormat]):
         words: tuple[str, str],
         readable: Callable[[], str],
         other_references: list[dict[str, str]],
+        group: str,
         outputs: list[PairWriter],
         *,
         train: bool,
@@ -521,6 +548,11 @@ class Tokenize(Stage[TranslationFormat]):
         """Add a pair to the first output, or, if every n-th is held out, to the second."""
         layout = self.layout
         output = outputs[0]
+        beside: dict[str, Any] = {
+            "readable": readable,
+            "other_references": other_references,
+            "group": group,
+        }
         shorter, longer = sorted(len(text.split()) for text in words)
 
         # Every n-th is counted among the pairs that no limit of lengths leaves out.
@@ -535,13 +567,13 @@ class Tokenize(Stage[TranslationFormat]):
         elif train and layout.max_ratio is not None and longer > layout.max_ratio * shorter:
             reason = f"one more than {layout.max_ratio:g} times as long as the other"
         elif train and layout.dev_every is not None and count % layout.dev_every == 0:
-            outputs[1].write(*words, readable=readable, other_references=other_references)
+            outputs[1].write(*words, **beside)
             reason = "kept for development"
         elif train and output.count == layout.train_pairs:
             reason = beyond
 
         if reason is None:
-            output.write(*words, readable=readable, other_references=other_references)
+            output.write(*words, **beside)
         else:
             output.dropped[reason] += 1
 
@@ -668,12 +700,12 @@ class Index(Stage[PairsFormat]):
         """Copy references, the codec, and files of other data into the prepared folder."""
         tokenized = self.out / "tokenize"
         copied = [tokenized / REFERENCES.format(split=split) for split in self.scored]
-        for split in SCORED:
+        for split, pattern in product(SCORED, OPTIONAL):
             # What an earlier preparation left there goes.
-            other_references = OTHER_REFERENCES.format(split=split)
-            (self.out / other_references).unlink(missing_ok=True)
-            if split in self.scored and (tokenized / other_references).is_file():
-                copied.append(tokenized / other_references)
+            name = pattern.format(split=split)
+            (self.out / name).unlink(missing_ok=True)
+            if split in self.scored and (tokenized / name).is_file():
+                copied.append(tokenized / name)
 
         for path in (*copied, *self._kept_files()):
             with atomic_write(self.out / path.name) as temporary:
@@ -691,9 +723,8 @@ class Index(Stage[PairsFormat]):
             "dev.safetensors",
             REFERENCES.format(split="dev"),
         ]
-        other_references = OTHER_REFERENCES.format(split="dev")
-        if other_references in base.summary["outputs_sha256"]:
-            names.append(other_references)
+        optional = [pattern.format(split="dev") for pattern in OPTIONAL]
+        names += [name for name in optional if name in base.summary["outputs_sha256"]]
         return [base.file(name) for name in names]
 
     @property

@@ -11,7 +11,14 @@ import numpy as np
 from pam.data.languages import visible
 from pam.evaluation.compared_text import reference_notes, tell_notes, tell_outputs
 from pam.evaluation.edits import edit_distance
-from pam.evaluation.inputs import Counts, EvalInputs, check_against_split, read_predictions
+from pam.evaluation.inputs import (
+    Counts,
+    EvalInputs,
+    GroupCounts,
+    check_against_split,
+    read_predictions,
+    read_row_groups,
+)
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
 from pam.io import UserError
 
@@ -41,6 +48,9 @@ def count(inputs: EvalInputs) -> Counts:
     Counts of the main beam are named without a beam.
     """
     parts: list[Units] = []
+    # of each group and beam; a lemma may have forms in several groups
+    parts_by_group: dict[str, list[Units]] = {}
+    row_groups = read_row_groups(inputs)
     metrics: list[str] = []
     details: dict[str, Any] = {}
     notes: list[str] = []
@@ -55,11 +65,17 @@ def count(inputs: EvalInputs) -> Counts:
         if not parts:
             notes += reference_notes(row.form for row in rows)
         parts.append(count_lemmas(rows, beam))
+        for group, indices in row_groups.items():
+            of_group = count_lemmas([rows[index] for index in indices], beam)
+            parts_by_group.setdefault(group, []).append(of_group)
         metrics += [of_beam(name, beam) for name in METRICS]
         notes += tell_outputs([row.predicted for row in rows], beam, details)
 
     tell_notes(notes, details)
-    return Counts(join(parts), tuple(metrics), "lemmas", details)
+    groups = {
+        group: GroupCounts(join(units), tuple(metrics)) for group, units in parts_by_group.items()
+    }
+    return Counts(join(parts), tuple(metrics), "lemmas", details, groups)
 
 
 def count_lemmas(rows: Sequence[Prediction], beam: int | None = None) -> Units:

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pam.data.dataset import Prepared
-from pam.evaluation.metrics import Units
+from pam.data.dataset import SUMMARY, Prepared
+from pam.data.groups import GROUPS, rows_by_group
+from pam.data.text_files import read_lines
+from pam.evaluation.metrics import Units, plain_name
 from pam.io import Strict, UserError, parse, read_json, write_text
 
 PREDICT_AGAIN = "delete the file and predict again"
@@ -50,6 +52,14 @@ class EvalInputs:
 
 
 @dataclass(frozen=True)
+class GroupCounts:
+    """The counts of a group of rows, and which metrics are defined for them."""
+
+    units: Units
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Counts:
     """The counts of a kind of task, and which metrics they serve."""
 
@@ -58,6 +68,43 @@ class Counts:
     over: str  # the units in words, such as `sentences`
     # what else scores hold: signatures, counts of oddities
     details: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, GroupCounts] = field(default_factory=dict)  # where the data name groups
+
+
+def read_row_groups(inputs: EvalInputs) -> dict[str, list[int]]:
+    """Return the indices of the rows of each group of the split; nothing if it has no groups.
+
+    A UserError says that they are not what was prepared.
+    """
+    # Forms can be scored without a summary of their data.
+    if inputs.data is None or not (inputs.data / SUMMARY).is_file():
+        return {}
+
+    name = GROUPS.format(split=inputs.split)
+    if name not in inputs.prepared.summary["outputs_sha256"]:
+        return {}
+    return rows_by_group(read_lines(inputs.prepared.file(name)))
+
+
+def groups_of_rows(
+    inputs: EvalInputs,
+    units: Units,
+    metrics: Sequence[str],
+    reasons_of: Callable[[Sequence[int]], Mapping[str, str]],
+) -> dict[str, GroupCounts]:
+    """Count the groups of a split whose units are its rows; nothing if it has no groups.
+
+    Args:
+        metrics: names of metrics that are defined for the whole split.
+        reasons_of: from the indices of rows to the reasons why metrics are not defined for them, by
+            name without a beam.
+    """
+    groups = {}
+    for group, indices in read_row_groups(inputs).items():
+        undefined = reasons_of(indices)
+        defined = [name for name in metrics if plain_name(name) not in undefined]
+        groups[group] = GroupCounts(units.only(indices), tuple(defined))
+    return groups
 
 
 def read_predictions(path: Path | str, required: Sequence[str]) -> list[tuple[str, ...]]:

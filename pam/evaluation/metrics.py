@@ -98,8 +98,12 @@ def _names_of(column: str) -> tuple[str, ...]:
 
     They are its own, the one without the beam, and the one without `unpenalized_`.
     """
-    plain = re.sub(r"_b\d+$", "", column)
+    plain = _without_beam(column)
     return column, plain, plain.removeprefix(UNPENALIZED_COUNT)
+
+
+def _without_beam(name: str) -> str:
+    return re.sub(r"_b\d+$", "", name)
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,11 @@ def of_beam(name: str, beam: int | None) -> str:
     if beam is None:
         return name
     return f"{name}_b{beam}"
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a metric without its beam, and without `_unpenalized`."""
+    return _without_beam(name).removesuffix("_unpenalized")
 
 
 def metric_of(name: str) -> Metric:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from pam.data.groups import no_group, rows_by_group
 from pam.data.languages import LANGUAGE, language
 from pam.data.subword_marks import MarkedLines, joined
 from pam.data.text_files import Line, cleaned, plain_lines
@@ -138,10 +139,7 @@ def score_texts(
     if groups is not None:
         group_lines = _read_groups(groups, len(outputs))
         for name, indices in group_lines.items():
-            of_group = _Counter(
-                [reference_texts[index] for index in indices], counter.target.language.code
-            )
-            undefined_here = of_group.reasons_undefined()
+            undefined_here = counter.reasons_undefined(indices)
             values_by_group[name] = values_of(
                 units.only(indices),
                 [metric for metric in defined if metric.name not in undefined_here],
@@ -201,10 +199,16 @@ class _Counter:
             self.further = OtherReferences(texts=further_texts, words=further_texts)
         self.metrics = sacre_metrics(self.target, self.all_references)
 
-    def reasons_undefined(self) -> dict[str, str]:
-        """Say why metrics are not defined for these references, by their names."""
-        language = self.target.language
-        return reasons_undefined(language, self.metrics, self.targets, self.targets, self.further)
+    def reasons_undefined(self, indices: Sequence[int] | None = None) -> dict[str, str]:
+        """Say why metrics are not defined for these references or some of them, by their names."""
+        if indices is None:
+            indices = range(len(self.targets))
+
+        targets = [self.targets[index] for index in indices]
+        further = self.further.only(indices)
+        return reasons_undefined(
+            self.target.language, self.metrics, targets, references=targets, further=further
+        )
 
     def count(self, outputs: Sequence[str]) -> Units:
         """Count what metrics need, per line."""
@@ -312,13 +316,11 @@ def _read_references(paths: Sequence[Path], count: int) -> list[list[str]]:
 
 def _read_groups(path: Path, count: int) -> dict[str, list[int]]:
     """Read the group of each line, and return the indices of the lines of each group."""
-    indices: dict[str, list[int]] = {}
-    for index, line in enumerate(_read_as_many(path, count)):
-        name = cleaned(line.text)
-        if not name:
-            raise line.error("no group for this line", "write one, such as `other`")
-        indices.setdefault(name, []).append(index)
-    return indices
+    lines = _read_as_many(path, count)
+    for line in lines:
+        if not cleaned(line.text):
+            raise no_group(line)
+    return rows_by_group(cleaned(line.text) for line in lines)
 
 
 def _read_as_many(path: Path, count: int) -> list[Line]:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
-from pam.evaluation.inputs import Counts, EvalInputs
+from pam.evaluation.inputs import Counts, EvalInputs, GroupCounts
 from pam.evaluation.metrics import Metric, Units, metric_of
 from pam.io import Strict, UserError, read_json, unknown, write_text
 from pam.run_folder import GOLD, RunFolder
@@ -55,6 +55,15 @@ class Value(Strict):
     unit: str
 
 
+class GroupScores(Strict):
+    """The scores of a group of the rows of a split."""
+
+    metrics: dict[str, Value]
+    units: dict[str, list[int | float]] = Field(
+        description="counts per unit of the group, in the columns of the whole split", min_length=1
+    )
+
+
 class Scores(Strict):
     """The content of `scores.json` and of `gold_scores.json`."""
 
@@ -75,6 +84,12 @@ class Scores(Strict):
     over: str = Field("lemmas", description="what the units are, in words")
     columns: list[str] = Field(description="names of the counts per unit")
     units: dict[str, list[int | float]] = Field(description="counts per unit", min_length=1)
+    # Left out where data have no groups, as in records from before there were any.
+    groups: dict[str, GroupScores] = Field(
+        {},
+        description="scores by the group of each row, as the key `scores_by` of the data names it",
+        exclude_if=lambda groups: not groups,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +104,13 @@ class Scores(Strict):
         """Return the counts per unit as arrays."""
         counts = np.array(list(self.units.values()), dtype=np.float64)
         return Units(tuple(self.units), tuple(self.columns), counts, self.references)
+
+    def of_group(self, name: str) -> Scores:
+        """Return the scores of a group as those of a split of its own."""
+        group = self.groups[name]
+        return self.model_copy(
+            update={"metrics": group.metrics, "units": group.units, "groups": {}}
+        )
 
 
 Record = dict[str, Any]  # the content of a file that training or decoding wrote
@@ -125,8 +147,20 @@ def make(
         references=units.references,
         over=counts.over,
         columns=list(units.columns),
-        units=dict(zip(units.names, map(_as_numbers, units.counts.tolist()), strict=True)),
+        units=_numbers_by_unit(units),
+        groups={name: _scores_of(group) for name, group in counts.groups.items()},
     )
+
+
+def _scores_of(group: GroupCounts) -> GroupScores:
+    """Compute the scores of a group."""
+    metrics = [metric_of(name) for name in group.metrics]
+    return GroupScores(metrics=values_of(group.units, metrics), units=_numbers_by_unit(group.units))
+
+
+def _numbers_by_unit(units: Units) -> dict[str, list[int | float]]:
+    """Return the counts of each unit by its name."""
+    return dict(zip(units.names, map(_as_numbers, units.counts.tolist()), strict=True))
 
 
 def values_of(units: Units, metrics: Sequence[Metric]) -> dict[str, Value]:

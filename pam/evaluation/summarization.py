@@ -35,7 +35,7 @@ from pam.evaluation.compared_text import (
     tell_notes,
     tell_outputs,
 )
-from pam.evaluation.inputs import Counts, EvalInputs, read_checked
+from pam.evaluation.inputs import Counts, EvalInputs, groups_of_rows, read_checked
 from pam.evaluation.metrics import (
     METRICS,
     NGRAMS,
@@ -138,7 +138,13 @@ def count(inputs: EvalInputs) -> Counts:
         notes += tell_outputs(outputs, beam, details)
 
     tell_notes(notes, details)
-    return Counts(join(parts), tuple(names), "summaries", details)
+
+    def reasons_of(indices: Sequence[int]) -> dict[str, str]:
+        return _undefined([references[index] for index in indices], text)
+
+    units = join(parts)
+    groups = groups_of_rows(inputs, units, names, reasons_of)
+    return Counts(units, tuple(names), "summaries", details, groups)
 
 
 def read_references(inputs: EvalInputs) -> list[list[Reference]]:

@@ -38,6 +38,7 @@ from pam.evaluation.inputs import (
     Counts,
     EvalInputs,
     columns_of,
+    groups_of_rows,
     load,
     read_checked,
     read_predictions,
@@ -90,6 +91,13 @@ class OtherReferences:
 
     texts: list[list[str]]  # as people write them
     words: list[list[str]]  # in words
+
+    def only(self, indices: Sequence[int]) -> OtherReferences:
+        """Return the further references of some of the sentences."""
+        return OtherReferences(
+            texts=[self.texts[index] for index in indices if self.texts],
+            words=[self.words[index] for index in indices if self.words],
+        )
 
     def texts_of(self, index: int) -> list[str]:
         """Return the further references of a sentence as people write them."""
@@ -163,7 +171,19 @@ def count(inputs: EvalInputs) -> Counts:
     tell_left_out(list(dict.fromkeys(undefined.values())), details)
     tell_notes([*notes, *unit_notes(metrics)], details)
     details["signatures"] = signatures_of(metrics)
-    return Counts(join(parts), tuple(names), "sentences", details)
+
+    def reasons_of(indices: Sequence[int]) -> dict[str, str]:
+        return reasons_undefined(
+            target.language,
+            metrics,
+            targets=[targets[index] for index in indices],
+            references=[references[index] for index in indices],
+            further=further.only(indices),
+        )
+
+    units = join(parts)
+    groups = groups_of_rows(inputs, units, names, reasons_of)
+    return Counts(units, tuple(names), "sentences", details, groups)
 
 
 def _likelihoods(path: Path, units: Units) -> Units:

@@ -26,6 +26,7 @@ from markupsafe import Markup, escape
 from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
 from pam.io import write_text
+from pam.reporting import groups
 from pam.reporting.captions import Names, caption
 from pam.reporting.catalogue import (
     COSTS,
@@ -297,6 +298,12 @@ class Page:
             elif block.parts:
                 outputs.append(block)
 
+        grouped = groups.by_group(
+            [task for task in self.files.runs if task.name in tasks], self.experiment
+        )
+        if grouped is not None:
+            tables.append(self.made_here(grouped, groups.NAME))
+
         figures: list[Block] = []
         maps: list[Block] = []
         for name in self.files.figures:
@@ -524,6 +531,14 @@ class Page:
             return block
         return replace(block, marks=self.bearing(tasks))
 
+    def made_here(self, table: Table, name: str) -> Block:
+        """Return a table that has no files as a block, with the table to download."""
+        downloads = (
+            Download(f"{name}.csv", uri(to_csv(table).encode())),
+            Download(f"{name}.tex", uri(to_latex(table, name).encode())),
+        )
+        return self.block_of(table, name, downloads)
+
     def block_of(
         self, table: Table, name: str, downloads: tuple[Download, ...], target: str = ""
     ) -> Block:
@@ -615,12 +630,7 @@ class Page:
         blocks = []
         tables = datasets(self.experiment, self.files.summaries, self.files.gold)
         for number, table in enumerate(tables, start=1):
-            name = f"data{number}"
-            downloads = (
-                Download(f"{name}.csv", uri(to_csv(table).encode())),
-                Download(f"{name}.tex", uri(to_latex(table, name).encode())),
-            )
-            blocks.append(self.block_of(table, name, downloads))
+            blocks.append(self.made_here(table, f"data{number}"))
 
         all_tasks = [*self.real, *self.demonstrations]
         blocks += [

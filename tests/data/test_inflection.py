@@ -250,7 +250,7 @@ def test_invisible_characters_are_left_out_and_counted(tmp_path: Path) -> None:
     hidden = "\u200eHa\u00adus\tcase=dative\u200b\tHause\ufeff\n"
     path = written(tmp_path, GOOD + hidden)
     rows = read_rows(path, InflectionFormat())
-    assert rows[-1] == ("Haus", "case=dative", "Hause")
+    assert rows[-1] == Row("Haus", "case=dative", "Hause")
 
     counts = Index(dict.fromkeys(SPLITS, path), InflectionFormat(), tmp_path / "out").run()
     assert counts["splits"]["train"]["invisible_characters"] == 1
@@ -306,3 +306,29 @@ def test_lemmas_and_forms_in_subwords_are_told(tmp_path: Path) -> None:
     assert len(told) == 2 * len(SPLITS)
     assert any("1 of 2" in text and "lemmas of dev" in text and "sed" in text for text in told)
     assert any("2 of 2" in text and "forms of test" in text for text in told)
+
+
+def test_groups_of_rows_are_kept_and_no_part_of_them(tmp_path: Path) -> None:
+    layout = InflectionFormat(
+        scores_by="kind", columns=["lemma", "features", "form", "kind"], separator=";"
+    )
+    rows = NESTED.splitlines()
+    files = {}
+    for split in SPLITS:
+        files[split] = tmp_path / split
+        names = ["", "", ""] if split == "train" else ["seen", "unseen", "seen"]
+        lines = [f"{row}\t{name}\n" for row, name in zip(rows, names, strict=True)]
+        files[split].write_text("".join(lines), encoding="utf-8")
+
+    indexed(files, layout, tmp_path / "out")
+    data = Prepared(tmp_path / "out")
+    assert data.file("test.groups.txt").read_text() == "seen\nunseen\nseen\n"
+    assert data.file("dev.groups.txt").is_file()
+    assert data.rows("test")[1] == ("saxli", "N;NOM(PL)", "saxlebi")
+    assert data.codec.typed_source(f"{rows[1]}\tunseen") == ("saxli", "N;NOM(PL)")
+
+    files["dev"].write_text(f"{rows[0]}\tseen\n{rows[1]}\t \n", encoding="utf-8")
+    with pytest.raises(UserError, match="no group") as caught:
+        indexed(files, layout, tmp_path / "out")
+    assert (caught.value.file, caught.value.line) == (str(files["dev"]), 2)
+    assert "scores_by" not in InflectionFormat().model_dump()

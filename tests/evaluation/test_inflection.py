@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pam.data.dataset import write_summary
 from pam.evaluation import inflection
 from pam.evaluation.inflection import Prediction
 from pam.evaluation.inputs import EvalInputs, check_against_split
@@ -151,3 +152,24 @@ def test_forms_in_subwords_are_told(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", HEADER + "Zug\tn=pl\tZü@@ ge\tZüge\t-0.1\n")
     (note,) = inflection.count(EvalInputs([path], [None])).details["notes"]
     assert "references" in note and "`@@`" in note
+
+
+def test_groups_have_the_lemmas_of_their_rows(tmp_path: Path) -> None:
+    rows = ["Zug\tn=sg\tZug", "Zug\tn=pl\tZüge", "Tag\tn=pl\tTage"]
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "test.tsv", "".join(f"{row}\n" for row in rows))
+    write(data / "test.groups.txt", "seen\nunseen\nunseen\n")
+    write_summary(data, {"task": "inflection"})
+
+    outputs = ["Zug", "Zugs", "Tage"]
+    lines = [f"{row}\t{output}\t0\n" for row, output in zip(rows, outputs, strict=True)]
+    path = write(tmp_path / "p.tsv", HEADER + "".join(lines))
+    groups = inflection.count(EvalInputs([path], [None], data=data)).groups
+
+    counts = {
+        name: group.units.total(["correct", "forms", "paradigms"]) for name, group in groups.items()
+    }
+    assert counts["seen"].tolist() == [1, 1, 1]
+    assert counts["unseen"].tolist() == [1, 2, 2]
+    assert groups["unseen"].units.names == ("Zug", "Tag")

@@ -18,7 +18,7 @@ from pam.data.languages import language
 from pam.evaluation import bootstrap, translation
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.scores import Scores, make
+from pam.evaluation.scores import Scored, Scores, make, score
 from pam.evaluation.translation import by_length
 from pam.io import UserError
 from tests.evaluation.translations import (
@@ -264,3 +264,36 @@ def test_all_references_of_a_sentence_count(tmp_path: Path) -> None:
 
     alone = translation.count(EvalInputs(paths[:1], [None], data=prepare(tmp_path / "alone")))
     assert alone.units.references != counts.units.references
+
+
+def test_groups_are_scored_as_if_they_were_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = prepare(tmp_path / "data")
+    path = predict(tmp_path / "p.tsv", OUTPUTS)
+    whole = tmp_path / "whole.json"
+    arguments = ["score", "--predictions", str(path), "--data", str(data), "--out"]
+    assert main([*arguments, str(whole)]) == 0
+    assert "groups" not in whole.read_text(encoding="utf-8")
+
+    write(data / "test.groups.txt", ["first"] * 3 + ["second"] * 2 + ["short"])
+    write_summary(data, Prepared(data).summary)
+    out = tmp_path / "scores.json"
+    assert main([*arguments, str(out)]) == 0
+    scores = load(Scores, out)
+    assert scores.metrics == load(Scores, whole).metrics
+    assert list(scores.groups) == ["first", "second", "short"]
+    # sacreBLEU is not defined for a reference of three words.
+    assert set(scores.metrics) - set(scores.groups["short"].metrics) == {"sacrebleu"}
+
+    alone = prepare(tmp_path / "alone")
+    shorten(alone, 3, "test.tsv", "test.target.txt")
+    first = write(tmp_path / "first.tsv", path.read_text(encoding="utf-8").splitlines()[:4])
+    expected = score(Scored([first], data=alone))
+    assert scores.of_group("first").metrics == expected.metrics
+    assert scores.of_group("first").counts().counts.tolist() == expected.counts().counts.tolist()
+
+    capsys.readouterr()
+    assert main(arguments[:-1]) == 0
+    printed = capsys.readouterr().out
+    assert "group second:" in printed and "2 sentences" in printed

@@ -24,15 +24,19 @@ from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.config import Experiment
 from pam.data.vocabulary import Vocabulary
+from pam.evaluation import inflection
+from pam.evaluation.inputs import Counts, GroupCounts, load, save
 from pam.evaluation.metrics import METRICS, metric_of
+from pam.evaluation.scores import Scores, make
 from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions, finding
+from pam.reporting.groups import by_group
 from pam.reporting.heat_maps import heading, maps, weights_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
-from pam.reporting.page import Files, Page, with_texts, write
+from pam.reporting.page import Block, Files, Page, with_texts, write
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
 
@@ -961,3 +965,55 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
             "sorted": True,
             "found": True,
         }
+
+
+def with_groups(path: Path) -> None:
+    """Score the even and the odd lemmas of a made run apart too."""
+    scores = load(Scores, path)
+    units = scores.counts()
+    groups = {}
+    for name, first in (("seen", 0), ("unseen", 1)):
+        indices = list(range(first, len(units.names), 2))
+        groups[name] = GroupCounts(units.only(indices), inflection.METRICS)
+    counts = Counts(units, inflection.METRICS, "lemmas", groups=groups)
+    keys = ("experiment", "task", "model", "label", "seed")
+    identity = {key: getattr(scores, key) for key in keys}
+    save(make("inflection", counts, identity, scores.training, scores.decoding), path)
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2]])
+def test_the_page_has_scores_by_group_where_the_data_have_groups(
+    tmp_path: Path, seeds: list[int]
+) -> None:
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=seeds, count=8
+    )
+    files = small_page(made, ["table2", "costs"])
+    experiment = files.experiment
+
+    def blocks(files: Files) -> list[Block]:
+        runs = load_runs(made.scores, experiment)
+        sections = Page(replace(files, runs=runs)).content()["sections"]
+        return [
+            block for section in sections for block in section["blocks"] if block.name == "groups"
+        ]
+
+    assert not blocks(files)
+    for path in made.scores:
+        with_groups(path)
+    (block,) = blocks(files)
+    (task,) = load_runs(made.scores, experiment)
+    table = by_group([task], experiment)
+    assert table is not None
+    rows = table.data[table.data["metric"] == "accuracy"]
+    assert [*rows["group"]] == ["seen", "seen", "unseen", "unseen"]
+    assert [*rows["judged"]] == [32] * 4 and [*rows["n"]] == [len(seeds)] * 4
+
+    of_group = [run.scores.groups["seen"].metrics["accuracy"] for run in task.models["soft"]]
+    first = rows.iloc[0]
+    assert first["mean"] == pytest.approx(sum(score.value for score in of_group) / len(seeds))
+    assert first["low"] <= first["mean"] <= first["high"]
+    if len(seeds) == 1:
+        # It is the interval of the group alone.
+        assert first["low"] == pytest.approx(of_group[0].low, abs=1e-3)
+    assert f"{first['mean']:.2f}" in block.html and "unseen" in block.html
