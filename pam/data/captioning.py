@@ -60,23 +60,34 @@ class ClipsFormat(Strict):
 class CaptioningFormat(TaskFormat):
     """Keys that a data set of clips and captions may have under `format`."""
 
+    source_eos: bool = Field(False, description="not allowed, as frames have no end symbol")
     clips: ClipsFormat = Field(
-        description="how many clips each split has, in the order of the captions' file"
+        description=(
+            "clips of each split, in the order of the captions' file:"
+            " `{train: 1200, dev: 100, test: 670}`"
+        )
     )
-    frames: FramesFormat = Field(FramesFormat(), description="which frames of a clip are read")
+    frames: FramesFormat = Field(
+        FramesFormat(),
+        description=(
+            "frames that are read of a clip: `{first: 240, spaced: 24}` reads 24 equally spaced"
+            " frames of the first 240"
+        ),
+    )
     unmatched: Literal["refuse", "drop"] = Field(
         "refuse",
         description=(
-            "`drop` leaves out clips without captions, and captions of clips without features"
+            "clips that lack captions or features: `refuse`: an error that names one; `drop`: leave"
+            " them out"
         ),
     )
     language: str = Field(
         "en", pattern=LANGUAGE, description="code of the language of the captions"
     )
-    tokenize: str = Field("wordpunct", description="tokenizer (pam.data.tokenizers)")
-    lowercase: bool = Field(False, description="all letters small")
+    tokenize: str = Field("wordpunct", description="as in translation; `wordpunct` is NLTK's")
+    lowercase: bool = Field(False, description="whether to lowercase the captions")
     vocabulary: VocabularyFormat = Field(
-        VocabularyFormat(), description="which words of the captions have ids"
+        VocabularyFormat(), description="words in the vocabulary, as in translation"
     )
 
     @field_validator("tokenize")

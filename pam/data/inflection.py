@@ -74,19 +74,33 @@ class InflectionFormat(TaskFormat):
         exclude_if=lambda name: name is None,
     )
     columns: list[str] = Field(
-        list(InflectionCodec.columns), description="order of the columns; `-` is not read"
+        list(InflectionCodec.columns),
+        description="order of the columns; `-` for each column that is not read",
     )
     separator: str = Field(
-        ",", min_length=1, description="separates two features, outside of brackets"
+        ",", min_length=1, description="separator of features, outside of brackets"
     )
-    delimiter: str = Field("\t", min_length=1, max_length=1, description="separates two columns")
-    quotes: bool = Field(False, description="columns may be in double quotes, as in CSV")
-    heading: bool = Field(False, description="the first line names the columns, and is no row")
+    delimiter: str = Field(
+        "\t",
+        min_length=1,
+        max_length=1,
+        description="separator of columns, a tab or another character",
+    )
+    quotes: bool = Field(False, description="whether columns may be in double quotes, as in CSV")
+    heading: bool = Field(False, description="whether the first line names the columns")
     blank_lines: Literal["refuse", "drop"] = Field(
-        "refuse", description="`drop` leaves out lines without text"
+        "refuse",
+        description=(
+            "`refuse`: an error that counts blank lines and names the first ones; `drop`: leave"
+            " them out"
+        ),
     )
     divide: Divide | None = Field(
-        None, description="null: each split has its own file; else all rows are in one"
+        None,
+        description=(
+            "divide one file by lemmas into all splits: `{dev: N, test: N, seed: 1}` in rows;"
+            " without `test`, divide the training file into train and dev"
+        ),
     )
 
     @field_validator("columns")

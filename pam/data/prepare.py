@@ -53,7 +53,7 @@ class TaskFormat(Strict):
         False, description="whether sources end in an end symbol, which can be attended to"
     )
     sample: Sample = Field(
-        Sample(), description="use so many rows: {train: N, dev: N, test: N, seed: 1}"
+        Sample(), description="a random sample of rows: `{train: N, dev: N, test: N, seed: 1}`"
     )
     # Left out where it is false, as in data from before there was this key.
     add_symbols: bool = Field(

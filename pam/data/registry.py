@@ -50,7 +50,10 @@ TASKS: dict[str, type[Task[Any]]] = {
 class File(Strict):
     """One file of a data set: downloaded from `urls`, copied from `path`, or from a package."""
 
-    urls: list[str] = Field([], description="addresses, the preferred one first")
+    urls: list[str] = Field(
+        [],
+        description=("addresses, the preferred one first; `ADDRESS#FILE` is a file in an archive"),
+    )
     path: PathText | None = Field(
         None,
         description=(
@@ -61,10 +64,10 @@ class File(Strict):
         None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content"
     )
     md5: str | None = Field(
-        None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, where no more is known"
+        None, pattern=r"^[0-9a-f]{32}$", description="MD5 of the content, if no SHA-256 is known"
     )
-    hash_from: str | None = Field(None, description="how the hash is known")
-    bytes: int | None = Field(None, ge=1, description="size")
+    hash_from: str | None = Field(None, description="where the hash comes from")
+    bytes: int | None = Field(None, ge=1, description="size in bytes")
 
 
 class Package(Strict):
@@ -78,27 +81,37 @@ class Package(Strict):
 class Dataset(Strict):
     """One data set of a registry."""
 
-    task: str = Field(description="kind of task, one of TASKS")
-    title: str = Field("", description="what it is, in a line")
-    licence: str = Field("", description="licence of the data, or what is known of it")
+    task: str = Field(
+        description=(
+            "kind of task: `translation`, `summarization`, `captioning`, `inflection` or"
+            " `alignment`"
+        )
+    )
+    title: str = Field("", description="a short description")
+    licence: str = Field("", description="license of the data")
     redistributable: bool = Field(
-        True, description="whether its licence lets text of it be passed on with results"
+        True, description="whether the license allows its text to be published with results"
     )
     citation: str = Field("", description="publication to cite")
     mirror_name: PathText | None = Field(
         None, description="folder on a mirror that is tried before the data set's own name"
     )
-    package: Package | None = Field(None, description="package that the files are drawn from")
-    obtain: str = Field("", description="how to get files that no address gives")
-    files: dict[str, File] = Field(description="file name to its source")
+    package: Package | None = Field(
+        None,
+        description=(
+            "installed package that the files are generated from: `name`, `version`, `options`"
+        ),
+    )
+    obtain: str = Field("", description="how to get files that have no address")
+    files: dict[str, File] = Field(description="the source of each file, by file name")
     splits: dict[str, str | dict[str, str | Annotated[list[str], Field(min_length=1)]]] = Field(
         {name: f"{name}.tsv" for name in SPLITS},
         description=(
-            "split to one of `files`, or to one for each language; a list of files has several"
-            " references"
+            "for each split one of `files`, or one file for each language; a list of files has"
+            " several references of each line"
         ),
     )
-    format: dict[str, Any] = Field({}, description="how the files are read, by kind of task")
+    format: dict[str, Any] = Field({}, description="how the files are read; its keys are below")
 
     @property
     def kind(self) -> Task[Any]:

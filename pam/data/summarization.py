@@ -61,20 +61,28 @@ class SummarizationFormat(PairsFormat):
         description="what holds the text: a key of JSON lines or of the split",
     )
     target: str = Field("summary", min_length=1, description="what holds the summary, likewise")
-    language: str = Field("en", pattern=LANGUAGE, description="code of the language of both")
-    tokenize: str = Field("moses", description="tokenizer (pam.data.tokenizers)")
+    language: str = Field(
+        "en", pattern=LANGUAGE, description="code of the language of text and summary"
+    )
+    tokenize: str = Field("moses", description="as in translation; one for both")
     vocabulary: VocabularyFormat = Field(
-        VocabularyFormat(joint=True), description="which symbols have ids"
+        VocabularyFormat(joint=True), description="words in the vocabulary, as in translation"
     )
     sentences: Literal["stops", "tags"] = Field(
         "stops",
         description=(
-            "where sentences of a reference end: at the language's marks, or at tags `<s>` or `<t>`"
+            "what ends a sentence of a summary: `stops` (the language's marks) or `tags` (`<s>`,"
+            " `<t>`)"
         ),
     )
-    truncate: Truncate = Field(Truncate(), description="how many symbols of a longer text are read")
+    truncate: Truncate = Field(
+        Truncate(),
+        description=(
+            "number of symbols that are read of longer texts: `{source: 400, target: 100}`"
+        ),
+    )
     lead: int = Field(
-        3, ge=1, description="sentences of the extracts that models are compared with"
+        3, ge=1, description="number of sentences in the baselines of first and of random sentences"
     )
 
     @property

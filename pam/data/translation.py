@@ -116,28 +116,51 @@ class PairsFormat(TaskFormat):
     source: str
     target: str
     read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
-        "lines", description="how the files hold pairs, see pam.data.readers", validate_default=True
+        "lines", description="the reader of the files, see below", validate_default=True
     )
     blank_lines: Literal["refuse", "drop"] = Field(
-        "refuse", description="`drop` leaves out pairs without words"
+        "refuse",
+        description=(
+            "`refuse`: an error that counts pairs without words and names the first ones; `drop`:"
+            " leave them out"
+        ),
     )
     invisible: Literal["drop", "keep"] = Field(
-        "drop", description="`keep` learns characters that show nothing, such as soft hyphens"
+        "drop",
+        description=(
+            "characters that show nothing, such as soft hyphens and marks of direction: `drop`:"
+            " leave them out and count them; `keep`: learn them"
+        ),
     )
     tokenize: str | dict[str, str] = Field(
-        "moses", description="tokenizer, or one by language (pam.data.tokenizers)"
+        "moses",
+        description=(
+            "`moses`, `unidic` (Japanese), `characters` or `none` (split at spaces); or one for"
+            " each language: `{ja: unidic, en: moses}`; `none` for a side that is no language"
+        ),
     )
     tokenized: bool = Field(
-        False, description="the files hold words already, split as `tokenize` would"
+        False, description="whether the files are tokenized already, as by `tokenize`"
     )
-    lowercase: bool = Field(False, description="all letters small")
+    lowercase: bool = Field(False, description="whether to lowercase the text")
     train_pairs: int | None = Field(
-        None, ge=1, description="train on so many pairs, the first ones; null: all"
+        None,
+        ge=1,
+        description=(
+            "train on this many first pairs; tasks that differ only in this key get a figure of"
+            " BLEU by training size"
+        ),
     )
     subwords: SubwordsFormat | None = Field(
-        None, description="byte pair encoding; null: whole words"
+        None, description="byte pair encoding: `{merges: 8000, joint: false}`; null: whole words"
     )
-    vocabulary: VocabularyFormat = Field(VocabularyFormat(), description="which symbols have ids")
+    vocabulary: VocabularyFormat = Field(
+        VocabularyFormat(),
+        description=(
+            "words in the vocabulary: `{size: 30000, min_count: 2}`; a size for each side:"
+            " `size: {de: 30000, en: 20000}`; one vocabulary for both sides: `joint: true`"
+        ),
+    )
 
     @property
     def fields(self) -> tuple[str, str]:
@@ -194,9 +217,13 @@ class TranslationFormat(PairsFormat):
     target: str = Field(
         pattern=SIDE, description="code of the language translated to, or another name of that side"
     )
-    max_length: int | None = Field(None, ge=1, description="words of the longest training sentence")
+    max_length: int | None = Field(
+        None,
+        ge=1,
+        description=("longest training sentence in words; test sentences are never left out"),
+    )
     max_ratio: float | None = Field(
-        None, ge=1, description="of a training pair's longer to its shorter, in words"
+        None, ge=1, description="longest training sentence as a multiple of its translation"
     )
     dev_every: int | None = Field(
         None, ge=2, description="every n-th training pair becomes development data"

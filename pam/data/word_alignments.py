@@ -37,11 +37,15 @@ Link = tuple[int, int]
 class AlignmentFormat(Strict):
     """Keys that a data set of word alignments may have under `format`."""
 
-    source: str = Field(pattern=SIDE, description="language of a link's first number")
-    target: str = Field(pattern=SIDE, description="language of a link's second number")
-    first: int = Field(1, ge=0, le=1, description="number of a sentence's first word")
+    source: str = Field(pattern=SIDE, description="language of the first number of a link")
+    target: str = Field(pattern=SIDE, description="language of the second number of a link")
+    first: int = Field(1, ge=0, le=1, description="number of a sentence's first word, 0 or 1")
     unmatched: Literal["refuse", "drop"] = Field(
-        "refuse", description="`drop` leaves out links to words that a sentence does not have"
+        "refuse",
+        description=(
+            "links to words that do not exist: `refuse`: an error that names one; `drop`: leave"
+            " them out"
+        ),
     )
 
 

@@ -40,6 +40,10 @@ def test_every_key_has_a_description() -> None:
             for key, known in part["properties"].items():
                 assert known.get("description") or "$ref" in known, key
 
+    for kind in MADE["DATA"].values():
+        for key, known in kind.model_json_schema()["properties"].items():
+            assert known.get("description"), key
+
 
 @pytest.mark.parametrize(
     "file", ["config/config.yaml", "config/ablation.yaml", "config/studies/recipes.yaml"]

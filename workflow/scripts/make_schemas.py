@@ -2,8 +2,9 @@
 
     python workflow/scripts/make_schemas.py
 
-It writes the schemas in workflow/schemas/ and the list of keys at the end of config/README.md. The
-classes are in pam/config.py, the options of components in pam/models/options.py.
+It writes the schemas in workflow/schemas/ and the tables of keys in config/README.md: those of an
+experiment at its end, those of data sets between marks. The classes are in pam/config.py and
+pam/data/, the options of components in pam/models/options.py.
 """
 
 import json
@@ -24,6 +25,12 @@ from pam.config import (
     Training,
     swept_options,
 )
+from pam.data.captioning import CaptioningFormat
+from pam.data.inflection import InflectionFormat
+from pam.data.registry import Dataset, File
+from pam.data.summarization import SummarizationFormat
+from pam.data.translation import TranslationFormat
+from pam.data.word_alignments import AlignmentFormat
 from pam.io import Strict, write_text
 from pam.models.options import COMPONENTS, Options
 
@@ -39,6 +46,17 @@ SECTIONS: dict[str, type[Strict]] = {
     "`decoding:`": Decoding,
     "`resources:`": ResourcesByModel,
     "A model, `models/NAME.yaml`": ModelConfig,
+}
+DATA_MARK = "<!-- Keys of {name}, written by workflow/scripts/make_schemas.py. -->"
+DATA_END = "<!-- End of keys. -->"
+DATA: dict[str, type[Strict]] = {
+    "a data set": Dataset,
+    "a file": File,
+    "translation": TranslationFormat,
+    "summarization": SummarizationFormat,
+    "captioning": CaptioningFormat,
+    "inflection": InflectionFormat,
+    "word alignments": AlignmentFormat,
 }
 OVERRIDES = {
     "network": "Network",
@@ -198,6 +216,41 @@ def keys(kind: type[Strict], title: str) -> str:
     return "\n".join([f"### {title}", "", kind.__doc__ or "", "", *rows, ""])
 
 
+def data_keys(kind: type[Strict]) -> str:
+    """Return the keys of a data set or of a `format` as a Markdown table, required ones first.
+
+    Keys that mean the same in translation are named above the table.
+    """
+    kind_schema = kind.model_json_schema()
+    required = kind_schema.get("required", [])
+    known: Schema = {}
+    if kind is not TranslationFormat:
+        known = TranslationFormat.model_json_schema()["properties"]
+
+    shared = []
+    rows = []
+    for name in sorted(kind_schema["properties"], key=lambda name: name not in required):
+        value = kind_schema["properties"][name]
+        if value == known.get(name):
+            shared.append(f"`{name}`")
+            continue
+
+        default = "required" if name in required else f"`{_yaml(_set(value.get('default')))}`"
+        rows.append(f"| `{name}` | {_described(value)} | {default} |")
+
+    table = "\n".join(["| key | meaning | default |", "| --- | --- | --- |", *rows])
+    if not shared:
+        return table
+    return f"As in translation: {', '.join(shared)}.\n\n{table}"
+
+
+def _set(value: Any) -> Any:
+    """Return a default without the keys that it leaves open."""
+    if isinstance(value, dict):
+        return {key: inner for key, inner in value.items() if inner is not None}
+    return value
+
+
 def components() -> str:
     """Return the kinds of components with their options, as a Markdown table."""
     rows = ["| component | kind | option | meaning | default |", "| --- | --- | --- | --- | --- |"]
@@ -214,10 +267,12 @@ def components() -> str:
 
 
 def _described(value: Schema) -> str:
-    """Return the description of a key, with the values that it may have."""
+    """Return the description of a key, with the values that it may have if it lacks one of them."""
     choices = value.get("enum") or _kinds_of(value)
     text = str(value.get("description", "")).replace("|", "\\|")
-    return f"{text} ({', '.join(map(str, choices))})" if choices else text
+    if all(f"`{choice}`" in text for choice in choices):
+        return text
+    return f"{text} ({', '.join(map(str, choices))})"
 
 
 def _kinds_of(value: Schema) -> list[str]:
@@ -231,8 +286,13 @@ def _yaml(value: Any) -> str:
 
 
 def readme(text: str) -> str:
-    """Return config/README.md with its list of keys as the classes are now."""
+    """Return config/README.md with its tables of keys as the classes are now."""
     head, mark, _ = text.partition(MARK)
+    for name, kind in DATA.items():
+        before, start, rest = head.partition(DATA_MARK.format(name=name))
+        _, end, after = rest.partition(DATA_END)
+        head = f"{before}{start}\n\n{data_keys(kind)}\n\n{end}{after}"
+
     sections = [*(keys(kind, title) for title, kind in SECTIONS.items()), components()]
     return head + mark + "\n\n" + "\n".join(sections)
 
