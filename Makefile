@@ -39,7 +39,7 @@ FAULT_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # The same tests in their long forms, with none left out; what they showed goes into docs/reliability.md.
 faults: $(VENV)/dev
-	@$(BIN)/python -m pytest -q -n $(FAULT_WORKERS) -m '' --records docs/faults.json \
+	@$(BIN)/python -m pytest -q -n $(FAULT_WORKERS) --dist worksteal -m '' --records docs/faults.json \
 	  tests/faults tests/security tests/test_docs.py \
 	  tests/training/test_memory.py tests/training/test_distributed.py \
 	  tests/training/test_options.py tests/training/test_failures.py tests/training/test_resume.py \

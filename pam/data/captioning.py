@@ -327,7 +327,7 @@ class Index(Stage[CaptioningFormat]):
     The source's vocabulary is that of the numbers of frames: those of the longest clip of training.
     """
 
-    keys = ("vocabulary", "source_eos")
+    keys = ("vocabulary", "source_eos", "add_symbols")
 
     def run(self) -> dict[str, Any]:
         """Write the prepared folder; count symbols, and by split rows, frames and words."""

@@ -92,7 +92,7 @@ def of_stages(kind: str, **layout: str) -> dict[str, str]:
         ("readers", "class Wit3(Reader):", {"talks"}),
         (
             "readers",
-            "class Lines(DividingReader):",
+            "class Lines(GroupingReader):",
             {"translation extract", "summarization extract"},
         ),
         ("records", "class JsonLines(Records):", set()),

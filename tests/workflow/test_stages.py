@@ -99,8 +99,8 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
         ),
         (
             "pam/data/translation.py",
-            'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos")',
-            'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", *())',
+            'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", "add_symbols")',
+            'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", "add_symbols", *())',
             {"prepare_data": 2, "prepare_word_alignments": 1},
         ),
         ("own/gold.txt", "3p3", "3-3", {"fetch_data": 1, "prepare_word_alignments": 1}),
