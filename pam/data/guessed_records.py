@@ -6,6 +6,7 @@ Translation memories (TMX) and annotated texts (CoNLL-U, M2) name their fields t
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -132,7 +133,9 @@ def _no_columns(path: Path) -> UserError:
         reads = "read_json(sys.argv[1])"
 
     program = f'import sys, pandas; pandas.{reads}.to_csv(sys.argv[2], sep="\\t", index=False)'
-    command = shlex.join(["python", "-c", program, str(path), str(path.with_suffix(".tsv"))])
+    python_with_pandas = sys.executable
+    made = path.with_suffix(".tsv")
+    command = shlex.join([python_with_pandas, "-c", program, str(path), str(made)])
     hint = f"make it a TSV, then name that: `{command}`"
     return UserError("these are records, which have names and no columns", file=path, hint=hint)
 

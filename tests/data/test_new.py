@@ -22,6 +22,10 @@ from tests.data.pairs import prepared
 from tests.data.test_own_files import paradigms
 
 
+# the shell of a user, in which the environment of `pam` need not be active
+OUTSIDE = {"PATH": "/usr/bin:/bin"}
+
+
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -357,14 +361,14 @@ def test_each_command_of_a_hint_works(
 
     assert main(["data", "new", *files, *arguments]) == 2
     error = capsys.readouterr().err
-    commands = re.findall(r"`((?:python|sed) .*?)`(?=,|;|$| )", error, re.MULTILINE)
+    commands = re.findall(r"`((?:\S*python[\d.]*|sed) .*?)`(?=,|;|$| )", error, re.MULTILINE)
     assert commands, error
     for command in commands:
         if "python -m pam" in command:
             assert main(shlex.split(command)[3:]) == 0, command
             Path("datasets.yaml").unlink()
         else:
-            subprocess.run(command, shell=True, check=True, executable="/bin/sh")  # noqa: S602
+            subprocess.run(command, shell=True, check=True, executable="/bin/sh", env=OUTSIDE)  # noqa: S602
             new(f"{Path(next(iter(files))).stem}.tsv", "--languages", "de", "en", "--columns", "de",
                 "en", "-")  # fmt: skip
 
