@@ -21,7 +21,6 @@ from pam.io import UserError
 from tests.data.pairs import prepared
 from tests.data.test_own_files import paradigms
 
-
 # the shell of a user, in which the environment of `pam` need not be active
 OUTSIDE = {"PATH": "/usr/bin:/bin"}
 
