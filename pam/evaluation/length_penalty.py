@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from pydantic import Field
@@ -129,7 +130,7 @@ def chosen_penalty(
         hint = f"export the run's model again, or {give}"
     else:
         path = run.length_penalty(beam)
-        command = f"python -m pam length-penalty --run {run.path} --beam {beam}"
+        command = f"python -m pam length-penalty --run {quote(str(run.path))} --beam {beam}"
         hint = f"choose it: {command}; or {give}"
         if not path.is_file():
             raise UserError("no length penalty was chosen", file=path, hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from pydantic import Field
@@ -86,7 +87,7 @@ def _scored(folder: RunFolder, split: str) -> ScoredRun:
     """Read the scores of a run."""
     path = folder.scores(split)
     if not path.is_file():
-        hint = f"score it first: python -m pam score --run {folder.path}"
+        hint = f"score it first: python -m pam score --run {quote(str(folder.path))}"
         raise UserError("no such file", file=path, hint=hint)
 
     scores = load(Scores, path)
