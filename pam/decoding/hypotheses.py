@@ -251,7 +251,8 @@ class Hypotheses:
         self.model = model
         self.beam = beam
 
-        self.memory = model.encode(source, lengths, beam, bf16)
+        with model.computing(search_bf16=bf16):
+            self.memory = model.encode(source, lengths, beam)
         self.state = model.start(self.memory)
         self.last_step: Any = None  # what the model returned for it
 

@@ -147,8 +147,7 @@ class AlignedTransformer(AttentionModel):
 
         return replace(
             self.head.memory(values, mask),
-            copied=self.head.copying.symbols(source),
-            pointed=self.head.copying.of_positions(values),
+            copied=self.head.copying.of_source(source, values),
         )
 
     # Step by step, as in a search.

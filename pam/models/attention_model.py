@@ -130,20 +130,19 @@ class AttentionModel(Model):
             self.add_module(name, part)
         self.gives_positions = head.marginalization.gives_positions
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Memory:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Memory:
         """Encode sources for search.
 
         Args:
             source: symbols (B, m) or vectors (B, m, units); lengths: (B,) their real lengths.
             beam: hypotheses of each sentence; the memory has a row for each of them.
-            bf16: whether the output layer takes its products in bfloat16.
         """
         memory = self.for_search(self.encoded(source, lengths), rows=beam * len(source))
         viewed = None
         if self.head.marginalization.needs_context:
             viewed = Contexts(memory.values, self.head.readout.of_values.weight)
 
-        readout = self.head.readout.for_search(memory.readout.views, beam, bf16)
+        readout = self.head.readout.for_search(memory.readout.views, beam)
         return replace(memory, viewed=viewed, readout=readout).for_beam(beam)
 
     @abstractmethod
@@ -307,8 +306,8 @@ class AttentionModel(Model):
         """Subtract the costs of a whole sentence, of its latent and its score, from (B, T)."""
         packed = unrolled.packed
         costs = []
-        if unrolled.memory.cost is not None:
-            costs.append(unrolled.memory.cost)
+        if unrolled.memory.latent.cost is not None:
+            costs.append(unrolled.memory.latent.cost)
 
         if self.head.score.costs:
             alignment = cat_optional(unrolled.alignments)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.models import options
-from pam.models.interfaces import Component, Sizes
+from pam.models.interfaces import Component, CopiedSource, Sizes
 from pam.models.logspace import ZERO
 from pam.models.outputs import (
     Attention,
@@ -36,16 +36,12 @@ class CopyRows:
     """What n rows need to copy symbols of their sources."""
 
     embedded: Tensor  # (n, E) x_t, the embedding of y_{t-1}
-    symbols: Tensor  # (n, m) the symbol that each position is copied as
-    logits: Tensor  # (n, m) w_h . h_a, what each position adds to the logit of p_gen
+    source: CopiedSource
 
     def select(self, rows: Tensor) -> CopyRows:
         """Keep some rows."""
-        return CopyRows(
-            embedded=rows_of(self.embedded, rows),
-            symbols=rows_of(self.symbols, rows),
-            logits=rows_of(self.logits, rows),
-        )
+        source = self.source.change(lambda part: rows_of(part, rows))
+        return CopyRows(rows_of(self.embedded, rows), source)
 
 
 class Copying(Component):
@@ -53,12 +49,8 @@ class Copying(Component):
 
     copies = False
 
-    def symbols(self, source: Tensor) -> Tensor | None:
-        """Return the symbols that positions of a source (B, m) are copied as, (B, m), or None."""
-        return None
-
-    def of_positions(self, values: Tensor) -> Tensor | None:
-        """Return what positions of values (B, m, D) add to the logit of p_gen, (B, m), or None."""
+    def of_source(self, source: Tensor, values: Tensor) -> CopiedSource | None:
+        """Return how positions of a source (B, m) with values (B, m, D) are copied, if they are."""
         return None
 
     def output(
@@ -128,7 +120,12 @@ class PointerGenerator(Copying):
 
         self.targets.copy_(targets)
 
+    def of_source(self, source: Tensor, values: Tensor) -> CopiedSource:
+        logits: Tensor = self.of_values(values)
+        return CopiedSource(self.symbols(source), logits.squeeze(-1))
+
     def symbols(self, source: Tensor) -> Tensor:
+        """Return the symbols that positions of a source (B, m) are copied as, (B, m)."""
         is_beyond = source >= len(self.targets)
         symbols = self.targets[source.masked_fill(is_beyond, UNK)].masked_fill(is_beyond, -1)
         if not self.compute.static and bool((symbols >= 0).all()):
@@ -137,10 +134,6 @@ class PointerGenerator(Copying):
         # Other words have the number of the first position at which the source has them.
         first = (source[:, :, None] == source[:, None]).byte().argmax(2)
         return torch.where(symbols < 0, self.vocabulary + first, symbols)
-
-    def of_positions(self, values: Tensor) -> Tensor:
-        logits: Tensor = self.of_values(values)
-        return logits.squeeze(-1)
 
     def output(
         self, generated: ContextDistribution, rows: CopyRows | None, follows_prior: bool
@@ -183,7 +176,7 @@ class CopyMixture(TokenDistribution):
         # w_s . s_t + w_x . x_t + b, and w_h . c_k
         query = self.attention.query
         of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.rows.embedded)
-        logit: Tensor = of_row + self.generated.of_contexts(self.rows.logits)
+        logit: Tensor = of_row + self.generated.of_contexts(self.rows.source.logits)
 
         shift = self.generated.prior_shift
         if shift is not None:
@@ -225,7 +218,7 @@ class CopyMixture(TokenDistribution):
 
     def of_symbol(self, log_mass: Tensor, symbols: Tensor) -> Tensor:
         """Keep log masses (n, m) of positions that have the symbol (n,); `ZERO` at others."""
-        return log_mass.masked_fill(self.rows.symbols != symbols[:, None], ZERO)
+        return log_mass.masked_fill(self.rows.source.symbols != symbols[:, None], ZERO)
 
     def log_copied(self, symbols: Tensor) -> Tensor:
         """Return log sum_a mass(a) [x_a = y] of symbols (n,): (n,)."""
@@ -267,13 +260,13 @@ class CopyMixture(TokenDistribution):
         vocabulary = self.pointer.vocabulary
         mass = self.log_mass.exp()
         probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
-        probs.scatter_add_(1, self.rows.symbols, mass)
+        probs.scatter_add_(1, self.rows.source.symbols, mass)
         log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
 
         # Some ids stand for no word of the source: at its padding, and where a word is repeated or
         # in the vocabulary. Column 0 takes all symbols of the vocabulary, and is dropped.
         is_word = torch.zeros_like(mass, dtype=torch.bool)
-        column = (self.rows.symbols - vocabulary + 1).clamp_min(0)
+        column = (self.rows.source.symbols - vocabulary + 1).clamp_min(0)
         is_word = F.pad(is_word, (1, 0)).scatter_(1, column, True)[:, 1:]
         log_probs[:, vocabulary:].masked_fill_(~is_word, -torch.inf)
 

@@ -122,8 +122,8 @@ class Ensemble(Model):
         """The members, typed as models."""
         return [member for member in self.members if isinstance(member, Model)]
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Sources:
-        return Sources(tuple(member.encode(source, lengths, beam, bf16) for member in self.models))
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Sources:
+        return Sources(tuple(member.encode(source, lengths, beam) for member in self.models))
 
     def start(self, memory: Sources) -> States:
         parts = tuple(

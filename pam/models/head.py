@@ -185,11 +185,11 @@ class AttentionHead:
             noise: random numbers; without it latents are their means, and no position is drawn.
         """
         attention = self.attend(memory, history, query, scores, noise)
-        rows = OutputRows(memory.readout, attention, memory.readout_shift)
+        rows = OutputRows(memory.readout, attention, memory.latent.readout_shift)
         copy_rows = None
         if embedded is not None:
-            assert memory.copied is not None and memory.pointed is not None
-            copy_rows = CopyRows(embedded, memory.copied, memory.pointed)
+            assert memory.copied is not None
+            copy_rows = CopyRows(embedded, memory.copied)
 
         return self._output(rows, copy_rows)
 
@@ -269,16 +269,13 @@ class AttentionHead:
             packed: the targets.
             embedded: (N, E) the embeddings of y_{t-1}, if copying reads them.
         """
-        shift = optional_rows(memory.readout_shift, packed.sentences)
+        shift = optional_rows(memory.latent.readout_shift, packed.sentences)
         rows = OutputRows(memory.readout, attention, shift, packed)
         copy_rows = None
         if embedded is not None:
-            assert memory.copied is not None and memory.pointed is not None
-            copy_rows = CopyRows(
-                embedded=embedded,
-                symbols=rows_of(memory.copied, packed.sentences),
-                logits=rows_of(memory.pointed, packed.sentences),
-            )
+            assert memory.copied is not None
+            copied = memory.copied.change(lambda part: rows_of(part, packed.sentences))
+            copy_rows = CopyRows(embedded, copied)
 
         return self._output(rows, copy_rows)
 

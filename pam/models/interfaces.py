@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -87,19 +87,34 @@ class Contexts:
         return changed
 
 
-WITH_ROWS = (
-    "mask",
-    "fed",
-    "viewed",
-    "keys",
-    "readout_shift",
-    "variance",
-    "log_ratios",
-    "cost",
-    "copied",
-    "pointed",
-)
-"""Fields of `Memory`, besides `start`, that change with the rows of a step."""
+@dataclass(frozen=True, eq=False)
+class PerRow:
+    """Tensors with a row for each row of a step, each of them or None."""
+
+    def change(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Return a copy with changed rows."""
+        tensors = {name: part for name, part in vars(self).items() if part is not None}
+        return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceLatent(PerRow):
+    """What was drawn for sentences besides their alignments."""
+
+    readout_shift: Tensor | None = None  # (n, R) added to W_s s
+    cost: Tensor | None = None  # (n,) nats that the objective pays
+
+
+@dataclass(frozen=True, eq=False)
+class CopiedSource(PerRow):
+    """How source positions are copied."""
+
+    symbols: Tensor  # (n, m) the symbol that each position is copied as
+    logits: Tensor  # (n, m) w_h . h_a, what each position adds to the logit of p_gen
+
+
+PER_ROW = {"per_row": True}
+"""Metadata of the fields of `Memory` that change with the rows of a step."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +128,16 @@ class Memory:
     values: Tensor
     """Encoder states h_a, (B, m, D)."""
 
-    mask: Tensor
+    mask: Tensor = field(metadata=PER_ROW)
     """(n, m) true at real positions."""
 
-    fed: Contexts
+    fed: Contexts = field(metadata=PER_ROW)
     """The contexts that the decoder is fed."""
 
-    keys: Any
+    keys: Any = field(metadata=PER_ROW)
     """The result of `Score.keys`: (n, m, .), or a kernel."""
 
-    start: Hidden
+    start: Hidden = field(metadata=PER_ROW)
     """The decoder's first state."""
 
     cells: tuple[Cell, ...]
@@ -134,29 +149,17 @@ class Memory:
     gates: Callable[[Tensor], Tensor] | None = None
     """`Decoder.gates`, for steps that choose symbols."""
 
-    viewed: Contexts | None = None
+    viewed: Contexts | None = field(default=None, metadata=PER_ROW)
     """The contexts that the readout reads, if it reads any."""
 
     transitions: Tensor | None = None
     """The result of `Coupling.transitions`, (m, m)."""
 
-    readout_shift: Tensor | None = None
-    """(n, R) added to W_s s by a latent vector of the sentence."""
+    latent: SentenceLatent = field(default=SentenceLatent(), metadata=PER_ROW)
+    """The result of `Latent.of_sentence`."""
 
-    variance: Tensor | None = None
-    """(n, m, D) variance of the Gaussian around each encoder state."""
-
-    log_ratios: Tensor | None = None
-    """(n, m, m) of draws around position a, their log density given b less that of the prior."""
-
-    cost: Tensor | None = None
-    """(n,) nats that the objective pays for the sentence's latent vector."""
-
-    copied: Tensor | None = None
-    """(n, m) symbols as which source positions are copied."""
-
-    pointed: Tensor | None = None
-    """(n, m) added by source positions to the logit of generating a symbol."""
+    copied: CopiedSource | None = field(default=None, metadata=PER_ROW)
+    """The result of `Copying.of_source`."""
 
     beam: int = 1
     """Hypotheses of each sentence."""
@@ -208,17 +211,22 @@ class Memory:
             change: applied to each tensor that has a row for each row of a step.
             change_source: applied to each kernel; None keeps kernels as they are.
         """
-        changed: dict[str, Any] = {"start": tuple((change(h), change(c)) for h, c in self.start)}
-        for name in WITH_ROWS:
-            part = getattr(self, name)
-            if isinstance(part, Tensor):
-                changed[name] = change(part)
-            elif isinstance(part, SourceMatrix) and change_source is not None:
-                changed[name] = change_source(part)
-            elif isinstance(part, Contexts) and change_source is not None:
-                changed[name] = part.change(change_source)
 
-        return replace(self, **changed)
+        def changed(part: Any) -> Any:
+            if isinstance(part, Tensor):
+                return change(part)
+            if isinstance(part, PerRow):
+                return part.change(change)
+            if isinstance(part, tuple):
+                return tuple(changed(each) for each in part)
+            if isinstance(part, SourceMatrix) and change_source is not None:
+                return change_source(part)
+            if isinstance(part, Contexts) and change_source is not None:
+                return part.change(change_source)
+            return part
+
+        names = [one.name for one in fields(self) if one.metadata == PER_ROW]
+        return replace(self, **{name: changed(getattr(self, name)) for name in names})
 
 
 @dataclass(frozen=True)
@@ -454,12 +462,14 @@ class Latent(Component):
     samples = 1
     """Number of draws by which training estimates the objective of a sentence."""
 
-    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        """Add a latent vector of the sentence to the memory.
+    def of_sentence(self, values: Tensor, final: Tensor) -> SentenceLatent:
+        """Draw what sentences have for all steps.
 
-        `final` (B, D) are the encoder's final states.
+        Args:
+            values: (B, m, D) encoder states h_a.
+            final: (B, D) the encoder's final states.
         """
-        return memory
+        return SentenceLatent()
 
     def of_step(self, log_prior: Tensor, memory: Memory, noise: Noise | None) -> LatentContext:
         """Draw the context of a step with log prior (n, m); without noise, return its mean."""

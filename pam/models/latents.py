@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from pam.models import options
-from pam.models.interfaces import Latent, LatentContext, Memory, Noise, Sizes
+from pam.models.interfaces import Latent, LatentContext, Memory, Noise, SentenceLatent, Sizes
 from pam.models.logspace import relax
 from pam.models.schedules import Delayed
 
@@ -19,6 +19,14 @@ class NoLatent(Latent):
     """c_t = sum_a alignment_t(a) h_a, and nothing else."""
 
     draws = False
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians(SentenceLatent):
+    """A Gaussian around each encoder state."""
+
+    variance: Tensor | None = None  # (n, m, D)
+    log_ratios: Tensor | None = None  # (n, m, m) the result of `_log_ratios`, in training
 
 
 class Acvi(Latent):
@@ -65,13 +73,13 @@ class Acvi(Latent):
         if options.start is not None:
             nn.init.constant_(self.of_values.bias, options.start)
 
-    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
-        log_variance = self.log_variance(memory.values)
+    def of_sentence(self, values: Tensor, final: Tensor) -> Gaussians:
+        log_variance = self.log_variance(values)
         ratios = None
         if self.training:
-            ratios = _log_ratios(memory.values, log_variance)
+            ratios = _log_ratios(values, log_variance)
 
-        return replace(memory, variance=log_variance.exp(), log_ratios=ratios)
+        return Gaussians(variance=log_variance.exp(), log_ratios=ratios)
 
     def log_variance(self, values: Tensor) -> Tensor:
         """Return log sigma^2(h_a) of values h_a (B, m, D), of the same shape."""
@@ -86,26 +94,26 @@ class Acvi(Latent):
         if noise is None:
             return LatentContext(log_prior)
 
-        assert memory.variance is not None
+        assert isinstance(memory.latent, Gaussians) and memory.latent.variance is not None
         log_weights = log_prior
         if self.single:
             log_weights = relax(log_prior, noise.gumbel, self.temperature)
 
         weights = log_weights.exp()
-        variance = torch.einsum("bm,bmd->bd", weights**2, memory.variance)
+        variance = torch.einsum("bm,bmd->bd", weights**2, memory.latent.variance)
         shift = variance.sqrt() * noise.normal
 
-        return LatentContext(log_weights, shift, self.divergence(log_prior, memory))
+        return LatentContext(log_weights, shift, self.divergence(log_prior, memory.latent))
 
-    def divergence(self, log_prior: Tensor, memory: Memory) -> Tensor | None:
+    def divergence(self, log_prior: Tensor, latent: Gaussians) -> Tensor | None:
         """Estimate the weighted KL from N(0, I) of the mixture with log weights (B, m): (B,) nats.
 
         None where nothing was drawn for it.
         """
-        if memory.log_ratios is None:
+        if latent.log_ratios is None:
             return None
 
-        log_ratio = torch.logsumexp(log_prior[:, None] + memory.log_ratios, dim=2)
+        log_ratio = torch.logsumexp(log_prior[:, None] + latent.log_ratios, dim=2)
         return self.weight * (log_prior.exp() * log_ratio).sum(1)
 
 
@@ -156,7 +164,7 @@ class Ved(Latent):
         self.of_final = nn.Linear(sizes.values, 2 * options.size)
         self.of_latent = nn.Linear(options.size, sizes.query, bias=False)
 
-    def of_sentence(self, memory: Memory, final: Tensor) -> Memory:
+    def of_sentence(self, values: Tensor, final: Tensor) -> SentenceLatent:
         mean, log_variance = self.of_final(final).chunk(2, dim=1)
 
         latent = mean
@@ -166,4 +174,4 @@ class Ved(Latent):
             divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum(1) / 2
             cost = self.weight * divergence
 
-        return replace(memory, readout_shift=self.of_latent(latent), cost=cost)
+        return SentenceLatent(readout_shift=self.of_latent(latent), cost=cost)

@@ -131,14 +131,13 @@ class Model(Part, ABC):
     """Whether positions have likelihoods, so that posteriors are by Bayes' rule."""
 
     @abstractmethod
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Any:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Any:
         """Encode a batch of sources; see `Encoded`.
 
         Args:
             source: (B, m) ids, or (B, m, units) vectors.
             lengths: (B,) real lengths.
             beam: hypotheses of each sentence, one after another in the rows of a step.
-            bf16: take the products of the output layer in bfloat16.
         """
 
     @abstractmethod
@@ -227,10 +226,10 @@ class Model(Part, ABC):
                 part.training = training
 
     @contextmanager
-    def static_steps(self) -> Iterator[None]:
-        """Let no step wait for a value in this context; see `Compute.static`."""
+    def computing(self, **changes: bool) -> Iterator[None]:
+        """Compute in another way in this context: with these fields of `Compute`."""
         compute = self.compute
-        self.use(replace(compute, static=True))
+        self.use(replace(compute, **changes))
         try:
             yield
         finally:

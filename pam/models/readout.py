@@ -54,7 +54,7 @@ class Readout(Part):
             hidden_layer=self.hidden_layer,
         )
 
-    def for_search(self, views: Tensor | None, beam: int, bf16: bool) -> SourceReadout:
+    def for_search(self, views: Tensor | None, beam: int) -> SourceReadout:
         """Make the output layer of a batch in a search with `beam` hypotheses, without gradients.
 
         Contexts come multiplied with W_x.
@@ -64,7 +64,7 @@ class Readout(Part):
             weight=weight,
             bias=bias,
             beam=beam,
-            bf16=bf16,
+            bf16=self.compute.search_bf16,
             hidden_layer=self.hidden_layer,
         )
 

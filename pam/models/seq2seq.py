@@ -48,14 +48,13 @@ class Seq2Seq(AttentionModel):
             start = self.decoder.start(final)
 
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        memory = replace(
+        return replace(
             self.head.memory(values, mask),
             start=tuple((h.to(dtype), c.to(dtype)) for h, c in start),
             cells=self.decoder.kernels(),
-            copied=self.head.copying.symbols(source),
-            pointed=self.head.copying.of_positions(values),
+            latent=self.head.latent.of_sentence(values, final),
+            copied=self.head.copying.of_source(source, values),
         )
-        return self.head.latent.of_sentence(memory, final)
 
     def for_search(self, memory: Memory, rows: int) -> Memory:
         return replace(

@@ -294,14 +294,14 @@ class Transformer(Model):
         if feature_kinds:
             self.feature_kinds = FeatureKinds(shape.units, source)
 
-    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1, bf16: bool = False) -> Source:
+    def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         states = self.encoder(self.embedded_source(source), src_key_padding_mask=~mask)
 
         return Source(
             values=states.repeat_interleave(beam, 0),
             mask=mask.repeat_interleave(beam, 0),
-            layer=SearchLayer(self.output.weight, self.output.bias, beam, bf16),
+            layer=SearchLayer(self.output.weight, self.output.bias, beam, self.compute.search_bf16),
             beam=beam,
         )
 

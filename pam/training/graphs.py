@@ -358,7 +358,7 @@ class StepGraphs:
 
         def work() -> None:
             self.optimizer.zero_grad(set_to_none=True)
-            with self.model.static_steps():
+            with self.model.computing(static=True):
                 objective = self.model.objective(inputs.source, inputs.lengths, inputs.target)
             loss = -torch.where(inputs.target != PAD, objective, 0.0).sum()
 

@@ -225,8 +225,8 @@ def symbol_log_probs(model: Seq2Seq, hidden: Tensor) -> Tensor:
 def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:
     """Compute W_s s + b, (n, R), with the shift by a latent vector of the sentence, if any."""
     hidden: Tensor = model.readout.of_query(query)
-    if memory.readout_shift is not None:
-        hidden = hidden + memory.readout_shift
+    if memory.latent.readout_shift is not None:
+        hidden = hidden + memory.latent.readout_shift
     return hidden
 
 
@@ -254,7 +254,8 @@ def _log(probs: Tensor) -> Tensor:
 def _one_hot(memory: Memory) -> Tensor:
     """Compute the indicator [x_a = y], (n, m, V + m), zeros at padding."""
     assert memory.copied is not None
-    copied = F.one_hot(memory.copied, tiny.VOCABULARY + memory.copied.shape[1])
+    symbols = memory.copied.symbols
+    copied = F.one_hot(symbols, tiny.VOCABULARY + symbols.shape[1])
     return copied.to(memory.values) * memory.mask[:, :, None]
 
 
@@ -417,7 +418,7 @@ def _at_end(
     attended = [(part * real[:, :, None]).transpose(0, 1) for part in (prior, alignment)]
     is_end = real & (real.sum(1, keepdim=True) == real.cumsum(1))
     costs = torch.zeros(target.shape, dtype=alignment.dtype)
-    for cost in (memory.cost, model.score.cost(memory, *attended)):
+    for cost in (memory.latent.cost, model.score.cost(memory, *attended)):
         if cost is not None:
             costs = costs + is_end * cost[:, None]
 

@@ -83,8 +83,8 @@ def test_acvi_without_variance_is_soft_attention_in_training_too() -> None:
     of_sentence = acvi.latent.of_sentence
 
     def without_variance(*arguments: Any) -> Any:
-        memory = of_sentence(*arguments)
-        return replace(memory, variance=torch.zeros_like(memory.values))
+        latent = of_sentence(*arguments)
+        return replace(latent, variance=torch.zeros_like(latent.variance))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acvi.latent, "of_sentence", without_variance)
@@ -337,7 +337,7 @@ def test_acvi_draws_contexts_of_the_mixture_s_mean_and_variance() -> None:
     memory = model.encode(source, lengths)
     log_prior = torch.log_softmax(torch.randn(1, 4, dtype=DOUBLE), 1)
     weights = log_prior.exp()[0]
-    variance = memory.variance[0]
+    variance = memory.latent.variance[0]
 
     assert (variance >= 1).all()  # log sigma^2 is a ReLU's output
 
@@ -360,11 +360,11 @@ def test_acvi_pays_the_mixture_s_divergence_without_bias() -> None:
     scores = torch.randn(1, 4, dtype=DOUBLE, requires_grad=True)
     inputs = scores, model.latent.of_values.weight
     log_prior = torch.log_softmax(scores, 1)
-    exact = mixture_divergence(log_prior[0], memory.values[0], memory.variance[0].sqrt())
+    exact = mixture_divergence(log_prior[0], memory.values[0], memory.latent.variance[0].sqrt())
     gradients = torch.autograd.grad(exact, inputs, retain_graph=True)
     # One draw a row.
     many = model.encode(source.expand(40_000, -1), lengths.expand(40_000))
-    estimate = model.latent.divergence(log_prior.expand(40_000, -1), many).mean()
+    estimate = model.latent.divergence(log_prior.expand(40_000, -1), many.latent).mean()
 
     torch.testing.assert_close(estimate, exact, rtol=0, atol=0.01)
 

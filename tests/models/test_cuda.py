@@ -93,7 +93,7 @@ def test_objectives_that_draw_have_a_gradient(name: str) -> None:
 def test_static_objectives_are_those_of_the_cpu(name: str) -> None:
     cpu, cuda = twins(name)
     batch = tiny.batch()
-    with cuda.static_steps():
+    with cuda.computing(static=True):
         actual = cuda.train().objective(*on_cuda(batch))
         grads = gradients(cuda, actual)
 

@@ -147,7 +147,7 @@ def assert_static_is_ragged(model: Model, method: str, batch: Batch) -> None:
 
     larger = padded(batch)
 
-    with SameDraws(), model.static_steps():
+    with SameDraws(), model.computing(static=True):
         static = getattr(model, method)(*larger)
         assert static.shape == larger[2].shape
         values = torch.where(larger[2] != PAD, static, 0.0)
@@ -190,7 +190,7 @@ def test_static_objectives_are_the_ragged_ones_in_small_pieces(
 def test_a_static_gradient_of_tokens_that_weigh_differently_is_no_number() -> None:
     batch = ragged_batch()
     model = made("soft")
-    with model.static_steps():
+    with model.computing(static=True):
         values = model.log_likelihood(*batch)
         static_gradients = gradients(model, (values * torch.arange(5)).sum())
 
@@ -233,7 +233,7 @@ def test_a_static_step_waits_for_no_value(name: str) -> None:
         model.progress(3, 10)
 
         # Some parts have to wait, and say so.
-        with model.static_steps(), NoCopies():
+        with model.computing(static=True), NoCopies():
             if model.waiting_parts():
                 with pytest.raises(DataDependentOutputException):
                     model.objective(*fake)

@@ -9,10 +9,13 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Compute:
-    """How the parts of a model compute where targets are given."""
+    """How the parts of a model compute."""
 
     bf16: bool = False
     """Whether training takes large products in bfloat16; sums and states never are."""
+
+    search_bf16: bool = False
+    """Whether a search takes the products of its output layer in bfloat16."""
 
     static: bool = False
     """Whether nothing may wait for any value on the device.
