@@ -371,7 +371,7 @@ def test_acvi_pays_the_mixture_s_divergence_without_bias() -> None:
     for mine, other in zip(torch.autograd.grad(estimate, inputs), gradients, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0.02)
     assert max(float(other.abs().max()) for other in gradients) > 0.1
-    assert model.eval().encode(source, lengths).log_ratios is None
+    assert model.eval().encode(source, lengths).latent.log_ratios is None
 
 
 def mixture_divergence(log_prior: Tensor, values: Tensor, deviations: Tensor) -> Tensor:
