@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import PAD
+from pam.models.couplings import smoothed_step
 from pam.models.head import AttentionHead, AttentionState
-from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise
+from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise, Smoothing
 from pam.models.model import Model, TeacherForced
-from pam.models.outputs import Attention, TokenDistribution
+from pam.models.outputs import Attention, PositionDistribution, TokenDistribution
 from pam.models.packing import PackedTargets, cat_optional, rows_of
 
 # What steps hand each other. Shapes: see `pam.models.interfaces`.
@@ -322,6 +323,61 @@ class AttentionModel(Model):
 
         total = torch.stack(costs).sum(0)[torch.argsort(packed.order)]
         return pay_at_end(values, -total, target)
+
+    @property
+    def smoothing(self) -> Smoothing:
+        return self.head.smoothing
+
+    @torch.no_grad()
+    def align(
+        self, source: Tensor, lengths: Tensor, target: Tensor, smooth: bool = False
+    ) -> Tensor:
+        unrolled: Unrolled = self(source, lengths, target)
+        packed = unrolled.packed
+        handed_on = cat_optional(unrolled.alignments)
+        assert handed_on is not None
+
+        if not self.gives_positions:
+            target_lengths = (target != PAD).sum(1)
+            return self.head.coupling.given_all(packed.unpack(handed_on), target_lengths)
+
+        posterior = handed_on
+        if not self.head.input_feeding.hands_on_posterior(unrolled.output):
+            assert isinstance(unrolled.output, PositionDistribution)
+            posterior = unrolled.output.observe(packed.symbols).alignment
+        if smooth and self.head.coupling.is_chain:
+            posterior = self._smoothed(unrolled, posterior)
+        return packed.unpack(posterior)
+
+    def _smoothed(self, unrolled: Unrolled, posterior: Tensor) -> Tensor:
+        """Compute the posteriors (N, m) given whole targets from those given the symbols so far.
+
+        This is the backward pass, from the last step to the first.
+        """
+        packed = unrolled.packed
+        queries = packed.split(unrolled.output.attention.query)
+        posteriors = list(packed.split(posterior))
+        histories = self._histories(unrolled)
+
+        for t in range(packed.steps - 1, 0, -1):
+            rows = packed.batch_sizes[t]
+            weights = self.head.transitions(unrolled.memory.first(rows), histories[t], queries[t])
+            # Sentences that end at the step before have nothing that follows.
+            going_on = smoothed_step(posteriors[t - 1][:rows], posteriors[t], weights)
+            posteriors[t - 1] = torch.cat([going_on, posteriors[t - 1][rows:]])
+
+        return torch.cat(posteriors)
+
+    def _histories(self, unrolled: Unrolled) -> list[AttentionHistory]:
+        """Return for each step what was attended before it, with the rows of the step."""
+        history = self.head.start(unrolled.memory).history
+        histories = []
+        for rows, alignment in zip(unrolled.packed.batch_sizes, unrolled.alignments, strict=True):
+            assert alignment is not None
+            history = history.select(slice(rows))
+            histories.append(history)
+            history = history.then(alignment)
+        return histories
 
     @torch.no_grad()
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor) -> TeacherForced:

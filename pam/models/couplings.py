@@ -44,6 +44,8 @@ class RelativeCoupling(Coupling):
     with `first: before` to a position just before the source, a' = -1.
     """
 
+    is_chain = True
+
     def __init__(self, options: options.Proximity | options.Monotone) -> None:
         super().__init__()
         self.starts_before = options.first == "before"
@@ -80,6 +82,13 @@ class RelativeCoupling(Coupling):
         return coupled(
             scores, mask, energies, previous=history.alignment, distribution=distribution
         )
+
+    def weights(
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory
+    ) -> Tensor:
+        assert memory.transitions is not None
+        log_transition = distribution(scores[:, None, :] + memory.transitions, mask[:, None, :])
+        return log_transition.exp()
 
 
 def coupled(
@@ -167,6 +176,8 @@ class Chain(Coupling):
     forwards and one for all longer jumps backwards.
     """
 
+    is_chain = True
+
     def __init__(self, options: options.Chain, sizes: Sizes) -> None:
         super().__init__()
         self.reach = options.reach
@@ -196,6 +207,12 @@ class Chain(Coupling):
 
         log_prior: Tensor = distribution(scores, mask)
         return log_prior
+
+    def weights(
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory
+    ) -> Tensor:
+        assert memory.transitions is not None
+        return memory.transitions.expand(len(scores), -1, -1)
 
     def given_all(self, alignments: Tensor, lengths: Tensor) -> Tensor:
         """Compute the marginals given all scores, by the backward pass."""
@@ -241,14 +258,33 @@ def smoothed(filtered: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
     each row.
     """
     # From the last step to the first.
-    tiny = torch.finfo(filtered.dtype).tiny
     backwards = [filtered[:, -1]]
 
     for t in range(filtered.shape[1] - 2, -1, -1):
         now = filtered[:, t]
-        ratio = backwards[-1] / onward(now, transitions).clamp_min(tiny)
-        marginal = now * (ratio @ transitions.t())
+        marginal = smoothed_step(now, backwards[-1], transitions)
         has_next = (t + 1 < lengths)[:, None]
         backwards.append(torch.where(has_next, marginal, now))
 
     return torch.stack(backwards[::-1], 1)
+
+
+def smoothed_step(now: Tensor, following: Tensor, weights: Tensor) -> Tensor:
+    """Compute the marginal of a step given all symbols, (n, m): one step of the backward pass.
+
+    Args:
+        now: (n, m) f_t, the marginal given the symbols so far.
+        following: (n, m) g_{t+1}, that of the next step given all symbols.
+        weights: (m, m) or (n, m, m) of moves from the first index to the second; a factor of the
+            second index makes no difference.
+    """
+    tiny = torch.finfo(now.dtype).tiny
+    ratio = following / _moved(now, weights).clamp_min(tiny)
+    return now * _moved(ratio, weights.transpose(-2, -1))
+
+
+def _moved(marginal: Tensor, weights: Tensor) -> Tensor:
+    """Multiply each row (n, m) with the weights (m, m) that all rows share, or with its own."""
+    if weights.dim() == 2:
+        return onward(marginal, weights)
+    return torch.bmm(marginal[:, None], weights)[:, 0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pam.models.interfaces import AttentionHistory
+from pam.models.interfaces import AttentionHistory, Smoothing
 from pam.models.logspace import safe_log
 from pam.models.model import Encoded, Model, State, Step
 from pam.models.outputs import Origin, TokenDistribution
@@ -149,6 +149,22 @@ class Ensemble(Model):
 
         alignment = torch.stack([part.alignment for part in parts]).mean(0)
         return States(parts, step.history.then(alignment))
+
+    @property
+    def smoothing(self) -> Smoothing:
+        """What the members do; an approximation where they differ."""
+        kinds = {member.smoothing for member in self.models}
+        if len(kinds) == 1:
+            return kinds.pop()
+        return Smoothing.APPROXIMATE
+
+    @torch.no_grad()
+    def align(
+        self, source: Tensor, lengths: Tensor, target: Tensor, smooth: bool = False
+    ) -> Tensor:
+        """Compute the mean of the members' alignments (B, T, m)."""
+        alignments = [member.align(source, lengths, target, smooth) for member in self.models]
+        return torch.stack(alignments).mean(0)
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return mean_log([member.log_likelihood(source, lengths, target) for member in self.models])

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from pam.models import interfaces
 from pam.models.copying import Copying, CopyRows
-from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise
+from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise, Smoothing
+from pam.models.latents import NoLatent
 from pam.models.marginalization import Marginalization
 from pam.models.outputs import Attention, OutputRows, TokenDistribution
 from pam.models.packing import PackedTargets, optional_rows, rows_of
@@ -113,6 +114,26 @@ class AttentionHead:
     def draws(self) -> bool:
         """Whether training draws random numbers at each step."""
         return any(part.draws for part in (self.latent, self.input_feeding, self.estimator))
+
+    @property
+    def smoothing(self) -> Smoothing:
+        """How well the posterior given a whole target is known: see `transitions`.
+
+        Queries, and so scores, depend on the source and earlier symbols alone: also a context that
+        is fed back is an average, the same whatever position was the right one. So where the whole
+        posterior is handed on to a coupling that is a chain, the model is a hidden Markov model
+        given its symbols, and the posterior is its filter. Without a chain the positions of steps
+        are independent given the symbols.
+        """
+        if not self.marginalization.gives_positions:
+            return Smoothing.NONE
+        if not self.coupling.is_chain:
+            return Smoothing.INDEPENDENT
+
+        is_filter = self.input_feeding.is_posterior and self.marginalization.is_exact
+        if is_filter and isinstance(self.latent, NoLatent):
+            return Smoothing.EXACT
+        return Smoothing.APPROXIMATE
 
     # Once for each batch.
 
@@ -228,6 +249,15 @@ class AttentionHead:
             gumbel=gumbel,
             context=context,
         )
+
+    def transitions(self, memory: Memory, history: AttentionHistory, query: Tensor) -> Tensor:
+        """Compute the weights (n, m, m) of moves between positions at a step.
+
+        Arguments are those of `step`; see `Coupling.weights`.
+        """
+        scores = self.score(query, memory, history)
+        scores, mask = self.window(scores, query, memory.mask, history)
+        return self.coupling.weights(scores, mask, self.distribution, memory)
 
     def update(
         self, memory: Memory, history: AttentionHistory, output: TokenDistribution, symbol: Tensor

@@ -40,6 +40,7 @@ class PosteriorFeeding(InputFeeding):
     def __init__(self, options: options.PosteriorFeeding, sizes: Sizes) -> None:
         super().__init__()
         self.mix = options.mix
+        self.is_posterior = options.mix is None or options.mix == 1
         self.gradient = options.gradient
         self.feeds = options.context
 
@@ -54,6 +55,9 @@ class PosteriorFeeding(InputFeeding):
         if share is not None:
             alignment = share * alignment + (1 - share) * output.attention.prior
         return Observed(alignment, observed.log_prob)
+
+    def hands_on_posterior(self, output: TokenDistribution) -> bool:
+        return self.share(output.truncated()) is None
 
     def share(self, truncated: Tensor | None) -> Tensor | float | None:
         """Return the share of the posterior in what is fed back, (n, 1); None: it is 1.

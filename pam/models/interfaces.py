@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any, Self
 
 import torch
@@ -33,6 +34,15 @@ Embed = Callable[[Tensor], Tensor]
 
 Cell = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """A decoder layer, called as an `LSTMCell`."""
+
+
+class Smoothing(Enum):
+    """The posterior over positions given the whole target, as a model can have it."""
+
+    EXACT = "exact"  # positions are a Markov chain given the target
+    INDEPENDENT = "independent"  # later symbols say nothing of a position: nothing changes
+    APPROXIMATE = "approximate"  # the chain is followed, but what is handed on is no posterior
+    NONE = "none"  # positions have no likelihoods, hence no posterior
 
 
 @dataclass(frozen=True)
@@ -405,6 +415,19 @@ class Distribution(Component):
 class Coupling(Component):
     """The prior over positions, given the alignment of the previous step."""
 
+    is_chain = False
+    """Whether the positions of successive steps are a Markov chain; see `weights`."""
+
+    def weights(
+        self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory
+    ) -> Tensor:
+        """Compute the weights (n, m, m) of moves from a position of the previous step to one.
+
+        They are known up to a factor of each position that is moved to. `scores` and `mask` are
+        those of `forward`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is no chain")
+
     def transitions(self, length: int) -> Tensor | None:
         """Compute, once per batch, the matrix (m, m) of weights from position to position.
 
@@ -490,6 +513,13 @@ class InputFeeding(Component):
 
     keeps_prior = False
     """Whether the prior is handed on as it is."""
+
+    is_posterior = False
+    """Whether the posterior is handed on as it is, where no sum over positions is cut."""
+
+    def hands_on_posterior(self, output: TokenDistribution) -> bool:
+        """Tell whether what is handed on from `output` is the posterior, and nothing else."""
+        return False
 
     def first(self, memory: Memory) -> Tensor | None:
         """Return the alignment (n, m) before the first output, or None for an empty context."""

@@ -25,6 +25,7 @@ class Marginalization(Component):
     """Where the position is summed out."""
 
     gives_positions = False  # whether it computes p(y | s, h_a) of every position
+    is_exact = True  # whether it leaves no position out
     needs_context = False  # whether it reads the context of the prior
     # whether its objective is a bound, by alignments that an inference network gives
     needs_inference = False
@@ -82,6 +83,7 @@ class Output(Marginalization):
         super().__init__()
         self.top_k = options.top_k
         self.mass = options.mass
+        self.is_exact = options.top_k is None and (options.mass is None or options.mass == 1)
         self.renormalized = options.mass is not None and (
             options.mass < 1 or options.top_k is not None
         )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS, Vocabulary
-from pam.models.interfaces import Component
+from pam.models.interfaces import Component, Smoothing
 from pam.models.kernels.compute import Compute, Part
 from pam.models.outputs import PositionDistribution, TokenDistribution
 
@@ -186,6 +186,27 @@ class Model(Part, ABC):
                 columns[name].append(entry)
 
         return TeacherForced(**{name: torch.stack(column, 1) for name, column in columns.items()})
+
+    @property
+    def smoothing(self) -> Smoothing:
+        """What `align` does where it is asked to smooth."""
+        return Smoothing.NONE
+
+    @torch.no_grad()
+    def align(
+        self, source: Tensor, lengths: Tensor, target: Tensor, smooth: bool = False
+    ) -> Tensor:
+        """Compute the alignment (B, T, m) of each symbol of given targets.
+
+        It is the posterior given the symbol where positions have likelihoods, else the alignment
+        that is handed on.
+
+        Args:
+            source, lengths, target: as in `log_likelihood`.
+            smooth: whether the posterior is given the whole target, not only the symbols so far;
+                see `smoothing`.
+        """
+        return self.teacher_force(source, lengths, target).posterior
 
     def head_alignments(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Return the alignments (B, T, m) of all heads, by their names, where there are several.

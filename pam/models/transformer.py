@@ -379,6 +379,13 @@ class Transformer(Model):
         return (1 - share) * log_likelihood + share * log_probs.mean(2)
 
     @torch.no_grad()
+    def align(
+        self, source: Tensor, lengths: Tensor, target: Tensor, smooth: bool = False
+    ) -> Tensor:
+        _, alignments = self._run(source, lengths, target)
+        return alignments[-1].mean(1)
+
+    @torch.no_grad()
     def head_alignments(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Tensor]:
         _, alignments = self._run(source, lengths, target)
         return {
