@@ -40,6 +40,8 @@ from pam.runtime.devices import enough_for, usable_device
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pam.alignment.aligner import WordAlignment
+
 INCHES_PER_SYMBOL = 0.28
 
 # Keys of a configuration's `decoding` that a single search does not have, and what to do instead.
@@ -74,6 +76,18 @@ class Settings(TypedDict, total=False):
     min_length: int
     no_repeat_ngram_size: int | None
     max_source: int | None
+
+
+class AlignOptions(TypedDict, total=False):
+    """The settings of `TrainedModel.align`, for type checkers."""
+
+    reverse: TrainedModel | None
+    symmetrize: str | None
+    threshold: float | None
+    smooth: bool
+    tokenized: bool
+    longest: int
+    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -357,14 +371,7 @@ class TrainedModel:
             ['е']
         """
         self._check_writes_symbols()
-        source_texts = _listed(sources, "sources")
-        target_texts = _listed(targets, "targets")
-        hint = "give one target for each source"
-        if isinstance(sources, str) != isinstance(targets, str):
-            raise UserError("a single text and a list of texts", hint=hint)
-        if len(source_texts) != len(target_texts):
-            message = f"{len(source_texts)} sources and {len(target_texts)} targets"
-            raise UserError(message, hint=hint)
+        source_texts, target_texts = _listed_pairs(sources, targets)
 
         # Texts are checked before any work is done.
         source_symbols = self._source_symbols(source_texts)
@@ -426,6 +433,54 @@ class TrainedModel:
             alignment=_array(forced.alignment[0]),
             posterior=posterior,
         )
+
+    @overload
+    def align(  # type: ignore[overload-overlap]
+        self, sources: str, targets: str, **options: Unpack[AlignOptions]
+    ) -> WordAlignment: ...
+
+    @overload
+    def align(
+        self, sources: Iterable[str], targets: Iterable[str], **options: Unpack[AlignOptions]
+    ) -> list[WordAlignment]: ...
+
+    def align(
+        self,
+        sources: str | Iterable[str],
+        targets: str | Iterable[str],
+        *,
+        reverse: TrainedModel | None = None,
+        **settings: Any,
+    ) -> WordAlignment | list[WordAlignment]:
+        r"""Link the words of given sources and targets.
+
+        Args:
+            sources, targets: a text each, or as many of one as of the other.
+            reverse: a model of the opposite direction, whose links are joined with those of this
+                model.
+            settings: what decides links, such as `threshold=0.4`; see
+                `pam.alignment.aligner.Settings`.
+
+        Returns:
+            A `WordAlignment` for each pair: for two texts a single one, for several a list. Where
+            a pair cannot be aligned, its `problem` says why.
+
+        Raises:
+            UserError: the numbers differ, a setting is wrong, or the models do not fit.
+
+        Example:
+            >>> model = load("pretrained:phrases/postr-joint")
+            >>> pair = model.align("Am 14. Mai in Irland", "On May 14 in Ireland")
+            >>> [(pair.source[i].text, pair.target[j].text) for i, j, _ in pair.links][1:3]
+            [('Mai', 'May'), ('in', 'in')]
+        """
+        from pam.alignment.aligner import Aligner, Settings
+
+        source_texts, target_texts = _listed_pairs(sources, targets)
+        saved_reverse = None if reverse is None else reverse.saved
+        aligner = Aligner(self.saved, saved_reverse, Settings(**settings))
+        alignments = aligner(list(zip(source_texts, target_texts, strict=True)))
+        return alignments[0] if isinstance(sources, str) else alignments
 
     def unseen(self, source: str) -> list[str]:
         r"""List the symbols of a source that the model never saw in training.
@@ -575,6 +630,19 @@ def _listed(texts: Any, name: str) -> list[str]:
         message = f"`{name}` is of type {type(texts).__name__}"
         raise UserError(message, hint="give a text, or a list of texts")
     return list(texts)
+
+
+def _listed_pairs(sources: Any, targets: Any) -> tuple[list[str], list[str]]:
+    """Return sources and targets as lists of the same length, of one text each or several."""
+    source_texts = _listed(sources, "sources")
+    target_texts = _listed(targets, "targets")
+    hint = "give one target for each source"
+    if isinstance(sources, str) != isinstance(targets, str):
+        raise UserError("a single text and a list of texts", hint=hint)
+    if len(source_texts) != len(target_texts):
+        message = f"{len(source_texts)} sources and {len(target_texts)} targets"
+        raise UserError(message, hint=hint)
+    return source_texts, target_texts
 
 
 @contextmanager

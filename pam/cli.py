@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pam.commands import bench, data, evaluate, train
+from pam.commands import align, bench, data, evaluate, train
 from pam.io import UserError, storage_error, write_utf8
 
 COMMANDS = {  # in the order in which a user meets them
@@ -24,6 +24,7 @@ COMMANDS = {  # in the order in which a user meets them
     "length-penalty": train.length_penalty,
     "predict": train.predict,
     "export": train.export,
+    "align": align.align,
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,

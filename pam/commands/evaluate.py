@@ -17,6 +17,7 @@ NAMES = "table1, table2, attentions, examples, costs, ...; an unknown name lists
 
 # Options of `score` that name files of a run, and those for plain text files.
 OF_FILES = ("predictions", "decoding", "data", "analysis", "training", "kind")
+OF_LINKS = ("alignments", "gold")
 OF_TEXTS = (
     "hypotheses",
     "references",
@@ -142,6 +143,19 @@ def attention(args: Namespace) -> int:
         "--groups",
         "for --hypotheses: the group of each line, such as seen or unseen, each scored apart too",
     ),
+    path("--alignments", "instead of --run: links of words, as `align` writes them"),
+    path(
+        "--gold",
+        "for --alignments: links that people made, in the format Pharaoh (`0-0 1p2`; p: possible)"
+        " or NAACL (`1 1 2 P`)",
+    ),
+    option(
+        "--first",
+        "for --gold in the format Pharaoh: the number of a sentence's first word",
+        type=int,
+        choices=(0, 1),
+        default=0,
+    ),
     path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
 )
 def score(args: Namespace) -> int:
@@ -149,6 +163,8 @@ def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, notes_of, score
     from pam.io import UserError
 
+    if any(getattr(args, name) for name in OF_LINKS):
+        return _score_links(args)
     if any(getattr(args, name) for name in OF_TEXTS):
         return _score_texts(args)
 
@@ -184,6 +200,29 @@ def _print_metrics(scores: Scores, indent: str = "") -> None:
         units = f"{len(scores.units)} {scores.over}"
         line = f"{name}: {value.value:.2f}{unit} {interval} of {value.n}, {units}"
         sys.stdout.write(f"{indent}{line}\n")
+
+
+def _score_links(args: Namespace) -> int:
+    """Score files of links, which are options of their own."""
+    from pam.alignment.scoring import score_links
+    from pam.evaluation.inputs import save
+    from pam.io import UserError
+
+    for name, other in (OF_LINKS, OF_LINKS[::-1]):
+        if not getattr(args, name):
+            hint = "name the links to score with --alignments, and gold links with --gold"
+            raise UserError(f"--{other} without --{name}", hint=hint)
+    for name in ("run", *OF_FILES, *OF_TEXTS):
+        if getattr(args, name):
+            hint = "score links, or something else, not both"
+            raise UserError(f"--alignments and --{name.replace('_', '-')}", hint=hint)
+
+    scores = score_links(args.alignments, args.gold, args.first)
+    if args.out:
+        save(scores, args.out)
+    else:
+        sys.stdout.write(scores.report())
+    return 0
 
 
 def _score_texts(args: Namespace) -> int:

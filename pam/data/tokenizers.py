@@ -272,6 +272,9 @@ class Codec(ABC):
     # the vectors of the sources of a prepared folder
     clips: Table | None = None
 
+    # whether columns are sentences, whose words consist of symbols; else symbols are the words
+    has_words: ClassVar[bool] = False
+
     # files that it is stored in, in a prepared folder and a model folder alike
     files: ClassVar[tuple[str, ...]]
 
@@ -611,6 +614,7 @@ class TranslationCodec(Codec):
 
     columns = ("source", "target")
     files = ("codec.json",)
+    has_words = True
     settings_type: ClassVar[type[Settings]] = Settings
 
     def __init__(self, settings: Settings) -> None:

@@ -65,7 +65,7 @@ def count(inputs: EvalInputs) -> Counts:
     for suffix, links in readings.items():
         if links is None:  # a reading that the analysis does not have
             continue
-        parts.append(_count_links(links, gold, suffix))
+        parts.append(count_links(links, gold, suffix))
         metrics += [f"aer{suffix}", f"one_minus_aer{suffix}"]
         details[f"aer{suffix}_nltk"] = float(
             alignment_error_rate(_pooled(gold.sure), _pooled(links), _pooled(gold.possible))
@@ -90,7 +90,7 @@ def best_heads(
     counts = {}
     for name in links_heads[0]:
         of_head = [links[name] for links in links_heads]
-        counts[name] = _count_links(of_head, gold, "").counts[:, :4]
+        counts[name] = count_links(of_head, gold).counts[:, :4]
 
     chosen_links: list[Links] = [[] for _ in links_heads]
     chosen = []
@@ -113,7 +113,7 @@ def _agreement(counts: Floats) -> float:
     return float(alignment_agreement(sums))
 
 
-def _count_links(links: list[Links], gold: WordAlignments, suffix: str) -> Units:
+def count_links(links: list[Links], gold: WordAlignments, suffix: str = "") -> Units:
     """Count the links of one reading; names of counts end in `suffix`."""
     table = []
     for model_links, sure_links, possible_links in zip(

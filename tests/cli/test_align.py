@@ -1,0 +1,205 @@
+"""The command `align` and `TrainedModel.align`: links of the words of two texts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pam
+from pam.alignment.aligner import Aligner, Settings
+from pam.data.tokenizers import TranslationCodec
+from pam.io import UserError
+from tests.cli.conftest import Call
+
+PHRASES = "pretrained:phrases/postr-joint"
+SOURCE = "Am 14. Mai waren es 5 Grad Celsius in Irland."
+TARGET = "On May 14, it was 5 degrees Celsius in Ireland."
+
+
+@pytest.fixture(scope="module")
+def model() -> pam.TrainedModel:
+    return pam.load(PHRASES)
+
+
+def write(folder: Path, **files: str) -> list[object]:
+    """Write source and target, and return the options that name them."""
+    options: list[object] = []
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode())
+        options += [f"--{name}", folder / name]
+    return options
+
+
+def test_each_pair_has_a_line_and_what_is_wrong_with_one_is_told(
+    called: Call, tmp_path: Path
+) -> None:
+    long = "Irland " * 40
+    files = write(
+        tmp_path,
+        source=f"{SOURCE}\r\n\r\n我们\r\n{long}\r\nIrland\r\nMai\r\n",
+        target=f"{TARGET}\n\nwe\nIreland\n\nMay",
+    )
+    result = called("align", "--run", PHRASES, *files, "--longest", 30, "--device", "cpu")
+
+    assert result.code == 0
+    lines = result.out.split("\n")
+    assert lines[1:] == ["", "", "", "", "0-0", ""]
+    links = [tuple(map(int, link.split("-"))) for link in lines[0].split()]
+    assert (2, 1) in links  # Mai and May
+    for number in (3, 4, 5):
+        assert f"source:{number}: " in result.err
+    for number in (1, 2, 6):
+        assert f"source:{number}: " not in result.err
+    assert "40 symbols" in result.err
+
+
+def test_json_has_the_tokenizer_s_words_with_their_places(called: Call, tmp_path: Path) -> None:
+    files = write(tmp_path, source=f" {SOURCE}\n", target=f"{TARGET}\n")
+    out = tmp_path / "links.jsonl"
+    options = ["--format", "jsonl", "--offsets", "--probabilities", "--device", "cpu"]
+    result = called("align", "--run", PHRASES, *files, *options, "--out", out)
+    assert (result.code, result.out) == (0, "")
+
+    record = json.loads(out.read_text())
+    for side, line in (("source", f" {SOURCE}"), ("target", TARGET)):
+        words = record[f"{side}_words"]
+        assert [line[start:end] for start, end in record[f"{side}_offsets"]] == words
+        assert words[-1] == "."
+    probabilities = np.array(record["probabilities"])
+    assert probabilities.shape == (len(record["source_words"]), len(record["target_words"]))
+    for link in record["links"]:
+        assert link["probability"] == probabilities[link["source"], link["target"]]
+
+
+def test_files_of_different_lengths_are_refused_before_any_work(
+    called: Call, tmp_path: Path
+) -> None:
+    files = write(tmp_path, source="Irland\nMai\n", target="Ireland\n")
+    out = tmp_path / "links"
+    result = called("align", "--run", PHRASES, *files, "--out", out, "--device", "cpu")
+
+    message, _ = result.message()
+    assert "source: 2 lines" in message
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--symmetrize", "union"],
+        ["--threshold", "0"],
+        ["--threshold", "1.5"],
+        ["--offsets"],
+        ["--batch-size", "0"],
+        ["--reverse", PHRASES],
+        ["--run", "pretrained:nouns/soft", "--offsets", "--format", "jsonl"],
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    options: list[str], called: Call, tmp_path: Path
+) -> None:
+    files = write(tmp_path, source="Irland\n", target="Ireland\n")
+    result = called("align", "--run", PHRASES, *files, "--device", "cpu", *options)
+    result.message()
+
+
+def test_the_library_gives_the_links_of_the_command(
+    model: pam.TrainedModel, called: Call, tmp_path: Path
+) -> None:
+    files = write(tmp_path, source=f"{SOURCE}\nMai\n", target=f"{TARGET}\nMay\n")
+    options = ["--threshold", "0.4", "--smooth", "--device", "cpu"]
+    result = called("align", "--run", PHRASES, *files, *options)
+
+    alignments = model.align([SOURCE, "Mai"], [TARGET, "May"], threshold=0.4, smooth=True)
+    lines = [
+        " ".join(f"{link.source}-{link.target}" for link in of_pair.links) for of_pair in alignments
+    ]
+    assert result.out.splitlines() == lines
+    assert "independent" in result.err
+
+    single = model.align(SOURCE, TARGET, threshold=0.4)
+    assert [link[:2] for link in single.links] == [link[:2] for link in alignments[0].links]
+    assert all(link.probability >= 0.4 for link in single.links)
+    # What a column lacks to one is the probability that the word has no link.
+    assert (single.probabilities.sum(0) <= 1 + 1e-6).all()
+    assert single.plot().get_xticklabels()[1].get_text() == "May"
+
+
+def test_symbols_are_the_words_where_a_model_reads_no_sentences() -> None:
+    nouns = pam.load("pretrained:nouns/postr-joint")
+    pair = nouns.align("Apfelbaum\tcase=nominative,number=plural", "Apfelbäume")
+
+    linked = [(pair.source[i].text, pair.target[j].text) for i, j, _ in pair.links]
+    assert ("a", "ä") in linked
+
+
+def test_batches_change_nothing(model: pam.TrainedModel) -> None:
+    sources = [SOURCE, "Mai", "in Irland", SOURCE]
+    targets = [TARGET, "May", "in Ireland", "May"]
+    together = model.align(sources, targets)
+
+    for source, target, expected in zip(sources, targets, together, strict=True):
+        alone = model.align(source, target)
+        np.testing.assert_allclose(alone.probabilities, expected.probabilities, atol=1e-5)
+
+
+def test_both_directions_are_joined(model: pam.TrainedModel) -> None:
+    """The probabilities of the opposite direction are those of texts in turn."""
+    codec = model.saved.codec
+    assert isinstance(codec, TranslationCodec)
+    sides = {"source": codec.settings.target, "target": codec.settings.source}
+    turned = TranslationCodec(codec.settings.model_copy(update=sides))
+    # Its symbols are unknown but for a few, which suffices to see what is joined.
+    reverse = replace(model, saved=replace(model.saved, codec=turned))
+    source, target = "in Berlin 5 .", "in Berlin 5 ."
+    ahead = model.align(source, target)
+    back = reverse.align(target, source)
+
+    joined = model.align(source, target, reverse=reverse, symmetrize="union")
+    expected = {(i, j) for i, j, _ in ahead.links} | {(i, j) for j, i, _ in back.links}
+    assert {(i, j) for i, j, _ in joined.links} == expected
+    np.testing.assert_allclose(
+        joined.probabilities, (ahead.probabilities + back.probabilities.T) / 2, atol=1e-6
+    )
+    product = model.align(source, target, reverse=reverse, symmetrize="product", threshold=0.3)
+    np.testing.assert_allclose(
+        product.probabilities**2, ahead.probabilities * back.probabilities.T, atol=1e-6
+    )
+    assert {(i, j) for i, j, _ in product.links} == {
+        (i, j) for i, j in np.argwhere(product.probabilities >= 0.3).tolist()
+    }
+
+
+def test_a_model_that_is_not_of_the_opposite_direction_is_refused(
+    model: pam.TrainedModel,
+) -> None:
+    with pytest.raises(UserError, match="opposite"):
+        Aligner(model.saved, model.saved, Settings())
+
+
+def test_links_are_scored_by_the_command(called: Call, tmp_path: Path) -> None:
+    files = write(tmp_path, alignments="0-0 1-1\n\n", gold="0-0 1p1\n1-0\n")
+    result = called("score", *files)
+    assert result.code == 0
+    assert "aer: 0.250" in result.out
+
+    out = tmp_path / "scores.json"
+    assert called("score", *files, "--out", out).code == 0
+    assert json.loads(out.read_text())["metrics"]["recall"]["value"] == 0.5
+    called("score", *files[:2]).message()
+    called("score", *files, "--references", tmp_path / "gold").message()
+
+
+def test_a_model_in_a_folder_aligns_too(called: Call, trained: Path, tmp_path: Path) -> None:
+    line = "Haus\tcase=dative,number=plural\n"
+    files = write(tmp_path, source=line, target="Häusern\n")
+    shutil.copytree(trained / "model", tmp_path / "model")
+    of_run = called("align", "--run", trained, *files, "--device", "cpu")
+    of_folder = called("align", "--run", tmp_path / "model", *files, "--device", "cpu")
+    assert of_run.code == 0
+    assert of_run.out == of_folder.out != "\n"
