@@ -87,7 +87,8 @@ class RelativeCoupling(Coupling):
         self, scores: Tensor, mask: Tensor, distribution: Distribution, memory: Memory
     ) -> Tensor:
         assert memory.transitions is not None
-        log_transition = distribution(scores[:, None, :] + memory.transitions, mask[:, None, :])
+        moved_scores = scores[:, None, :] + memory.transitions
+        log_transition: Tensor = distribution(moved_scores, mask[:, None, :])
         return log_transition.exp()
 
 
