@@ -8,12 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from pam.config import Network
 from pam.data.vocabulary import BOS
+from pam.evaluation.attention import Gatherer, Sentence
 from pam.models.attention_model import AttentionModel
+from pam.models.build import build
 from pam.models.ensemble import Ensemble
 from pam.models.interfaces import AttentionHistory, Smoothing
 from pam.models.model import Model
 from pam.models.outputs import PositionDistribution
+from pam.models.transformer import Transformer
 from tests.models import test_aligned_transformer, test_transformer, tiny
 
 TRANSFORMERS = [f"transformer {name}" for name in test_aligned_transformer.MODELS]
@@ -171,3 +175,73 @@ def test_padding_changes_no_smoothed_alignment() -> None:
             source[row : row + 1, :m], lengths[row : row + 1], target[row : row + 1, :n], True
         )
         torch.testing.assert_close(together[row, :n, :m], alone[0])
+
+
+def test_the_late_reading_is_the_step_whose_input_is_the_word() -> None:
+    """A Transformer that attends to the source symbol equal to its input symbol.
+
+    So it looks at what was written last, as Chen et al. (2020) found of trained ones: at the step
+    that writes y_t the links are those of y_{t-1}, and one step later those of y_t.
+    """
+    model = looking_for_its_input()
+    source = torch.tensor([[7, 5, 8, 6, 2]])
+    target = torch.tensor([[5, 6, 7, 8, 2]])
+    lengths = torch.tensor([5])
+    forced = model.teacher_force(source, lengths, target)
+    (head,) = model.head_alignments(source, lengths, target).values()
+
+    gathered = Gatherer()
+    gathered.add(
+        0,
+        Sentence(
+            log_probs=forced.log_probs[0].numpy(),
+            exact=forced.exact[0].numpy(),
+            correct=forced.correct[0].numpy(),
+            prior=forced.prior[0].numpy(),
+            alignment=forced.alignment[0].numpy(),
+            posterior=forced.posterior[0].numpy(),
+            heads={"the head": head[0].numpy()},
+            source_words=[0, 1, 2, 3],
+            target_words=[0, 1, 2, 2],  # the last word has two symbols
+        ),
+    )
+    row = gathered.rows[0]
+
+    # 8 and 7 are one word, whose symbols look at words 0 and 2.
+    assert row["links_late"][:2] == [(1, 0), (3, 1)]
+    assert row["links_late"][2] in [(0, 2), (2, 2)]
+    assert row["links_heads"]["the head, late"] == row["links_late"]
+    assert row["links_prior"][1] == (1, 1)
+    assert row["links_heads"]["the head"] == row["links_prior"]
+
+
+def looking_for_its_input() -> Transformer:
+    """Make a Transformer of one layer and head whose attention to the source finds its input."""
+    network = Network(embedding=16, encoder_layers=1, decoder_layers=1, dropout=0.0)
+    architecture = {"kind": "transformer", "heads": 1}
+    chosen = tiny.components("transformer", architecture=architecture)
+    model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
+    assert isinstance(model, Transformer)
+
+    with torch.no_grad():
+        # Symbols are so far apart that positions do not count.
+        one_hot = 50 * torch.eye(tiny.VOCABULARY, 16)
+        model.source.weight.copy_(one_hot)
+        model.target.weight.copy_(one_hot)
+
+        # States stay what they are: nothing is added to them.
+        encoder_layer = model.encoder.layers[0]
+        layer = model.layers[0]
+        for part in (
+            encoder_layer.self_attn.out_proj,
+            encoder_layer.linear2,
+            layer.own.out_proj,
+            layer.cross.out_proj,
+            layer.between[-1],
+        ):
+            part.weight.zero_()
+            part.bias.zero_()
+
+        layer.cross.in_proj_weight.copy_(8 * torch.eye(16).repeat(3, 1))
+        layer.cross.in_proj_bias.zero_()
+    return model
