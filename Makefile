@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 
 run: $(VENV)/user
-	@$(BIN)/python workflow/scripts/run.py $(ARGS)
+	@$(BIN)/python -m pam run $(ARGS)
 
 # Two more test processes than there are cores, as tests of Slurm mostly wait.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)

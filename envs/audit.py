@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 FOLDER = Path(__file__).parent
 LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-torch", "-dev"))
 
-OUR_OWN = frozenset({"pam", "pip"})
+OUR_OWN = frozenset({"posterior-attention", "pip"})
 
 
 class Pin(NamedTuple):

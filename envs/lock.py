@@ -6,8 +6,9 @@
 Each names every package, so that pip need not resolve anything, and the hashes of all files of that
 version, so that pip takes no other on any platform; uv asks the package index for them. Apart stand
 
-- `requirements-build.txt`: what builds packages that come as source alone. It goes first, since pip
-  would fetch whatever a source asks for, unpinned, to build it in a place of its own;
+- `requirements-build.txt`: what builds this package, and those that come as source alone. It goes
+  first, since pip would fetch whatever a source asks for, unpinned, to build it in a place of its
+  own;
 - `requirements-torch.txt`, without hashes: one version has a build for each kind of processor and
   GPU, and which of them is right, a machine's own index says.
 
@@ -28,8 +29,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 FOLDER = Path(__file__).parent
-USER_EXTRAS = ("nouns", "summarization", "translation", "workflow")
-BUILD, TORCH = ("setuptools",), ("torch",)
+USER_EXTRAS = ("nouns", "summarization", "translation")
+TORCH = ("torch",)
+# What packages that come as source are built with, if they do not say so.
+BUILDS_SOURCES = "setuptools"
 
 DATA_ONLY = frozenset({"german-nouns"})
 """Packages of which only a data file is read, so that what their code requires is left out.
@@ -67,12 +70,14 @@ def closure(requirements: list[str]) -> dict[str, str]:
     return pins
 
 
-def wanted(pyproject: Path) -> tuple[list[str], list[str]]:
-    """What the project asks for: for its users, and for its developers besides."""
-    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+def wanted(pyproject: Path) -> tuple[list[str], list[str], list[str]]:
+    """What the project asks for: to be built, for its users, and for its developers besides."""
+    content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+    project = content["project"]
     extras = project["optional-dependencies"]
+    build = [BUILDS_SOURCES, *content["build-system"]["requires"]]
     user = project["dependencies"] + [text for name in USER_EXTRAS for text in extras[name]]
-    return user, extras["dev"]
+    return build, user, extras["dev"]
 
 
 def lines(pins: dict[str, str]) -> list[str]:
@@ -108,14 +113,14 @@ def with_hashes(pins: dict[str, str]) -> list[str]:
 
 def write(folder: Path) -> None:
     """Writes the five files."""
-    user, dev = wanted(FOLDER.parent / "pyproject.toml")
-    pins = closure(user)
-    more = {name: version for name, version in closure(dev).items() if name not in pins}
+    build, user, dev = map(closure, wanted(FOLDER.parent / "pyproject.toml"))
+    pins = user | build
+    first = build.keys() | set(TORCH)
     files = {
-        "build": with_hashes({name: pins[name] for name in BUILD}),
+        "build": with_hashes(build),
         "torch": lines({name: pins[name] for name in TORCH}),
-        "": with_hashes({n: version for n, version in pins.items() if n not in BUILD + TORCH}),
-        "dev": with_hashes(more),
+        "": with_hashes({name: pins[name] for name in user.keys() - first}),
+        "dev": with_hashes({name: dev[name] for name in dev.keys() - pins.keys()}),
     }
     for name, listed in files.items():
         head = "# Written by envs/lock.py, which says how the files belong together.\n"

@@ -1,20 +1,29 @@
-"""The command line: `python -m pam COMMAND`, each a step of the pipeline without Snakemake."""
+"""The command line: `pam COMMAND`, also called by `python -m pam COMMAND`."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from pam.commands import align, bench, data, evaluate, train
-from pam.io import UserError, storage_error, write_utf8
+from pam.commands import Command, align, bench, completion, data, evaluate, run, train
+from pam.io import UserError, storage_error, unknown, write_utf8
+from pam.version import __version__
 
-COMMANDS = {  # in the order in which a user meets them
+DESCRIPTION = """\
+Train, run and compare sequence-to-sequence models with posterior attention. `run` makes a whole
+experiment; each other command is one step of it, without Snakemake."""
+
+EXAMPLES = "examples:"
+COMMANDS: dict[str, Command] = {  # in the order in which a user meets them
     "data": data.data,
     "check": data.check,
+    "run": run.run,
     "fetch": data.fetch,
     "prepare": data.prepare,
     "word-alignments": data.word_alignments,
@@ -34,10 +43,11 @@ COMMANDS = {  # in the order in which a user meets them
     "tables": evaluate.tables,
     "figures": evaluate.figures,
     "bench": bench.bench,
+    "completion": completion.completion,
 }
 
 
-class WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
+class Help(argparse.ArgumentDefaultsHelpFormatter):
     """Tells the default of an option that has one and does not tell it itself."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
@@ -45,18 +55,74 @@ class WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
             return action.help
         return super()._get_help_string(action)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Keep the lines of examples, which are to be copied."""
+        if text.startswith(EXAMPLES):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """Parses a command's words, and names the closest to one that it does not know.
+
+    Args:
+        passes_on: the words are for another program; they are kept in `words`.
+    """
+
+    def __init__(self, *args: Any, passes_on: bool = False, **settings: Any) -> None:
+        super().__init__(*args, formatter_class=Help, **settings)
+        self.passes_on = passes_on
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check that a word is one of an option's choices."""
+        if action.choices is not None and value not in action.choices:
+            noun = "command" if action.dest == "command" else "choice"
+            names = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, str(unknown(noun, str(value), names)))
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse words, all of which have to be known unless they are passed on."""
+        if self.passes_on and not {"-h", "--help"}.intersection(args or ()):
+            parsed, _ = super().parse_known_args([], namespace)
+            parsed.words = list(args or ())
+            return parsed, []
+
+        parsed, left = super().parse_known_args(args, namespace)
+        options = [word for word in left if word.startswith("-")]
+        if options:
+            known = [name for name in self._option_string_actions if name.startswith("--")]
+            closest = difflib.get_close_matches(options[0].partition("=")[0], known, n=1)
+            hint = f"did you mean `{closest[0]}`?" if closest else f"`{self.prog} --help` lists all"
+            self.error(str(UserError(f"unknown option `{options[0]}`", hint=hint)))
+        if left:
+            self.error(f"`{left[0]}` is one word too many")
+        return parsed, left
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = argparse.ArgumentParser(prog="python -m pam", description=__doc__)
+    top = Parser(prog="pam", description=DESCRIPTION)
+    top.add_argument("--version", action="version", version=f"pam {__version__}")
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         command_parser = parsers.add_parser(
-            name, help=command.help, description=command.help, formatter_class=WithDefaults
+            name,
+            help=command.help,
+            description=command.help,
+            epilog=_examples(command),
+            passes_on=command.passes_on,
         )
         command.add_to(command_parser)
 
     return top
+
+
+def _examples(command: Command) -> str:
+    """Return the end of a command's help; argparse fills in what stands after a per cent sign."""
+    lines = "\n".join(f"  {example}" for example in command.examples)
+    return f"{EXAMPLES}\n{lines}".replace("%", "%%")
 
 
 def _fill_closed_streams() -> bool:

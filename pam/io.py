@@ -28,7 +28,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 from yaml.constructor import SafeConstructor
 
-SHIPPED = Path(__file__).parents[1]  # the workflow's own folder
+PACKAGE = Path(__file__).parent
+# The folder with the workflow, its configurations and profiles: that of a checkout, or the copy that
+# was installed with the package.
+SHIPPED = PACKAGE.parent
+if (PACKAGE / "shipped").is_dir():
+    SHIPPED = PACKAGE / "shipped"
 PART = ".part"  # how the name of a file ends that is not whole yet
 SCRATCH = "pam-unpacked-"  # how the names of temporary folders begin
 NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a leftover

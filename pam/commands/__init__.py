@@ -1,4 +1,4 @@
-"""The commands of `python -m pam`: options, checks of options, and a call of the package behind.
+"""The commands of `pam`: options, checks of options, and a call of the package behind.
 
 What decides a result is in the packages, not here, so that a new option runs nothing again.
 Imports that take long, of torch above all, are inside the functions that need them.
@@ -7,7 +7,7 @@ Imports that take long, of torch above all, are inside the functions that need t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,17 @@ Option = tuple[str, dict[str, Any]]  # an option's name, and the rest of what ar
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its help in one line, the function that returns the exit code, its options."""
+    """One command: its help in one line, the function that returns the exit code, its options.
+
+    `examples` are calls of it. `passes_on` says that its words are handed to another program: its
+    options are there for the help alone, and `words` has what was given.
+    """
 
     help: str
     run: Callable[[argparse.Namespace], int]
     options: tuple[Option | list[Option], ...]
+    examples: Sequence[str]
+    passes_on: bool
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
@@ -40,9 +46,11 @@ class Command:
 def command(
     help: str,  # noqa: A002 -- argparse's name
     *options: Option | list[Option],
+    examples: Sequence[str],
+    passes_on: bool = False,
 ) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
     """Make a command of the function below it. Of the options in a list only one may be given."""
-    return lambda run: Command(help, run, options)
+    return lambda run: Command(help, run, options, examples, passes_on)
 
 
 # `help` is argparse's name (A002).

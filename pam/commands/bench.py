@@ -47,6 +47,11 @@ CUTS = (
     ),
     option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
     path("--out", "JSON with the same figures", default="results/bench.json"),
+    examples=[
+        "pam bench",
+        "pam bench --models soft postr-joint:0.99 --rounds 5",
+        "pam bench --beside 2",
+    ],
 )
 def bench(args: Namespace) -> int:
     from pam.benchmark import Plan, run

@@ -46,6 +46,9 @@ RAW = folder("--raw", "folder into which `fetch` wrote the files", required=True
         "folder or base address with files as DATASET/FILE, tried first (default: $PAM_MIRROR)",
         metavar="PLACE",
     ),
+    examples=[
+        "pam fetch --dataset de-noun --out raw",
+    ],
 )
 def fetch(args: Namespace) -> int:
     from pam.data import download
@@ -81,6 +84,10 @@ def fetch(args: Namespace) -> int:
         "run only this stage; the stages before it must have run (default: all)",
         metavar="NAME",
     ),
+    examples=[
+        "pam prepare --dataset de-noun --raw raw --out data/de-noun",
+        "pam prepare --dataset mine --registry my/datasets.yaml --raw raw --out data/mine",
+    ],
 )
 def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
@@ -122,6 +129,9 @@ def prepare(args: Namespace) -> int:
     folder("--out", "folder for the prepared alignments", required=True),
     RAW,
     folder("--data", "the task's prepared data", required=True),
+    examples=[
+        "pam word-alignments --dataset gold --raw raw --data data/multi30k --out data/gold",
+    ],
 )
 def word_alignments(args: Namespace) -> int:
     from pam.data.word_alignments import prepare_word_alignments
@@ -147,6 +157,11 @@ def word_alignments(args: Namespace) -> int:
     ),
     option("--brief", "print only the expected time, disk space and memory", action="store_true"),
     path("--expected", "JSON file to write: the expected seconds of each training"),
+    examples=[
+        "pam check",
+        "pam check --configfile mine.yaml",
+        "pam check --configfile mine.yaml --config 'seeds=[1, 2, 3]' --brief",
+    ],
 )
 def check(args: Namespace) -> int:
     from pam.check import check as checked
@@ -218,6 +233,11 @@ def check(args: Namespace) -> int:
         metavar="SPLIT",
     ),
     option("--replace", "replace an entry of the same name", action="store_true"),
+    examples=[
+        "pam data new my/nouns.tsv",
+        "pam data new letters.de letters.en",
+        "pam data new train.tsv dev.tsv test.tsv --kind g2p",
+    ],
 )
 def data(args: Namespace) -> int:
     from pam.data.guesses import Choices
@@ -242,9 +262,7 @@ def data(args: Namespace) -> int:
         sys.stdout.write(_indented(entry.notes))
 
     sys.stdout.write(f"\nadded to {entry.registry}, where you can correct it:\n\n{entry.text}\n")
-    sys.stdout.write(
-        USE.format(name=entry.name, registry=entry.registry, run=how_to_run(entry.name))
-    )
+    sys.stdout.write(USE.format(name=entry.name, registry=entry.registry))
     return 0
 
 
@@ -260,18 +278,9 @@ models: [soft, postr-joint]
 tasks: {{{name}: {{dataset: {name}}}}}
 registries: [{registry}]
 
-    python -m pam check --configfile {name}.yaml
-    {run}
+    pam check --configfile {name}.yaml
+    pam run --configfile {name}.yaml
 """
-
-
-def how_to_run(experiment: str) -> str:
-    """Return the command that runs an experiment, in the workflow's own folder or elsewhere."""
-    from pam.io import SHIPPED
-
-    if Path.cwd() == SHIPPED:
-        return f"make run ARGS='--configfile {experiment}.yaml'"
-    return f"snakemake -s {SHIPPED}/Snakefile --cores all --configfile {experiment}.yaml"
 
 
 def _dataset(args: Namespace) -> Dataset:

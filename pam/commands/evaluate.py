@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from argparse import REMAINDER, Namespace
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ OF_TEXTS = (
         metavar="N",
     ),
     DEVICE,
+    examples=[
+        "pam analyze --run results/quick/de-noun/postr-joint/seed1 --split dev",
+    ],
 )
 def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
@@ -77,6 +81,9 @@ def analyze(args: Namespace) -> int:
             type=int,
             default=4,
         ),
+    ],
+    examples=[
+        "pam attention --run results/quick/de-noun/postr-joint/seed1 --rows 0,7,12",
     ],
 )
 def attention(args: Namespace) -> int:
@@ -157,6 +164,10 @@ def attention(args: Namespace) -> int:
         default=0,
     ),
     path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
+    examples=[
+        "pam score --hypotheses ours.txt --references references.txt --baseline theirs.txt --lang en",
+        "pam score --run results/quick/de-noun/postr-joint/seed1",
+    ],
 )
 def score(args: Namespace) -> int:
     from pam.evaluation.inputs import save
@@ -267,6 +278,9 @@ def _score_texts(args: Namespace) -> int:
     option("--experiment", "experiment whose tables show the scores", required=True),
     option("--task", "task of the experiment", required=True),
     folder("--out", "folder for predictions.tsv and scores.json", required=True),
+    examples=[
+        "pam control --name lead --data data/titles --experiment titles --task titles --out results/titles/lead",
+    ],
 )
 def control(args: Namespace) -> int:
     from pam.evaluation.inputs import save
@@ -291,6 +305,9 @@ def control(args: Namespace) -> int:
     folder("--systems", "runs of other models on the same task", nargs="+", required=True),
     option("--split", default="test", choices=SPLITS),
     path("--out", "JSON to write", required=True),
+    examples=[
+        "pam significance --baseline results/small/multi30k/soft/seed1 --systems results/small/multi30k/postr-joint/seed1 --out significance.json",
+    ],
 )
 def significance(args: Namespace) -> int:
     from pam.evaluation.translation import compare_runs
@@ -310,6 +327,9 @@ def significance(args: Namespace) -> int:
     ),
     option("--split", default="test", choices=SPLITS),
     path("--out", "JSON file to write instead of printing"),
+    examples=[
+        "pam compare results/quick/de-noun/soft/seed1 results/quick/de-noun/postr-joint/seed1",
+    ],
 )
 def compare(args: Namespace) -> int:
     from pam.io import write_json
@@ -339,6 +359,9 @@ def compare(args: Namespace) -> int:
     path("--analyses", "for attentions: analysis.json of runs", **SEVERAL),
     path("--paper", "the papers' results (%(default)s)", default="config/paper_results.yaml"),
     folder("--out", "folder for the files <table>.csv, ...", required=True),
+    examples=[
+        "pam tables --table table2 --experiment results/quick/experiment.yaml --scores results/quick/de-noun/*/seed1/scores.json --out tables",
+    ],
 )
 def tables(args: Namespace) -> int:
     from pam.reporting import catalogue, render, runs, tables
@@ -359,12 +382,22 @@ def tables(args: Namespace) -> int:
 
 @command(
     "draw one figure, as SVG and PNG",
-    option("kind", "quality, gains, ...; an unknown name lists them all"),
+    option("kind", "quality, gains, ...; without it, all kinds are listed", nargs="?"),
     # Read later, by the module of that kind: importing all of them would slow down every command.
     option("rest", "options; `KIND --help` lists them", nargs=REMAINDER),
+    examples=[
+        "pam figures",
+        "pam figures gains --help",
+        "pam figures gains --experiment results/quick/experiment.yaml --scores results/quick/de-noun/*/seed1/scores.json --out gains.svg",
+    ],
 )
 def figures(args: Namespace) -> int:
     from pam.reporting import figures
 
-    figures.write(args.kind, args.rest, f"python -m pam figures {args.kind}")
+    if args.kind is None:
+        for kind, draw in figures.KINDS.items():
+            sentence = " ".join((inspect.getdoc(draw) or "").partition("\n\n")[0].split())
+            sys.stdout.write(f"{kind}: {sentence}\n")
+        return 0
+    figures.write(args.kind, args.rest, f"pam figures {args.kind}")
     return 0

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         type=int,
         default=1,
     ),
+    examples=[
+        "pam train --run results/quick/de-noun/soft/seed1",
+    ],
 )
 def train(args: Namespace) -> int:
     from pam.training.run import train
@@ -55,6 +58,9 @@ def train(args: Namespace) -> int:
     "combine trained models in an ensemble",
     run_with("run.yaml of an ensemble, beside the runs of its members"),
     CONFIG,
+    examples=[
+        "pam ensemble --run results/small/multi30k/ensemble/seed1",
+    ],
 )
 def ensemble(args: Namespace) -> int:
     from pam.training.run import join
@@ -68,6 +74,9 @@ def ensemble(args: Namespace) -> int:
     run_with("no results yet; they are written there"),
     folder("--trained", "folder of the run that has the model", required=True),
     DATA,
+    examples=[
+        "pam reuse --run results/mine/other/soft/seed1 --trained results/mine/nouns/soft/seed1",
+    ],
 )
 def reuse(args: Namespace) -> int:
     from pam.training.run import reuse as reuse_model
@@ -86,6 +95,9 @@ def reuse(args: Namespace) -> int:
     path("--out", "length_penalty.json (default: in the run's folder, one per beam)"),
     option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     DEVICE,
+    examples=[
+        "pam length-penalty --run results/small/multi30k/soft/seed1 --beam 4",
+    ],
 )
 def length_penalty(args: Namespace) -> int:
     from pam.decoding.generator import Generator
@@ -179,6 +191,11 @@ def length_penalty(args: Namespace) -> int:
         action=BooleanOptionalAction,
     ),
     DEVICE,
+    examples=[
+        r"printf 'Apfelbaum\tcase=nominative,number=plural\n' | pam predict --pretrained nouns/postr-joint",
+        "pam predict --pretrained phrases/postr-joint --input phrases.de --beam 4 --n-best 2",
+        "pam predict --run results/quick/de-noun/soft/seed1 --input words.tsv --attention words.svg",
+    ],
 )
 def predict(args: Namespace) -> int:
     from pam import api
@@ -243,6 +260,9 @@ def predict(args: Namespace) -> int:
     ),
     option("--half", "store the weights in float16", action="store_true"),
     option("--force", "replace a file that is there; a folder never is", action="store_true"),
+    examples=[
+        "pam export --run results/quick/de-noun/postr-joint/seed1 --out postr-joint.pam",
+    ],
 )
 def export(args: Namespace) -> int:
     from pam.exporting import export as export_model

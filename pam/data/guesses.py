@@ -36,7 +36,7 @@ class Choices:
     def command(self, **changes: Any) -> str:
         """Return the command with some choices changed, as a shell takes it."""
         choices = replace(self, **changes)
-        words = ["python", "-m", "pam", "data", "new", *map(str, choices.files)]
+        words = ["pam", "data", "new", *map(str, choices.files)]
         for option in ("name", "registry", "kind", "languages", "columns", "splits"):
             value = getattr(choices, option)
             if value is None:

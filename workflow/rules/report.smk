@@ -172,11 +172,13 @@ rule write_report:
         CONDA
     params:
         folder=output_folder("page"),
-        snakefile=os.path.relpath(SHIPPED / "Snakefile"),
+        snakefile=os.path.relpath(SHIPPED / "workflow/Snakefile"),
+        profile=os.path.relpath(SHIPPED / "profiles/default"),
     shell:
         # Written aside, as every file is that may be read while it is made again.
         "aside={params.folder:q}/.report.$$.html; trap 'rm -f \"$aside\"' EXIT; "
-        "logged {log:q} snakemake --snakefile {params.snakefile:q} "
+        "logged {log:q} python -m snakemake --snakefile {params.snakefile:q} "
+        "--workflow-profile {params.profile:q} "
         '--configfile {input.experiment:q} --report "$aside" '
         "--report-stylesheet {input.style:q} -- tables figures {input.data:q} && "
         'mv "$aside" {output.page:q}'
