@@ -597,7 +597,7 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
         >>> load("pretrained:nouns/postr-joint")
         TrainedModel('Postr-Joint', task='inflection', parameters=330,817)
 
-        A file that `python -m pam export` wrote is read wherever it lies:
+        A file that `pam export` wrote is read wherever it lies:
 
         >>> import pam
         >>> from pathlib import Path

@@ -2,7 +2,7 @@
 
 Every check stops at the first error, a UserError with file, line and hint; those marked * warn.
 The workflow checks an experiment whenever it is read, with `check_folder` and `check_experiment`,
-and the rest where its first job is about to run. `python -m pam check` is `check`: it does the same
+and the rest where its first job is about to run. `pam check` is `check`: it does the same
 before anything runs, and reads the data that are at hand.
 
     where the work is done

@@ -104,6 +104,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = Parser(prog="pam", description=DESCRIPTION)
+    top.set_defaults(parser=top)
     top.add_argument("--version", action="version", version=f"pam {__version__}")
     parsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():

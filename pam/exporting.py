@@ -1,4 +1,4 @@
-"""A trained model as one file or one folder, to be shared: `python -m pam export`.
+"""A trained model as one file or one folder, to be shared: `pam export`.
 
 The layout is what model hubs expect: README.md, the model card with its YAML head; config.json;
 model.safetensors. The vocabularies and the files of the codec lie beside them. A file is a zip

@@ -29,8 +29,8 @@ from pydantic_core import PydanticCustomError
 from yaml.constructor import SafeConstructor
 
 PACKAGE = Path(__file__).parent
-# The folder with the workflow, its configurations and profiles: that of a checkout, or the copy that
-# was installed with the package.
+# The folder with the workflow, its configurations and profiles: that of a checkout, or the one that
+# is installed with the package.
 SHIPPED = PACKAGE.parent
 if (PACKAGE / "shipped").is_dir():
     SHIPPED = PACKAGE / "shipped"

@@ -1,6 +1,6 @@
 """Trained models as files: by which path or name one is meant, and what its folder holds.
 
-A model is the folder of a run, a model folder, a file that `python -m pam export` wrote, or one
+A model is the folder of a run, a model folder, a file that `pam export` wrote, or one
 that comes with the package, `pretrained:NAME`. Nothing here imports torch, as the workflow reads
 this module whenever it starts.
 """
@@ -75,7 +75,7 @@ def opened(name: str | Path) -> Iterator[Path]:
     else:
         hint = (
             "name the folder of a trained run, results/EXPERIMENT/TASK/MODEL/seedK, or a file that"
-            " `python -m pam export` wrote"
+            " `pam export` wrote"
         )
         if str(name) in pretrained():
             hint = f"a model that comes with the package is named `{PRETRAINED}{name}`"
@@ -152,7 +152,7 @@ class Description:
         """
         notes = read_notes(weights_file(folder))
         if notes.get("task") not in CODECS:
-            hint = "name a model that `python -m pam train` made"
+            hint = "name a model that `pam train` made"
             raise UserError(
                 "these weights were not written by pam", file=weights_file(folder), hint=hint
             )

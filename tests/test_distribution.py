@@ -68,9 +68,7 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def environment(
-    distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def environment(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment with the wheel, which sees the packages of this one."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)

@@ -198,7 +198,7 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
     code = shown_as_code(tmp_path / "docs/commands.html")
 
     for name, parser in parsers().items():
-        assert f"python -m pam {name}" in commands
+        assert f"pam {name}" in commands
         for action in parser._actions:
             assert set(action.option_strings) <= code, (name, action)
 

@@ -12,7 +12,7 @@ from pam.commands import command, option
 
 @command(
     "print a script by which a shell completes commands and options",
-    option("shell", "for which shell", choices=["bash", "zsh", "tcsh"]),
+    option("shell", "for which shell", choices=["bash", "zsh"]),
     examples=[
         "pam completion bash > ~/.local/share/bash-completion/completions/pam",
         "pam completion zsh > ~/.zfunc/_pam",
@@ -21,15 +21,12 @@ from pam.commands import command, option
 def completion(args: Namespace) -> int:
     import shtab
 
-    from pam.cli import parser
-
-    top = parser()
-    for action in _actions(top):
+    for action in _actions(args.parser):
         if action.type is Path:
             place = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
             action.complete = place  # type: ignore[attr-defined]
 
-    sys.stdout.write(f"{shtab.complete(top, shell=args.shell)}\n")
+    sys.stdout.write(f"{shtab.complete(args.parser, shell=args.shell)}\n")
     return 0
 
 

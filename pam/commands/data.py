@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pam.commands import command, folder, option, path

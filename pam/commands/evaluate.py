@@ -165,7 +165,7 @@ def attention(args: Namespace) -> int:
     ),
     path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
     examples=[
-        "pam score --hypotheses ours.txt --references references.txt --baseline theirs.txt --lang en",
+        "pam score --hypotheses ours.txt --references references.txt --baseline theirs.txt",
         "pam score --run results/quick/de-noun/postr-joint/seed1",
     ],
 )
@@ -279,7 +279,7 @@ def _score_texts(args: Namespace) -> int:
     option("--task", "task of the experiment", required=True),
     folder("--out", "folder for predictions.tsv and scores.json", required=True),
     examples=[
-        "pam control --name lead --data data/titles --experiment titles --task titles --out results/titles/lead",
+        "pam control --name lead --data data/titles --experiment mine --task titles --out lead",
     ],
 )
 def control(args: Namespace) -> int:
@@ -306,7 +306,7 @@ def control(args: Namespace) -> int:
     option("--split", default="test", choices=SPLITS),
     path("--out", "JSON to write", required=True),
     examples=[
-        "pam significance --baseline results/small/multi30k/soft/seed1 --systems results/small/multi30k/postr-joint/seed1 --out significance.json",
+        "pam significance --baseline RUN --systems OTHER_RUN --out significance.json",
     ],
 )
 def significance(args: Namespace) -> int:
@@ -360,7 +360,7 @@ def compare(args: Namespace) -> int:
     path("--paper", "the papers' results (%(default)s)", default="config/paper_results.yaml"),
     folder("--out", "folder for the files <table>.csv, ...", required=True),
     examples=[
-        "pam tables --table table2 --experiment results/quick/experiment.yaml --scores results/quick/de-noun/*/seed1/scores.json --out tables",
+        "pam tables --table table2 --experiment experiment.yaml --scores *.json --out tables",
     ],
 )
 def tables(args: Namespace) -> int:
@@ -388,7 +388,7 @@ def tables(args: Namespace) -> int:
     examples=[
         "pam figures",
         "pam figures gains --help",
-        "pam figures gains --experiment results/quick/experiment.yaml --scores results/quick/de-noun/*/seed1/scores.json --out gains.svg",
+        "pam figures gains --experiment experiment.yaml --scores */scores.json --out gains.svg",
     ],
 )
 def figures(args: Namespace) -> int:

@@ -124,9 +124,7 @@ def _modified(path: Path) -> float | None:
     return path.stat().st_mtime if path.is_file() else None
 
 
-def _run(
-    words: Sequence[str], options: dict[str, list[str]], page: Path, expected: Path
-) -> int:
+def _run(words: Sequence[str], options: dict[str, list[str]], page: Path, expected: Path) -> int:
     """Check, then run Snakemake, and return its exit code.
 
     The file `expected` tells it how long each training will take.

@@ -192,9 +192,9 @@ def length_penalty(args: Namespace) -> int:
     ),
     DEVICE,
     examples=[
-        r"printf 'Apfelbaum\tcase=nominative,number=plural\n' | pam predict --pretrained nouns/postr-joint",
+        "echo 'Am 14. Mai waren es 5 Grad.' | pam predict --pretrained phrases/postr-joint",
         "pam predict --pretrained phrases/postr-joint --input phrases.de --beam 4 --n-best 2",
-        "pam predict --run results/quick/de-noun/soft/seed1 --input words.tsv --attention words.svg",
+        "pam predict --run results/mine/nouns/soft/seed1 --input words.tsv --attention words.svg",
     ],
 )
 def predict(args: Namespace) -> int:

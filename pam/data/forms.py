@@ -18,7 +18,7 @@ from pam.io import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-READ_AS_TABLE = "write `read: table` in the registry, or let `python -m pam data new {path}` do it"
+READ_AS_TABLE = "write `read: table` in the registry, or let `pam data new {path}` do it"
 TO_TSV = "save its rows as TSV, as by `DataFrame.to_csv('rows.tsv', sep='\\t', index=False)`"
 TO_XLSX = "convert it: `libreoffice --headless --convert-to xlsx {path}`"
 

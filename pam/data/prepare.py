@@ -261,7 +261,7 @@ def prepare(
     stages = list(dataset.kind.STAGES)
     if not stages:
         message = f"`{name}` holds word alignments, which belong to a task's data"
-        raise UserError(message, hint="prepare that task, then run `python -m pam word-alignments`")
+        raise UserError(message, hint="prepare that task, then run `pam word-alignments`")
     if stage is not None and stage not in stages:
         raise unknown("stage", stage, stages)
     if base is None and list(dataset.splits) == ["test"]:

@@ -130,8 +130,8 @@ def chosen_penalty(
         hint = f"export the run's model again, or {give}"
     else:
         path = run.length_penalty(beam)
-        command = f"python -m pam length-penalty --run {quote(str(run.path))} --beam {beam}"
-        hint = f"choose it: {command}; or {give}"
+        command = f"pam length-penalty --run {quote(str(run.path))} --beam {beam}"
+        hint = f"choose it: `{command}`; or {give}"
         if not path.is_file():
             raise UserError("no length penalty was chosen", file=path, hint=hint)
         choice = load(Choice, path)

@@ -140,7 +140,7 @@ OVERHEAD_SHOWN = (
 OVERHEAD_NOTE = (
     "Seconds: of one epoch of training, its development split included, and of decoding the test"
     " split, processor or GPU seconds, mean over seeds. Ratio: over the baseline's ({}). Other work"
-    " on the machine blurs such ratios; `python -m pam bench` takes the models in turns."
+    " on the machine blurs such ratios; `pam bench` takes the models in turns."
 )
 
 

@@ -87,7 +87,7 @@ def _scored(folder: RunFolder, split: str) -> ScoredRun:
     """Read the scores of a run."""
     path = folder.scores(split)
     if not path.is_file():
-        hint = f"score it first: python -m pam score --run {quote(str(folder.path))}"
+        hint = f"score it first: `pam score --run {quote(str(folder.path))}`"
         raise UserError("no such file", file=path, hint=hint)
 
     scores = load(Scores, path)

@@ -560,7 +560,7 @@ GLANCE_NOTE = (
     " positions alike. Posterior's gain: mean over target symbols of the KL divergence of posterior"
     " from prior, in nats: what a symbol tells about its position. Trained/s: training examples,"
     " Decoded/s: test rows with the main beam, per processor second, or per GPU second where one"
-    " was used; other work on the machine lowers both rates; `python -m pam bench` measures the"
+    " was used; other work on the machine lowers both rates; `pam bench` measures the"
     " models in turns."
 )
 SEVERAL_DEVICES_NOTE = "No rate is shown where a model's seeds ran on different devices."

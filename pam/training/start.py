@@ -70,7 +70,7 @@ def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start
             raise UserError(
                 f"`{run.model}` starts from `{model}`, which is not trained",
                 file=file,
-                hint=f"train it first: python -m pam train --run {quote(str(trained.path))}",
+                hint=f"train it first: `pam train --run {quote(str(trained.path))}`",
             )
 
         tensors, notes = load_tensors(file)

@@ -39,7 +39,7 @@ Call = Callable[..., Result]
 
 @pytest.fixture
 def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Return a function that calls `python -m pam ARGUMENTS`, with `typed` as standard input."""
+    """Return a function that calls `pam ARGUMENTS`, with `typed` as standard input."""
 
     def call(*arguments: object, typed: bytes | str = b"") -> Result:
         content = typed.encode() if isinstance(typed, str) else typed

@@ -394,7 +394,7 @@ def test_the_first_commands_of_the_start_print_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call
 ) -> None:
     start = (ROOT / "docs/start.md").read_text(encoding="utf-8")
-    command = r"^\$ (printf|echo) '(.*)' \| python -m pam predict --pretrained (\S+)\n(.*)\n"
+    command = r"^\$ (printf|echo) '(.*)' \| pam predict --pretrained (\S+)\n(.*)\n"
     examples = re.findall(command, start, flags=re.MULTILINE)
     assert [name for *_, name, _ in examples] == ["nouns/postr-joint", "phrases/postr-joint"]
 

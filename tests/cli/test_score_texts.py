@@ -117,7 +117,7 @@ def test_the_example_of_the_documentation_prints_what_it_shows(
     for name, content in files:
         (tmp_path / name).write_text(content, encoding="utf-8")
 
-    (command,) = re.findall(r"^python -m pam (score --hypotheses .*)$", page, re.M)
+    (command,) = re.findall(r"^pam (score --hypotheses .*)$", page, re.M)
     (printed,) = re.findall(r"^It prints\n\n```text\n(.*?)```", page, re.M | re.S)
     monkeypatch.chdir(tmp_path)
     result = called(*shlex.split(command))

@@ -46,7 +46,7 @@ def test_a_table_in_the_order_of_unimorph_is_described_as_it_is(
     assert output.count("  N;") == 5
     for text in (
         "lemma   features  form",
-        "python -m pam check --configfile my-nouns.yaml",
+        "pam check --configfile my-nouns.yaml",
         "columns: [lemma, form, f",
     ):
         assert text in output
@@ -360,11 +360,11 @@ def test_each_command_of_a_hint_works(
 
     assert main(["data", "new", *files, *arguments]) == 2
     error = capsys.readouterr().err
-    commands = re.findall(r"`((?:\S*python[\d.]*|sed) .*?)`(?=,|;|$| )", error, re.MULTILINE)
+    commands = re.findall(r"`((?:\S*python[\d.]*|pam|sed) .*?)`(?=,|;|$| )", error, re.MULTILINE)
     assert commands, error
     for command in commands:
-        if "python -m pam" in command:
-            assert main(shlex.split(command)[3:]) == 0, command
+        if command.startswith("pam "):
+            assert main(shlex.split(command)[1:]) == 0, command
             Path("datasets.yaml").unlink()
         else:
             subprocess.run(command, shell=True, check=True, executable="/bin/sh", env=OUTSIDE)  # noqa: S602
@@ -396,10 +396,10 @@ def test_each_command_that_says_otherwise_replaces_the_entry(
     for name, content in files.items():
         Path(name).write_text(content, encoding="utf-8")
     new(*files, *arguments)
-    commands = re.findall(r"`(python -m pam .*?)`", capsys.readouterr().out)
+    commands = re.findall(r"`(pam .*?)`", capsys.readouterr().out)
     assert commands
     for command in commands:
-        new(*shlex.split(command)[5:])
+        new(*shlex.split(command)[3:])
         assert list(load_registries(["datasets.yaml"])) == ["b", "a"]
     assert Path("datasets.yaml").read_text(encoding="utf-8").startswith("# mine\n")
 

@@ -36,7 +36,7 @@ STAGES = {
     "decoding": "-m pam predict",
     "table": "-m pam tables",
     "figure": "-m pam figures",
-    "report": "snakemake --snakefile",
+    "report": "-m snakemake --snakefile",
 }
 """The stages of a run, by the command that their jobs call."""
 

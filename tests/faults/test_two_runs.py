@@ -23,7 +23,7 @@ REFUSED = "error: another run of `tiny` is at work in this folder (process "
 FRONT_DOORS = {
     "snakemake": [sys.executable, "-m", "snakemake", "--cores", "1"],
     "snakemake --profile": [sys.executable, "-m", "snakemake", "--profile", "own/profile"],
-    "make run": [sys.executable, "workflow/scripts/run.py"],
+    "make run": [sys.executable, "-m", "pam", "run"],
 }
 
 

@@ -93,7 +93,7 @@ def test_runs_that_cannot_be_compared_are_refused(made: MadeExperiment, tmp_path
         compare_runs(noun, RunFolder(other.run("de-noun", "soft")))
     with pytest.raises(UserError, match="no such file") as caught:
         compare_runs(noun, RunFolder(tmp_path / "nowhere"))
-    assert "python -m pam score --run" in str(caught.value.hint)
+    assert "pam score --run" in str(caught.value.hint)
 
 
 def test_the_recipes_show_what_is_printed(

@@ -18,7 +18,11 @@ from tests.workflow.checkouts import ROOT
 
 SOURCES = ("pam", "workflow", "envs")
 PYTHON = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
-RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+RULES = [
+    ROOT / "Snakefile",
+    ROOT / "workflow/Snakefile",
+    *sorted((ROOT / "workflow/rules").glob("*.smk")),
+]
 
 MODULES = frozenset(
     {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop"}

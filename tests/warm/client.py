@@ -15,7 +15,6 @@ import sys
 
 MODULES = ("pam", "pam.jobs", "snakemake")
 SCRIPTS = (
-    "workflow/scripts/run.py",
     "benchmarks/gpu.py",
     "benchmarks/versions.py",
     "benchmarks/peers/server_pam.py",

@@ -67,7 +67,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
 
 def front_door(made: Checkout, *arguments: str) -> Outcome:
     """Call what `make run` calls."""
-    return made.command([sys.executable, "workflow/scripts/run.py", *OWN, *arguments])
+    return made.command([sys.executable, "-m", "pam", "run", *OWN, *arguments])
 
 
 @pytest.fixture(scope="session")

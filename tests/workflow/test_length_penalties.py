@@ -161,7 +161,7 @@ def test_a_penalty_that_was_not_chosen_is_asked_for_with_the_command(
     assert main(["predict", "--run", run, "--split", "test", "--beam", "3"]) == 2
     message = capsys.readouterr().err
     assert "no length penalty was chosen" in message
-    assert f"python -m pam length-penalty --run {run} --beam 3" in message
+    assert f"pam length-penalty --run {run} --beam 3" in message
 
     assert main(["predict", "--model", f"{run}/model"]) == 2
     assert "give --length-penalty" in capsys.readouterr().err

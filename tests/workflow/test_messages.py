@@ -220,8 +220,8 @@ def test_names_are_never_read_by_a_shell(fresh: Checkout) -> None:
 
 def test_the_front_door_says_first_how_long_it_will_take_and_what_is_wrong(fresh: Checkout) -> None:
     fresh.edit(EXPERIMENT, "batch_size: 16", "batch_size: 16, warmup_steps: 1")
-    script = [sys.executable, "workflow/scripts/run.py"]
-    door = [*script, "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
+    run = [sys.executable, "-m", "pam", "run"]
+    door = [*run, "--config", "seeds=[1, 2]", *OWN, "--dry-run"]
 
     outcome = fresh.command(door)
 

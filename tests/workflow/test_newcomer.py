@@ -38,7 +38,7 @@ def test_a_table_in_the_order_of_unimorph_becomes_scores_and_a_model_that_predic
 
     described = pam(made, "data", "new", "my/nouns.tsv")
     assert described.code == 0, described.said
-    assert "make run ARGS='--configfile nouns.yaml'" in described.said
+    assert "pam run --configfile nouns.yaml" in described.said
     experiment = re.search(r"^experiment: .*?\n\n", described.said, re.MULTILINE | re.DOTALL)
     assert experiment is not None
     made.write("nouns.yaml", experiment[0])
@@ -47,7 +47,7 @@ def test_a_table_in_the_order_of_unimorph_becomes_scores_and_a_model_that_predic
     assert checked.code == 0, checked.said
     assert re.search(r"nouns +postr-joint +1 +\d+\.\d ", checked.said)
 
-    door = [sys.executable, "workflow/scripts/run.py", f"{RUN}/scores.json"]
+    door = [sys.executable, "-m", "pam", "run", f"{RUN}/scores.json"]
     ran = made.command([*door, "--configfile", "nouns.yaml"])
     assert ran.code == 0, ran.said
     assert json.loads(read(made, f"{RUN}/scores.json"))["metrics"]["accuracy"]["n"] == 18
