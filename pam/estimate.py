@@ -160,8 +160,8 @@ def estimate(
     _tell_precision(plan, device, say)
     for task in unknown:
         say(
-            f"task {task}: its time can be estimated once its data are fetched: `snakemake --cores"
-            " all data`, check again"
+            f"task {task}: its time can be estimated once its data are fetched: `pam run data`,"
+            " check again"
         )
 
     if not costs:

@@ -221,7 +221,7 @@ class Page:
             "sections": sections,
             "style": self.text("page.css"),
             "script": self.text("page.js"),
-            "command": f"snakemake --cores all --configfile {self.files.folder}/experiment.yaml",
+            "command": f"pam run --configfile {self.files.folder}/experiment.yaml",
         }
 
     @staticmethod
@@ -666,7 +666,7 @@ class Page:
         """Return the command that makes a file; empty if no target is named."""
         if not target:
             return ""
-        return f"snakemake --cores all {target} --configfile {self.files.folder}/experiment.yaml"
+        return f"pam run {target} --configfile {self.files.folder}/experiment.yaml"
 
     def caption(self, name: str, **wildcards: str) -> Markup:
         """Return the first paragraph of a caption of Snakemake's report, as HTML.

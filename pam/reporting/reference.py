@@ -376,7 +376,7 @@ def _check_prepared(data: Path, task: str) -> None:
         raise UserError(
             f"the data of task `{task}` is not prepared: {reason}",
             file=data,
-            hint="run `snakemake --cores all data --configfile ...` before",
+            hint="run `pam run data --configfile ...` before",
         )
 
 

@@ -1,9 +1,9 @@
 """Restore runs from results/reference/ into an experiment's results, which goes on from there.
 
-    snakemake --cores all data --configfile FILE
+    pam run data --configfile FILE
     python workflow/scripts/restore_reference.py results/reference/NAME results/NAME \
         --configfile FILE
-    snakemake --cores all --configfile FILE
+    pam run --configfile FILE
 
 A run is restored if its data and its training configuration are those of FILE, whatever the
 experiment is called; the others are trained. So a model, a seed or a table can be added without
