@@ -72,6 +72,10 @@ SYMMETRIZATIONS = (
         metavar="N",
     ),
     DEVICE,
+    examples=[
+        "pam align --run results/mine/de-en/postr-joint/seed1 --source a.de --target a.en",
+        "pam align --run DE_EN --reverse EN_DE --source a.de --target a.en --out links.txt",
+    ],
 )
 def align(args: Namespace) -> int:
     from pam import api
