@@ -14,8 +14,6 @@ from pathlib import Path
 
 from pam.commands import command, option
 
-CHECK = (sys.executable, "-m", "pam", "check", "--brief")
-SNAKEMAKE = (sys.executable, "-m", "snakemake")
 DRY = {"-n", "--dry-run", "--dryrun"}
 LOUD = DRY | {"--verbose"}
 # Options that say where jobs run; without any of them, on all cores.
@@ -129,7 +127,7 @@ def _run(words: Sequence[str], options: dict[str, list[str]], page: Path, expect
 
     The file `expected` tells it how long each training will take.
     """
-    check = [*CHECK, "--expected", str(expected)]
+    check = [sys.executable, "-m", "pam", "check", "--brief", "--expected", str(expected)]
     for name, values in options.items():
         if values:
             check += [f"--{name}", *values]
@@ -172,7 +170,7 @@ def _snakemake(words: Sequence[str]) -> list[str]:
     from pam.io import SHIPPED
 
     given = {word.split("=")[0] for word in words}
-    call = [*SNAKEMAKE]
+    call = [sys.executable, "-m", "snakemake"]
     if Path.cwd() != SHIPPED:
         if not given & {"--snakefile", "-s"}:
             call += ["--snakefile", str(SHIPPED / "workflow/Snakefile")]
