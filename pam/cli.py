@@ -69,8 +69,8 @@ class Parser(argparse.ArgumentParser):
         passes_on: the words are for another program; they are kept in `words`.
     """
 
-    def __init__(self, *args: Any, passes_on: bool = False, **settings: Any) -> None:
-        super().__init__(*args, formatter_class=Help, **settings)
+    def __init__(self, passes_on: bool = False, **settings: Any) -> None:
+        super().__init__(formatter_class=Help, **settings)
         self.passes_on = passes_on
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
