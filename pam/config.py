@@ -214,6 +214,21 @@ class Phase(Strict):
     target: int | None = key(None, "symbols of a target that are learned; null: all", ge=1)
 
 
+class Guided(Strict):
+    """Links of words that guide attention in training."""
+
+    links: str = Field(
+        min_length=1,
+        description="file with a line of links, such as `0-0 1-2`, for each pair of the prepared"
+        " training text, `train.tsv`; words are those of that text, counted from 0; a blank line"
+        " guides nothing",
+    )
+    weight: float = key(0.05, "weight of the links' cross-entropy in the objective", gt=0)
+    of: Literal["prior", "posterior"] = key(
+        "prior", "the distribution that learns the links: before or after the word is seen"
+    )
+
+
 class Training(Strict):
     """Training: its length, its optimizer, what is saved."""
 
@@ -290,6 +305,13 @@ class Training(Strict):
     )
     divergence: float = key(
         10.0, "stop when an epoch's loss is this many times the first batch's", gt=1
+    )
+
+    # Left out where it is not given, as in runs from before there was this key.
+    guided: Guided | None = key(
+        None,
+        "learn given links of words, such as {links: links.txt, weight: 0.05}",
+        exclude_if=lambda guided: guided is None,
     )
 
     @model_validator(mode="after")

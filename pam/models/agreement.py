@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from pam.data.vocabulary import EOS, PAD
 from pam.models.attention_model import pay_at_end
+from pam.models.guide import Guide
 from pam.models.model import without_end
 from pam.models.seq2seq import Seq2Seq
 
@@ -28,11 +29,13 @@ class Agreement(Seq2Seq):
         self.back = back
         self.weight = weight
 
-    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def _objective(
+        self, source: Tensor, lengths: Tensor, target: Tensor, guide: Guide | None
+    ) -> Tensor:
         turn = turned_round_in_place if self.compute.static else turned_round
         back_source, back_lengths, back_target = turn(source, lengths, target)
 
-        values, unrolled = self.unrolled_objective(source, lengths, target)
+        values, unrolled = self.unrolled_objective(source, lengths, target, guide)
         back_values, back_unrolled = self.back.unrolled_objective(
             back_source, back_lengths, back_target
         )

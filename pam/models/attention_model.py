@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import PAD
 from pam.models.couplings import smoothed_step
+from pam.models.guide import Guide
 from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise, Smoothing
 from pam.models.model import Model, TeacherForced
@@ -244,31 +245,37 @@ class AttentionModel(Model):
         unrolled: Unrolled = self(source, lengths, target)
         return unrolled.packed.unpack(unrolled.log_prob())
 
-    def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def objective(
+        self, source: Tensor, lengths: Tensor, target: Tensor, guide: Guide | None = None
+    ) -> Tensor:
         """Return what training maximizes, (B, T).
 
         It is log p(y_t | y_<t, x), or a bound of it, less the cost of latents. The cost of a whole
         sentence is paid at its last symbol. With several samples, it is the mean over as many
-        draws of everything that is drawn.
+        draws of everything that is drawn. The cost of given links, `guide`, is paid at each symbol
+        that has one.
         """
         samples = self.head.latent.samples
         if samples == 1:
-            return self._objective(source, lengths, target)
+            return self._objective(source, lengths, target, guide)
 
         of_draws = self._objective(
             source.repeat_interleave(samples, 0),
             lengths.repeat_interleave(samples, 0),
             target.repeat_interleave(samples, 0),
+            None if guide is None else guide.repeat(samples),
         )
         by_sentence: Tensor = of_draws.unflatten(0, (-1, samples))
         return by_sentence.mean(1)
 
-    def _objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def _objective(
+        self, source: Tensor, lengths: Tensor, target: Tensor, guide: Guide | None
+    ) -> Tensor:
         """Return the objective (B, T) of one draw."""
-        return self.unrolled_objective(source, lengths, target)[0]
+        return self.unrolled_objective(source, lengths, target, guide)[0]
 
     def unrolled_objective(
-        self, source: Tensor, lengths: Tensor, target: Tensor
+        self, source: Tensor, lengths: Tensor, target: Tensor, guide: Guide | None = None
     ) -> tuple[Tensor, Unrolled]:
         """Return the objective (B, T) of one draw, and the steps that gave it."""
         unrolled: Unrolled = self(source, lengths, target, draws=True)
@@ -285,6 +292,11 @@ class AttentionModel(Model):
             values = values - output.attention.cost
 
         values = packed.unpack(values)
+        if guide is not None:
+            guided = unrolled.output.attention.prior
+            if guide.of_posterior:
+                guided = self._posterior(unrolled)
+            values = values - guide.cost(packed.unpack(guided))
         return self._pay_for_sentences(values, unrolled, target), unrolled
 
     def _infer(
@@ -334,20 +346,27 @@ class AttentionModel(Model):
     ) -> Tensor:
         unrolled: Unrolled = self(source, lengths, target)
         packed = unrolled.packed
-        handed_on = cat_optional(unrolled.alignments)
-        assert handed_on is not None
-
         if not self.gives_positions:
+            handed_on = cat_optional(unrolled.alignments)
+            assert handed_on is not None
             target_lengths = (target != PAD).sum(1)
             return self.head.coupling.given_all(packed.unpack(handed_on), target_lengths)
 
-        posterior = handed_on
-        if not self.head.input_feeding.hands_on_posterior(unrolled.output):
-            assert isinstance(unrolled.output, PositionDistribution)
-            posterior = unrolled.output.observe(packed.symbols).alignment
+        posterior = self._posterior(unrolled)
         if smooth and self.head.coupling.is_chain:
             posterior = self._smoothed(unrolled, posterior)
         return packed.unpack(posterior)
+
+    def _posterior(self, unrolled: Unrolled) -> Tensor:
+        """Return the posteriors (N, m) of a model whose positions have likelihoods."""
+        output = unrolled.output
+        assert isinstance(output, PositionDistribution)
+        if not self.head.input_feeding.hands_on_posterior(output):
+            return output.observe(unrolled.packed.symbols).alignment
+
+        posterior = cat_optional(unrolled.alignments)
+        assert posterior is not None
+        return posterior
 
     def _smoothed(self, unrolled: Unrolled, posterior: Tensor) -> Tensor:
         """Compute the posteriors (N, m) given whole targets from those given the symbols so far.

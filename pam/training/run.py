@@ -39,6 +39,7 @@ from pam.runtime import devices
 from pam.training import distributed
 from pam.training.checkpoint import REPLACED, Progress, Results, StateFolder, Weights, locked
 from pam.training.distributed import ProcessGroup
+from pam.training.guided import GivenLinks, check_guided
 from pam.training.logging import Reporter, write_history
 from pam.training.more_epochs import (
     differ_in_epochs,
@@ -145,6 +146,7 @@ def _train_in_group(
                     reporter=reporter,
                     group=group,
                     stop=stop,
+                    given_links=inputs.given_links,
                 )
                 weights, progress = trainer.run()
 
@@ -170,6 +172,7 @@ class _Inputs:
     train: Examples
     dev: Examples
     starts: Sequence[Start]
+    given_links: GivenLinks | None
     task: str  # the kind of the task
     units: int  # of the vectors that sources consist of; 0: they are symbols
 
@@ -188,12 +191,18 @@ def _read_inputs(folder: RunFolder, data_folder: Path) -> _Inputs:
             hint="put it among the experiment's `models`, or use `pam ensemble`",
         )
 
+    check_guided(run)
+    given_links = None
+    if run.training.guided is not None:
+        given_links = GivenLinks.read(run.training.guided, data)
+
     return _Inputs(
         run=run,
         data=data,
         train=_examples(data, "train", run),
         dev=_examples(data, "dev", run),
         starts=load_starts(folder, run, data),
+        given_links=given_links,
         task=data.summary["task"],
         units=data.codec.units,
     )
@@ -249,6 +258,9 @@ def _hash_of(inputs: _Inputs, code: str | None, config: dict[str, Any]) -> str:
         *(digests[name] for name in files),
         *(start.digest for start in inputs.starts),
     ]
+    if run.training.guided is not None:
+        check_guided(run)
+        parts.append(sha256_of(Path(run.training.guided.links)))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -24,12 +24,15 @@ from pam.data.vocabulary import EOS, strip
 from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
 from pam.io import UserError
+from pam.models.attention_model import AttentionModel
+from pam.models.guide import Guide
 from pam.models.model import Model
 from pam.runtime import processor, torch_internals
 from pam.runtime.devices import Stopwatch, enough_for, use_precision
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.distributed import ProcessGroup, step_seed
 from pam.training.graphs import CudaRecorder, Recorder, StepGraphs
+from pam.training.guided import GivenLinks
 from pam.training.learning_rate import learning_rate
 from pam.training.logging import Reporter
 from pam.training.preemption import Stop, Stopped
@@ -52,10 +55,11 @@ class Objective(nn.Module):
         self.shared = shared
         model.use_bf16(bf16)
 
-    def forward(self, batch: Batch | None) -> Tensor:
+    def forward(self, batch: Batch | None, guide: Guide | None = None) -> Tensor:
         """Compute minus the objective, (), summed over the batch's tokens, in nats.
 
-        The objective is log p or a bound. Without a batch the loss is 0.
+        The objective is log p or a bound, less the cost of given links if there is a `guide`.
+        Without a batch the loss is 0.
         """
         loss = torch.zeros(())
         if batch is None or self.shared:
@@ -63,7 +67,12 @@ class Objective(nn.Module):
             loss = torch.stack([value.sum() * 0 for value in self.parameters()]).sum()
 
         if batch is not None:
-            objective = self.model.objective(batch.source, batch.lengths, batch.target)
+            tensors = (batch.source, batch.lengths, batch.target)
+            if guide is None:
+                objective = self.model.objective(*tensors)
+            else:
+                assert isinstance(self.model, AttentionModel)
+                objective = self.model.objective(*tensors, guide)
             loss = loss - objective[batch.mask].sum()
         return loss
 
@@ -86,6 +95,7 @@ class Trainer:
     stop: Stop = field(default_factory=Stop)  # checked after each step
     # records steps; None: a recorder for CUDA devices, where steps can be recorded
     recorder: Recorder | None = None
+    given_links: GivenLinks | None = None  # of the training examples, by which attention is guided
 
     def __post_init__(self) -> None:
         training = self.config.training
@@ -203,6 +213,8 @@ class Trainer:
         reasons = self.model.waiting_parts()
         if self.group.size > 1:
             reasons.append("several processes share the training")
+        if self.given_links is not None:
+            reasons.append("`training.guided` gives links of words")
         if training.accumulate > 1:
             reasons.append("`training.accumulate` cuts batches into parts")
         if not torch_internals.can_record_steps():
@@ -417,15 +429,19 @@ class Trainer:
         loss = 0.0
         for index, part in enumerate(parts, start=1):
             batch: Batch | None = None
+            guide: Guide | None = None
             if len(part):
-                batch = self._examples().batch(part).to(self.group.device)
+                batch = self._examples().batch(part)
+                if self.given_links is not None:
+                    guide = self.given_links.of_batch(batch).to(self.group.device)
+                batch = batch.to(self.group.device)
 
             # Processes exchange their gradients with the last part alone.
             exchange: AbstractContextManager[None] = nullcontext()
             if index < len(parts) and isinstance(self.objective, DistributedDataParallel):
                 exchange = self.objective.no_sync()
             with exchange:
-                total = self.objective(batch)
+                total = self.objective(batch, guide)
                 (total * scale).backward()
             loss += float(total.detach())
         return loss

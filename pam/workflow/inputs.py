@@ -299,6 +299,18 @@ class JobInputs:
             weights += _model_files(path)
         return weights
 
+    @per_job
+    def guiding_links(self, wildcards: Wildcards) -> list[str]:
+        """Return the file of links by which a training guides attention, if there is one."""
+        run = self._run_config(wildcards)
+        if run.training.guided is None:
+            return []
+        # Imported here, as it imports torch.
+        from pam.training.guided import check_guided
+
+        or_exit(check_guided, run)
+        return [run.training.guided.links]
+
     def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
         """Return weights of other models of a run's task and seed."""
         run = self._run(wildcards)

@@ -46,6 +46,7 @@ rule train_run:
     input:
         data=files.prepared("train", "dev"),
         start=job_inputs.start_weights(),
+        links=job_inputs.guiding_links(),
     output:
         model=files.run.model_files,
         history=files.run.history,
