@@ -414,15 +414,15 @@ def worker(settings: dict[str, Any]) -> None:
     sys.stdout = sys.stderr
     import torch
 
-    from pam import benchmark
-    from pam.config import Network
     from pam.data.dataset import Examples, Prepared
+    from pam.experiments.config import Network
+    from pam.measuring import benchmark
     from pam.runtime import devices
 
     # Without this an older version that lacks a module would be measured by another one that is
     # installed.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
-        sys.exit(f"error: {Path.cwd()} has no pam/benchmark.py")
+        sys.exit(f"error: {Path.cwd()} has no pam/measuring/benchmark.py")
 
     devices.keep_heap()
     torch.set_num_threads(1)
@@ -596,8 +596,8 @@ def evaluation(model: Any, batches: Sequence[Any], seconds: float, device: Any) 
     """
     import torch
 
-    from pam.config import Decoding
     from pam.decoding import search
+    from pam.experiments.config import Decoding
 
     decoding = Decoding(beam=4, max_ratio=1.0, max_extra=1)
 

@@ -168,15 +168,15 @@ def work_when_told(args: argparse.Namespace) -> None:
     """
     import torch
 
-    from pam import benchmark
-    from pam.config import Decoding, Network, parse
     from pam.data.dataset import Prepared
+    from pam.experiments.config import Decoding, Network, parse
+    from pam.measuring import benchmark
 
     # Else another version that is installed would be measured.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(
-            f"error: {Path.cwd()} has no pam/benchmark.py; that of {benchmark.__file__} was found"
-            " in its place"
+            f"error: {Path.cwd()} has no pam/measuring/benchmark.py; that of"
+            f" {benchmark.__file__} was found in its place"
         )
 
     devices = devices_of_this_version()

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import PIL.Image
 from jinja2 import Environment, StrictUndefined
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.io import parse, read_yaml
 from pam.reporting.catalogue import FIGURES, TABLES
 

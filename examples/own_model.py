@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from pam.config import Experiment, ModelConfig, load_model
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
@@ -27,12 +26,13 @@ from pam.evaluation.bootstrap import interval, resampled_sums
 from pam.evaluation.inputs import save
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, files_of, score
-from pam.experiment import Plan
+from pam.experiments.config import Experiment, ModelConfig, load_model
+from pam.experiments.experiment import Plan
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, dump_yaml, parse, write_text
 from pam.models.checkpoint import load_model as load_trained
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
 from pam.models.options import Options, register
-from pam.run_folder import RunFolder
 from pam.training.run import train
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"

@@ -1,7 +1,7 @@
 """Posterior attention models for sequence-to-sequence learning (Shankar & Sarawagi 2019).
 
 `pam.load` opens a trained model, `pam.pretrained` lists the models that come with the package; see
-`pam.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
+`pam.library.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
 `pam.models.posterior_attention`. What is wrong with an input raises a `pam.UserError`, whose `hint`
 says what to do.
 """
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 from pam.version import __version__
 
 if TYPE_CHECKING:
-    from pam.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
     from pam.io import UserError
+    from pam.library.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
     from pam.models.posterior_attention import PosteriorAttention
 
 LIBRARY = {
-    "AttentionMap": "pam.api",
+    "AttentionMap": "pam.library.api",
     "PosteriorAttention": "pam.models.posterior_attention",
-    "Prediction": "pam.api",
-    "Score": "pam.api",
-    "TrainedModel": "pam.api",
+    "Prediction": "pam.library.api",
+    "Score": "pam.library.api",
+    "TrainedModel": "pam.library.api",
     "UserError": "pam.io",
-    "load": "pam.api",
-    "pretrained": "pam.api",
+    "load": "pam.library.api",
+    "pretrained": "pam.library.api",
 }
 __all__ = [
     "AttentionMap",

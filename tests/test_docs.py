@@ -23,7 +23,10 @@ import pytest
 from pydantic import BaseModel
 
 from pam import cli
-from pam.config import (
+from pam.data import readers
+from pam.evaluation import metrics
+from pam.evaluation.translation import Prediction
+from pam.experiments.config import (
     Decoding,
     Experiment,
     ModelConfig,
@@ -32,9 +35,6 @@ from pam.config import (
     TaskConfig,
     Training,
 )
-from pam.data import readers
-from pam.evaluation import metrics
-from pam.evaluation.translation import Prediction
 from pam.models.options import COMPONENTS, is_shipped
 from tests.test_texts import ELSEWHERE, TEXTS, links, read
 

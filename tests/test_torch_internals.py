@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pam.benchmark import FORMULAS
+from pam.measuring.benchmark import FORMULAS
 from pam.runtime import processor, torch_internals
 from tests.test_structure import FILES
 

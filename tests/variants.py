@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pam.config import Experiment, ModelConfig, load_model, with_changes
-from pam.experiment import load_models
+from pam.experiments.config import Experiment, ModelConfig, load_model, with_changes
+from pam.experiments.experiment import load_models
 from pam.io import parse, read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -54,8 +54,8 @@ CUTS = (
     ],
 )
 def bench(args: Namespace) -> int:
-    from pam.benchmark import Plan, run
-    from pam.config import Network
+    from pam.experiments.config import Network
+    from pam.measuring.benchmark import Plan, run
 
     network = Network(
         embedding=args.embedding,

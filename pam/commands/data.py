@@ -91,7 +91,7 @@ def fetch(args: Namespace) -> int:
 def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
     from pam.io import UserError
-    from pam.model_files import Description, opened
+    from pam.library.model_files import Description, opened
 
     dataset = _dataset(args)
     if args.format is not None:
@@ -163,7 +163,7 @@ def word_alignments(args: Namespace) -> int:
     ],
 )
 def check(args: Namespace) -> int:
-    from pam.check import check as checked
+    from pam.experiments.check import check as checked
     from pam.io import Given, UserError, check_configfiles, find_file, parse_yaml
 
     check_configfiles(args.configfile or [])

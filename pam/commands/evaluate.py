@@ -8,7 +8,7 @@ from argparse import REMAINDER, Namespace
 from typing import TYPE_CHECKING, Any
 
 from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
-from pam.run_folder import RunFolder
+from pam.experiments.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pam.evaluation.scores import Scores

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING
 
 from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
-from pam.run_folder import RunFolder
+from pam.experiments.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from pam.config import Decoding
     from pam.decoding.files import Answer
     from pam.decoding.generator import Generator
     from pam.evaluation.length_penalty import Choice
+    from pam.experiments.config import Decoding
 
 
 @command(
@@ -198,10 +198,10 @@ def length_penalty(args: Namespace) -> int:
     ],
 )
 def predict(args: Namespace) -> int:
-    from pam import api
-    from pam.config import PRETRAINED
     from pam.decoding.generator import Generator, predict_lines, sampling_of
     from pam.decoding.search import Sampling
+    from pam.experiments.config import PRETRAINED
+    from pam.library import api
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
@@ -265,7 +265,7 @@ def predict(args: Namespace) -> int:
     ],
 )
 def export(args: Namespace) -> int:
-    from pam.exporting import export as export_model
+    from pam.library.exporting import export as export_model
 
     export_model(RunFolder(args.run), args.out, args.half, args.force)
     return 0

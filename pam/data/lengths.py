@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pam.config import Decoding
 from pam.data.dataset import Split
+from pam.experiments.config import Decoding
 
 LEAST_RATIO = 3.0  # of the limit where `max_ratio` is null
 MARGIN = 1.5  # by which the limit exceeds the longest targets of training, where it is raised

@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from pam.config import NAME
 from pam.data.dataset import SPLITS
 from pam.data.forms import form_of_file, text_form, to_memory
 from pam.data.guessed_records import guess_corrections, guess_memory, guess_records
@@ -28,6 +27,7 @@ from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import ALL
 from pam.data.text_files import MARKUP, SUFFIXES, lines_of
 from pam.data.tmx import tmx_units
+from pam.experiments.config import NAME
 from pam.io import UserError, atomic_write, read_yaml
 
 LOOKED_AT = 2000  # lines from which the form of a file is guessed

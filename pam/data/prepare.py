@@ -235,7 +235,7 @@ def symbol_warnings(summary: Mapping[str, Any]) -> list[str]:
 
 
 def class_names(*classes: type) -> list[str]:
-    """Return `module:Class` of each class, as `pam.fingerprint` takes them."""
+    """Return `module:Class` of each class, as `pam.experiments.fingerprint` takes them."""
     return [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
 
 

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from pam.config import NAME
 from pam.data.captioning import Captioning
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
@@ -25,6 +24,7 @@ from pam.data.reading import FURTHER, Files
 from pam.data.summarization import Summarization
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
+from pam.experiments.config import NAME
 from pam.io import (
     PathText,
     Section,

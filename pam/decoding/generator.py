@@ -18,23 +18,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pam import protections
-from pam.config import Decoding
 from pam.data.dataset import Prepared, Split, padded
 from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
+from pam.decoding import protections
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
+from pam.decoding.protections import Decoded, told_of_line
 from pam.decoding.search import Sampling, beam_search, sample
+from pam.experiments.config import Decoding
+from pam.experiments.run_folder import UNPENALIZED
 from pam.io import UserError, write_json, write_text
 from pam.models.checkpoint import SavedModel
 from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
 from pam.models.latents import NoLatent
 from pam.models.model import Model
-from pam.protections import Decoded, told_of_line
-from pam.run_folder import UNPENALIZED
 from pam.runtime import processor
 from pam.runtime.devices import Stopwatch, enough_for, hardware
 

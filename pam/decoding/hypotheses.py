@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from pam.config import Decoding
 from pam.data.dataset import Split
 from pam.data.lengths import LEAST_RATIO, PairLengths
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
+from pam.experiments.config import Decoding
 from pam.io import Strict, parse, read_json, write_text
 from pam.models.model import Model
 

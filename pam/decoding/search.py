@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import (
     NOTHING,
@@ -22,6 +21,7 @@ from pam.decoding.hypotheses import (
     forbidden_symbols,
     longest,
 )
+from pam.experiments.config import Decoding
 from pam.io import UserError
 from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end

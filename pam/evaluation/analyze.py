@@ -15,9 +15,9 @@ from pam.data.vocabulary import END
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.evaluation.metrics import Floats
+from pam.experiments.run_folder import GOLD
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
-from pam.run_folder import GOLD
 from pam.runtime.devices import Stopwatch, choose_device, enough_for
 
 HINT = "lower `decoding.batch_size`, or --batch-size"

@@ -11,7 +11,6 @@ from shlex import quote
 import numpy as np
 from pydantic import Field
 
-from pam.config import Decoding
 from pam.decoding.generator import HINT, Generator, prepared_for
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
@@ -21,8 +20,9 @@ from pam.evaluation.translation import (
     sacre_metrics,
     statistics,
 )
+from pam.experiments.config import Decoding
+from pam.experiments.run_folder import RunFolder
 from pam.io import Strict, UserError, whole_files
-from pam.run_folder import RunFolder
 from pam.runtime.devices import enough_for
 
 SPLIT = "dev"

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
 from pam.evaluation.inputs import Counts, EvalInputs, GroupCounts
 from pam.evaluation.metrics import Metric, Units, metric_of
+from pam.experiments.config import RunConfig
+from pam.experiments.run_folder import GOLD, RunFolder
 from pam.io import Strict, UserError, read_json, unknown, write_text
-from pam.run_folder import GOLD, RunFolder
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "inflection": inflection.count,

@@ -58,8 +58,8 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
+from pam.experiments.run_folder import UNPENALIZED, RunFolder
 from pam.io import Strict, UserError
-from pam.run_folder import UNPENALIZED, RunFolder
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric

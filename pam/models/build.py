@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from pam.config import ModelConfig, Network
+from pam.experiments.config import ModelConfig, Network
 from pam.models import options
 from pam.models.agreement import Agreement
 from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer

@@ -13,14 +13,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from pam.config import RunConfig, load_run
 from pam.data.dataset import padded, unread_as_unknown
 from pam.data.features import Frames
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
+from pam.experiments.config import RunConfig, load_run
 from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
-from pam.model_files import CONFIG, WEIGHTS, belongings, weights_file
+from pam.library.model_files import CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.ensemble import Ensemble

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pam.config import ModelConfig, Network
+from pam.experiments.config import ModelConfig, Network
 from pam.io import UserError
 from pam.models.options import (
     COMPONENTS,

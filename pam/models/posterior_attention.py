@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pam.config import ModelConfig, Network
+from pam.experiments.config import ModelConfig, Network
 from pam.io import UserError, parse, unknown
 from pam.models.build import parts_of
 from pam.models.fitting import check_fit

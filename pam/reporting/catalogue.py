@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.config import Experiment, TaskConfig
+from pam.experiments.config import Experiment, TaskConfig
 from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
 
 # headings of the report's menu under which tables are listed

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.attention import Analysis
 from pam.evaluation.bootstrap import RESAMPLES, Interval
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats, metric_of, percentage
+from pam.experiments.config import Experiment
 from pam.io import Strict, UserError, parse, read_yaml
 from pam.reporting.catalogue import PaperTable
 from pam.reporting.comparison import (

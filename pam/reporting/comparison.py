@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pam.config import Experiment
 from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Draws, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
+from pam.experiments.config import Experiment
 from pam.io import UserError
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
 from pam.reporting.render import FINEST

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from pam.config import Experiment
 from pam.data.prepare import added_symbols_text
+from pam.experiments.config import Experiment
 from pam.io import read_json
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pam import protections
-from pam.config import Experiment
+from pam.decoding import protections
 from pam.evaluation.metrics import Metric, metric_of
+from pam.experiments.config import Experiment
 from pam.reporting.comparison import LEAST_SEEDS, outcome_of
 from pam.reporting.render import interval, signed
 from pam.reporting.runs import TaskRuns

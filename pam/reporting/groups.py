@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from pam.config import Experiment
 from pam.evaluation.metrics import of_beam
+from pam.experiments.config import Experiment
 from pam.reporting.comparison import QUALITIES, Row, compare
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, table_of
 from pam.reporting.runs import TaskRuns

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TRANSLATION
 
 SHOWN_WORDS = 14  # the most words of an example that are shown

@@ -23,8 +23,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from pam.config import Experiment
 from pam.evaluation.metrics import metric_of
+from pam.experiments.config import Experiment
 from pam.io import write_text
 from pam.reporting import groups
 from pam.reporting.captions import Names, caption

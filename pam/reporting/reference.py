@@ -31,9 +31,11 @@ from typing import Any
 
 import pandas as pd
 
-from pam.config import Experiment, RunConfig, load_run
 from pam.data.archives import extract_all
-from pam.experiment import Plan
+from pam.experiments.config import Experiment, RunConfig, load_run
+from pam.experiments.experiment import Plan
+from pam.experiments.restored import Name, data_of, identity_of, is_same_run
+from pam.experiments.run_folder import RunFolder
 from pam.io import (
     UserError,
     atomic_write,
@@ -48,8 +50,6 @@ from pam.io import (
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
 from pam.reporting.runs import label_of, load_experiment
-from pam.restored import Name, data_of, identity_of, is_same_run
-from pam.run_folder import RunFolder
 
 ARCHIVE = "runs.tar.xz"
 RECORD = "record.json"

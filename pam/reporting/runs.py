@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pam.config import Experiment, TaskConfig, load_run
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import columns_of, load, read_predictions
 from pam.evaluation.metrics import METRICS, Floats, metric_of, of_beam
 from pam.evaluation.scores import Scores
+from pam.experiments.config import Experiment, TaskConfig, load_run
 from pam.io import UserError, parse, read_yaml, unknown
 from pam.reporting.catalogue import DEMONSTRATION, is_demonstration
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pam.config import Experiment
 from pam.data.dataset import Prepared
 from pam.data.text_files import read_lines
 from pam.data.translation import REFERENCES
@@ -22,6 +21,9 @@ from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Metric, perplexity
 from pam.evaluation.translation import Significance
+from pam.experiments.config import Experiment
+from pam.experiments.run_folder import RunFolder
+from pam.experiments.sweep import text as text_of_value
 from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
 from pam.reporting.catalogue import (
@@ -68,8 +70,6 @@ from pam.reporting.runs import (
     processor_seconds,
     reasons_left_out,
 )
-from pam.run_folder import RunFolder
-from pam.sweep import text as text_of_value
 
 
 def build(name: str, inputs: Inputs) -> Table:

@@ -5,8 +5,8 @@ from them. If the first job wrote after that, its outputs would be newer than wh
 them. So each job holds a lock until its command has ended, and then the next one begins. A job that
 gets its lock after another run has started ends, as that run has taken its place.
 
-`logged` of `pam.jobs` calls this module for each command; scripts of the workflow call `open_log`.
-It imports nothing of the package, so that a job waits for it as short as can be.
+`logged` of `pam.experiments.jobs` calls this module for each command; scripts of the workflow call
+`open_log`. It imports nothing of the package, so that a job waits for it as short as can be.
 """
 
 from __future__ import annotations

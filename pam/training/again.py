@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pam.data.dataset import Prepared
-from pam.run_folder import RunFolder
+from pam.experiments.run_folder import RunFolder
 from pam.training import run as training
 from pam.training.checkpoint import CURRENT, PREVIOUS, REPLACED, Results, locked
 from pam.training.more_epochs import LAST

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch.distributed import is_torchelastic_launched
 
-from pam.config import RunConfig, load_run
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
-from pam.fingerprint import fingerprint, model_modules
+from pam.experiments.config import RunConfig, load_run
+from pam.experiments.fingerprint import fingerprint, model_modules
+from pam.experiments.run_folder import RunFolder, command_line
 from pam.io import (
     UserError,
     atomic_write,
@@ -30,11 +31,10 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.model_files import CONFIG, belongings
+from pam.library.model_files import CONFIG, belongings
 from pam.models.build import build, parameters_of
 from pam.models.checkpoint import SavedModel, load_model, save_model
 from pam.models.model import Model, match
-from pam.run_folder import RunFolder, command_line
 from pam.runtime import devices
 from pam.training import distributed
 from pam.training.checkpoint import REPLACED, Progress, Results, StateFolder, Weights, locked

@@ -12,14 +12,14 @@ from shlex import quote
 import torch
 from torch import Tensor
 
-from pam.config import RunConfig, is_path
 from pam.data.dataset import Prepared
 from pam.data.vocabulary import Vocabulary
+from pam.experiments.config import RunConfig, is_path
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, sha256_of
-from pam.model_files import WEIGHTS, Description, opened, weights_file
+from pam.library.model_files import WEIGHTS, Description, opened, weights_file
 from pam.models.checkpoint import check_files, load_tensors
 from pam.models.model import Model
-from pam.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 

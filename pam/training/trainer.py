@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pam.config import Decoding, Phase, RunConfig
 from pam.data.dataset import Batch, Examples, Rows
 from pam.data.lengths import PairLengths, following
 from pam.data.vocabulary import EOS, strip
 from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
+from pam.experiments.config import Decoding, Phase, RunConfig
 from pam.io import UserError
 from pam.models.attention_model import AttentionModel
 from pam.models.guide import Guide

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from pam.data.registry import Dataset
-from pam.experiment import Plan
-from pam.progress import TRAINING
-from pam.restored import Name, check_unchanged
-from pam.retrained import told_of_decoding
-from pam.run_folder import GOLD, RunFolder
+from pam.experiments.experiment import Plan
+from pam.experiments.progress import TRAINING
+from pam.experiments.restored import Name, check_unchanged
+from pam.experiments.retrained import told_of_decoding
+from pam.experiments.run_folder import GOLD, RunFolder
 from pam.runtime.snakemake_internals import PlannedJob
 
 OUTPUTS = ("predictions.tsv", "decoding.json")

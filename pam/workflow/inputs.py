@@ -13,14 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pam.config import RunConfig, TaskConfig
 from pam.data.identity import fetched_folder, identified
 from pam.data.registry import Dataset, load_task
-from pam.experiment import Plan, check_known, check_local
-from pam.fingerprint import CODE, KINDS, fingerprint, model_modules
+from pam.experiments.config import RunConfig, TaskConfig
+from pam.experiments.experiment import Plan, check_known, check_local
+from pam.experiments.fingerprint import CODE, KINDS, fingerprint, model_modules
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, dump_yaml
 from pam.reporting.catalogue import ANALYZED
-from pam.run_folder import RunFolder
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, or_exit, per_job
 
@@ -417,7 +417,7 @@ class JobInputs:
 def _model_files(path: str) -> list[str]:
     """Return the files of a trained model of other data."""
     # Imported here, as few experiments have such models.
-    from pam.model_files import files_of
+    from pam.library.model_files import files_of
 
     return [os.path.normpath(file) for file in or_exit(files_of, path)]
 

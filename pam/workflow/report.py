@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.experiment import Plan
-from pam.fingerprint import CODE, KINDS, fingerprint
+from pam.experiments.experiment import Plan
+from pam.experiments.fingerprint import CODE, KINDS, fingerprint
+from pam.experiments.restored import Name
 from pam.reporting.catalogue import (
     FIGURES,
     TABLES,
@@ -18,7 +19,6 @@ from pam.reporting.catalogue import (
     is_demonstration,
     menu_label,
 )
-from pam.restored import Name
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, per_job
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pam.config import Resources
-from pam.experiment import Plan
+from pam.experiments.config import Resources
+from pam.experiments.experiment import Plan
 from pam.workflow.rules import Wildcards, or_exit, per_job
 
 

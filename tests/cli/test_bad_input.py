@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from pam.config import RunConfig
 from pam.data.dataset import Prepared, Split, write_summary
+from pam.experiments.config import RunConfig
 from pam.io import sha256_of
 from pam.models.checkpoint import load_tensors, save_tensors
 from tests.cli.conftest import Call

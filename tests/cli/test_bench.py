@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam import benchmark
-from pam.benchmark import count_operations, named_model
 from pam.cli import main
-from pam.config import Network
+from pam.experiments.config import Network
 from pam.io import UserError, read_json
+from pam.measuring import benchmark
+from pam.measuring.benchmark import count_operations, named_model
 from pam.models.kernels.compute import Compute
 from pam.models.kernels.lstm import LSTMCell
 from pam.models.kernels.mixture import Mixture, mixture_log_likelihood

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam.check import check_folder
 from pam.cli import main
-from pam.experiment import load_plan
+from pam.experiments.check import check_folder
+from pam.experiments.experiment import load_plan
 from pam.io import dump_yaml
 from pam.runtime import processor
 from pam.runtime.processor import Trial

@@ -11,12 +11,12 @@ import pytest
 import torch
 import yaml
 
-from pam.config import ModelConfig, RunConfig
 from pam.data.dataset import Prepared
-from pam.experiment import load_plan
-from pam.model_files import WEIGHTS, files_of
+from pam.experiments.config import ModelConfig, RunConfig
+from pam.experiments.experiment import load_plan
+from pam.experiments.run_folder import RunFolder
+from pam.library.model_files import WEIGHTS, files_of
 from pam.models.checkpoint import load_model, load_tensors
-from pam.run_folder import RunFolder
 from tests.cli.conftest import Call
 from tests.training import small
 from tests.workflow.checkouts import Checkout, with_own_data

@@ -30,9 +30,9 @@ import torch
 import yaml
 
 import pam
-from pam import api
-from pam.config import Decoding
+from pam.experiments.config import Decoding
 from pam.io import UserError
+from pam.library import api
 from pam.runtime.devices import usable_device
 from tests.cli.conftest import Call
 
@@ -50,8 +50,8 @@ def model(trained: Path) -> pam.TrainedModel:
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model as one file."""
-    from pam.exporting import export
-    from pam.run_folder import RunFolder
+    from pam.experiments.run_folder import RunFolder
+    from pam.library.exporting import export
 
     out = tmp_path_factory.mktemp("exported") / "model.pam"
     export(RunFolder(trained), out)
@@ -61,7 +61,11 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [("pam.api", 14), ("pam.model_files", 1), ("pam.models.posterior_attention", 6)],
+    [
+        ("pam.library.api", 14),
+        ("pam.library.model_files", 1),
+        ("pam.models.posterior_attention", 6),
+    ],
 )
 def test_examples_of_the_reference_print_what_they_show(module: str, examples: int) -> None:
     results = doctest.testmod(importlib.import_module(module), verbose=False)
@@ -448,7 +452,7 @@ def test_an_export_that_fails_leaves_no_folder_and_the_next_one_succeeds(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("pam.exporting.card", full)
+        patch.setattr("pam.library.exporting.card", full)
         message, _ = called("export", "--run", trained, "--out", out).message()
     assert message == f"{out}: the disk is full"
     assert list(out.parent.iterdir()) == []

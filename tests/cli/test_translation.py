@@ -11,17 +11,17 @@ import pytest
 
 import pam
 from pam.cli import main
-from pam.config import Decoding, RunConfig, load_run
 from pam.data.vocabulary import UNK
 from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
+from pam.experiments.config import Decoding, RunConfig, load_run
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, write_json, write_text
-from pam.model_files import WEIGHTS
+from pam.library.model_files import WEIGHTS
 from pam.models import options
 from pam.models.checkpoint import load_model, load_tensors, save_tensors
-from pam.run_folder import RunFolder
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small

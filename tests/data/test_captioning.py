@@ -22,7 +22,7 @@ from pam.data.download import fetch, size_of
 from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.experiment import check_local
+from pam.experiments.experiment import check_local
 from pam.io import UserError
 
 CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pam import fingerprint as fingerprints
 from pam.data.registry import load_task
+from pam.experiments import fingerprint as fingerprints
 
 from .conftest import ROOT
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from pam.config import Decoding
 from pam.data.vocabulary import EOS, PAD, ended
 from pam.decoding import generator
 from pam.decoding.hypotheses import Output
+from pam.experiments.config import Decoding
 from pam.models.model import Model
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pam.config import Decoding
 from pam.decoding.generator import sampling_latents
 from pam.decoding.hypotheses import Hypotheses
+from pam.experiments.config import Decoding
 from pam.models.ensemble import Ensemble
 from tests.decoding.best import decode
 from tests.models import tiny

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from pam.config import Decoding
 from pam.decoding.hypotheses import LengthPrior, Ranking
+from pam.experiments.config import Decoding
 from pam.io import UserError, parse
 from tests.decoding import varied
 from tests.decoding.best import assert_same, outputs_of

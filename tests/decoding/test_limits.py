@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from pam.config import Decoding
 from pam.data.dataset import Examples, Split
 from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.vocabulary import EOS
 from pam.decoding.hypotheses import LengthPrior, Output, forbid, forbidden_symbols, longest
 from pam.decoding.search import Sampling
+from pam.experiments.config import Decoding
 from pam.io import UserError, parse
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of

@@ -8,8 +8,8 @@ import pytest
 import sacrebleu
 import torch
 
-from pam.config import Decoding, Network
 from pam.decoding.hypotheses import Output
+from pam.experiments.config import Decoding, Network
 from pam.models.build import build
 from pam.models.kernels.search_layer import BEST, COLUMN, SearchLayer, largest
 from pam.models.model import Model

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from pam.config import Decoding
 from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
 from pam.decoding import search as searching
 from pam.decoding.hypotheses import LengthPrior, Output, Ranking, forbidden_symbols
+from pam.experiments.config import Decoding
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of

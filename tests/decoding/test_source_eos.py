@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from pam.cli import main
-from pam.config import Decoding
 from pam.data.dataset import Prepared
 from pam.data.vocabulary import EOS, PAD
 from pam.decoding import generator
 from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.analyze import analyze, heat_maps
 from pam.evaluation.attention import Gatherer, Sentence
+from pam.experiments.config import Decoding
 from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
 from pam.models.model import without_end

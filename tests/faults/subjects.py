@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pam.config import Decoding
 from pam.data.dataset import SPLITS, Examples, Prepared, Split, write_summary
 from pam.data.download import fetch
 from pam.data.prepare import prepare
@@ -22,6 +21,7 @@ from pam.decoding.generator import Generator
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.evaluation import alignment, captioning, summarization, translation
 from pam.evaluation.inputs import EvalInputs
+from pam.experiments.config import Decoding
 from pam.io import sha256_of, write_json
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model

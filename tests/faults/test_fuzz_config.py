@@ -16,12 +16,12 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from pam.check import check_datasets
 from pam.commands.data import overrides
-from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS
 from pam.data.registry import load_registries
-from pam.experiment import load_plan
+from pam.experiments.check import check_datasets
+from pam.experiments.config import RunConfig, load_run
+from pam.experiments.experiment import load_plan
 from pam.io import dump_yaml
 from pam.models.build import build
 from pam.models.fitting import check_fit

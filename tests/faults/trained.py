@@ -9,14 +9,14 @@ from typing import Any
 import torch
 import yaml
 
-from pam.config import RunConfig
 from pam.data.dataset import Prepared
 from pam.decoding.hypotheses import LENGTHS
-from pam.experiment import load_plan
+from pam.experiments.config import RunConfig
+from pam.experiments.experiment import load_plan
+from pam.experiments.run_folder import RunFolder
 from pam.io import dump_yaml, write_json, write_text
 from pam.models.build import build
 from pam.reporting.reference import restore, store
-from pam.run_folder import RunFolder
 from pam.training.run import reuse, train
 from pam.training.start import load_starts, take_over
 from tests.faults.subject import Result, Subject

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pam.config import ModelConfig, Network, load_model
+from pam.experiments.config import ModelConfig, Network, load_model
 from pam.models.build import build
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from pam.config import Decoding
 from pam.data.vocabulary import EOS, PAD
+from pam.experiments.config import Decoding
 from pam.models.agreement import Agreement
 from tests.decoding.best import decode
 from tests.models import tiny

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pam.config import Decoding, ModelConfig, Network
 from pam.data.vocabulary import BOS, EOS
+from pam.experiments.config import Decoding, ModelConfig, Network
 from pam.models import options
 from pam.models.aligned_transformer import AlignedTransformer
 from pam.models.build import build

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch_struct import LinearChainCRF
 
-from pam.config import Network
 from pam.data.vocabulary import PAD
+from pam.experiments.config import Network
 from pam.models import options
 from pam.models.build import build
 from pam.models.couplings import Chain, smoothed

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.config import Decoding, Network, RunConfig, Training
 from pam.data.dataset import Prepared
+from pam.experiments.config import Decoding, Network, RunConfig, Training
 from pam.io import UserError
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.config import Network
 from pam.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from pam.experiments.config import Network
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.fitting import FitError, check_parts

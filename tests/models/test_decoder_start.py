@@ -6,8 +6,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pam.config import Decoding, Network
 from pam.data.vocabulary import EOS
+from pam.experiments.config import Decoding, Network
 from tests.decoding.best import decode, log_likelihoods
 from tests.models import tiny
 

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pam.config import Network
 from pam.data.vocabulary import EOS, PAD, STEP
-from pam.experiment import with_options
+from pam.experiments.config import Network
+from pam.experiments.experiment import with_options
 from pam.models.build import build
 from tests.long_forms import long_form
 from tests.variants import MODELS, model_named, variant_names

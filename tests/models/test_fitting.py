@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pam.check import check_datasets
-from pam.config import ModelConfig, Network
 from pam.data.registry import load_registries
-from pam.experiment import load_plan
+from pam.experiments.check import check_datasets
+from pam.experiments.config import ModelConfig, Network
+from pam.experiments.experiment import load_plan
 from pam.io import UserError
 from pam.models import options
 from pam.models.fitting import FitError, check_fit
@@ -63,7 +63,7 @@ def test_a_transformers_heads_divide_its_units() -> None:
 def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     model: str, mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pam.experiment.MODELS", mine.parent)
+    monkeypatch.setattr("pam.experiments.experiment.MODELS", mine.parent)
     for path in (CONFIG / "models").glob("*.yaml"):
         (mine.parent / path.name).write_bytes(path.read_bytes())
     (mine.parent / "hard-twice.yaml").write_text("label: Both\nmembers: [hard-mono]\n", "utf-8")
@@ -99,8 +99,9 @@ def test_features_are_told_from_characters_on_tasks_of_inflection_alone(mine: Pa
 
 def test_reading_an_experiment_imports_no_torch() -> None:
     code = (
-        "import sys; from pam.experiment import load_plan; load_plan(files=['config/paper.yaml']);"
-        "from pam.fingerprint import fingerprint; fingerprint('pam.commands.train');"
+        "import sys; from pam.experiments.experiment import load_plan;"
+        "load_plan(files=['config/paper.yaml']);"
+        "from pam.experiments.fingerprint import fingerprint; fingerprint('pam.commands.train');"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pam.config import ModelConfig, Network
+from pam.experiments.config import ModelConfig, Network
 from pam.io import UserError, parse
 from pam.models import options
 from pam.models.build import build, implementation, recurrent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pam.config import ModelConfig, Network, load_model
+from pam.experiments.config import ModelConfig, Network, load_model
 from pam.io import UserError, parse
 from pam.models.fitting import check_fit
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from pam.config import ModelConfig
-from pam.experiment import load_plan
+from pam.experiments.config import ModelConfig
+from pam.experiments.experiment import load_plan
 from pam.io import UserError, parse
 from pam.models.schedules import Delayed, Linear, Scheduled
 from tests.models import tiny

@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pam.config import ModelConfig, Network
 from pam.data.vocabulary import EOS, PAD
+from pam.experiments.config import ModelConfig, Network
 from pam.models.build import build
 from pam.models.kernels import output_layer
 from pam.models.model import Model

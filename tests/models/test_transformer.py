@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pam.config import Decoding, ModelConfig, Network
 from pam.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from pam.decoding.hypotheses import Hypotheses
+from pam.experiments.config import Decoding, ModelConfig, Network
 from pam.models.build import build
 from pam.models.model import match
 from pam.models.transformer import DecoderLayer, Shape, Transformer

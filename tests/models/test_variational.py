@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pam.config import Network
 from pam.data.vocabulary import BOS, PAD
+from pam.experiments.config import Network
 from pam.models.build import build
 from pam.models.marginalization import Bound
 from pam.models.outputs import TokenDistribution

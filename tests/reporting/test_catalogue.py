@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.reporting.catalogue import FIGURE_CODE, FIGURES, TABLES
 from pam.reporting.figures import KINDS, parser_of
 from pam.reporting.tables import BUILDERS

@@ -11,7 +11,7 @@ import pytest
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.io import UserError, write_json
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.reporting.data_and_cost import datasets
 from pam.reporting.render import Table
 

@@ -22,12 +22,12 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
 
-from pam.config import Experiment
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import inflection
 from pam.evaluation.inputs import Counts, GroupCounts, load, save
 from pam.evaluation.metrics import METRICS, metric_of
 from pam.evaluation.scores import Scores, make
+from pam.experiments.config import Experiment
 from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.config import model_files
+from pam.experiments.config import model_files
 from pam.io import UserError
 from pam.reporting.catalogue import TABLES, load_papers
 from tests.variants import MODELS as FOLDER

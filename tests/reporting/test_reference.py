@@ -18,10 +18,10 @@ import pytest
 from made_runs import MadeExperiment
 from made_translations import make_translations
 
-from pam.config import load_run
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
-from pam.experiment import Plan, load_plan
+from pam.experiments.config import load_run
+from pam.experiments.experiment import Plan, load_plan
 from pam.io import UserError, dump_yaml, read_json, read_yaml, write_json, write_text
 from pam.reporting import reference, render, runs, tables
 from pam.reporting.comparison import Inputs

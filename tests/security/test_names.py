@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.check import check_datasets
 from pam.data.registry import load_registries
-from pam.experiment import load_plan
+from pam.experiments.check import check_datasets
+from pam.experiments.experiment import load_plan
 from pam.io import UserError
 from tests.conftest import Recorder
 from tests.faults.fuzz import replaced

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.config import ModelConfig, RunConfig
 from pam.data.dataset import write_summary
 from pam.data.inflection import Index, InflectionFormat
+from pam.experiments.config import ModelConfig, RunConfig
 from pam.io import dump_yaml, write_text
 from tests.variants import model_named
 

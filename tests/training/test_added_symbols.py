@@ -12,19 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.api import load
-from pam.config import ModelConfig, RunConfig
 from pam.data.dataset import Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare, symbol_warnings
 from pam.data.registry import Dataset
 from pam.data.vocabulary import BOS, ended
+from pam.experiments.config import ModelConfig, RunConfig
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError
-from pam.model_files import Description
+from pam.library.api import load
+from pam.library.model_files import Description
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
 from pam.models.model import Model, match
-from pam.run_folder import RunFolder
 from pam.training.run import train
 from pam.training.start import load_starts, take_over
 from tests.data import pairs

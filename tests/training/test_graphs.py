@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from pam.config import RunConfig
+from pam.experiments.config import RunConfig
 from pam.io import UserError
 from pam.models.model import Model
 from pam.runtime import torch_internals

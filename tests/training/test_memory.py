@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.config import RunConfig
+from pam.experiments.config import RunConfig
 from pam.io import UserError, dump_yaml, read_json, write_json
 from pam.runtime.devices import enough_for, keep_heap
 from pam.training.trainer import Trainer

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.config import RunConfig
-from pam.run_folder import RunFolder
+from pam.experiments.config import RunConfig
+from pam.experiments.run_folder import RunFolder
 from pam.training.more_epochs import LAST, reason_to_start_anew
 from pam.training.run import train
 from tests.training import runs, small

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.config import RunConfig
 from pam.data.dataset import Examples, Prepared
+from pam.experiments.config import RunConfig
 from pam.runtime import processor
 from tests.training import runs, small
 from tests.training.trainers import Result, trained, trainer, without_dropout

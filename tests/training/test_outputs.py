@@ -18,8 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.io_wrapper import GetLogdirSubdirectories
 
 import pam
-from pam.config import load_run
 from pam.data.dataset import Prepared
+from pam.experiments.config import load_run
 from pam.io import write_text
 from pam.models.checkpoint import load_model, load_tensors
 from pam.runtime import processor

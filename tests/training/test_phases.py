@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pam.config import Training
 from pam.data.dataset import Batch
+from pam.experiments.config import Training
 from pam.io import UserError, parse
 from pam.models.seq2seq import Seq2Seq
 from tests.training import small

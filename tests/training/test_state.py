@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam.config import RunConfig
+from pam.experiments.config import RunConfig
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, write_text
 from pam.models.checkpoint import load_tensors, save_tensors
-from pam.run_folder import RunFolder
 from pam.training.again import is_finished
 from pam.training.checkpoint import (
     CURRENT,

@@ -1,9 +1,9 @@
 """Processes that start quickly: forked from a server that has imported the large packages once.
 
 `bin_folder()` has a `python` that is put first on PATH. Its `python -m pam ...`, `python -m
-pam.jobs ...`, `python -m snakemake ...` and calls of some scripts are forked by the server. Where
-they run in a copy of the repository whose package is that of `preload`, file by file, they are
-forked by a second server, which has imported that package too.
+pam.experiments.jobs ...`, `python -m snakemake ...` and calls of some scripts are forked by the
+server. Where they run in a copy of the repository whose package is that of `preload`, file by file,
+they are forked by a second server, which has imported that package too.
 """
 
 from __future__ import annotations

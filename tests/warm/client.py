@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 
-MODULES = ("pam", "pam.jobs", "snakemake")
+MODULES = ("pam", "pam.experiments.jobs", "snakemake")
 SCRIPTS = (
     "benchmarks/gpu.py",
     "benchmarks/versions.py",

@@ -212,7 +212,7 @@ def run(request: Request) -> None:
     if request["package"] is not None:
         move_package(request["package"])
         # runpy warns of a module that is imported before it is run.
-        if module == "pam.jobs":
+        if module == "pam.experiments.jobs":
             del sys.modules[module]
     os.environ.clear()
     os.environ.update(environment)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pam.check import check_experiment
+from pam.experiments.check import check_experiment
 from pam.io import UserError
 from tests.workflow.checkouts import (
     Checkout,

@@ -12,9 +12,9 @@ import sys
 from types import SimpleNamespace
 
 import pam.io
-from pam.check import check_experiment
 from pam.data.registry import load_task
-from pam.fingerprint import CODE, KINDS
+from pam.experiments.check import check_experiment
+from pam.experiments.fingerprint import CODE, KINDS
 from pam.workflow import JobInputs, WorkflowFiles
 
 OF_RUNS = ("train", "predict", "length-penalty", "attention", "analyze")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pam.experiment import Plan, load_plan
+from pam.experiments.experiment import Plan, load_plan
 
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 

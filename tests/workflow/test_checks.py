@@ -1,4 +1,4 @@
-"""The list of all checks, at the head of `pam.check`."""
+"""The list of all checks, at the head of `pam.experiments.check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from pam import check
+from pam.experiments import check
 
 LISTED = re.findall(r"^ {6}(\w+) +(pam[\w.]+)", check.__doc__ or "", flags=re.MULTILINE)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.check import check_datasets
-from pam.config import load_run
-from pam.experiment import Plan, load_plan, without_effect
+from pam.experiments.check import check_datasets
+from pam.experiments.config import load_run
+from pam.experiments.experiment import Plan, load_plan, without_effect
 from pam.io import Given, UserError, dump_yaml, read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit

@@ -14,9 +14,16 @@ from textwrap import dedent
 
 import pytest
 
-from pam import fingerprint as fingerprints
-from pam.config import Decoding, Member, Network, RunConfig, Training, load_model
-from pam.fingerprint import IGNORED_MODULES, TABLES, choices, closure, fingerprint, model_modules
+from pam.experiments import fingerprint as fingerprints
+from pam.experiments.config import Decoding, Member, Network, RunConfig, Training, load_model
+from pam.experiments.fingerprint import (
+    IGNORED_MODULES,
+    TABLES,
+    choices,
+    closure,
+    fingerprint,
+    model_modules,
+)
 from pam.models.options import COMPONENTS, is_shipped
 from tests.workflow.checkouts import ROOT
 
@@ -206,7 +213,7 @@ def run(model: str) -> RunConfig:
 PRINT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from pam.fingerprint import fingerprint
+from pam.experiments.fingerprint import fingerprint
 entries = json.loads(sys.argv[2])
 print(json.dumps({name: fingerprint(*own) for name, own in entries.items()}))
 """
@@ -281,7 +288,7 @@ def test_a_changed_coupling_counts_for_the_models_that_choose_it_and_messages_fo
     text, changes = HEAD.subn(r"\g<0>    NEW = 1\n", file.read_text(encoding="utf-8"))
     assert changes == 1
     file.write_text(text, encoding="utf-8")
-    for module in ("pam.config", "pam.io", "pam.models.options"):
+    for module in ("pam.experiments.config", "pam.io", "pam.models.options"):
         append(package, module)
 
     after = of_models(package)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pam.jobs import LOGGED
+from pam.experiments.jobs import LOGGED
 from pam.runtime.job_lock import FOLDER, RUN, RUN_LOCK
 from tests.workflow.checkouts import ROOT
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from pam import jobs
+from pam.experiments import jobs
 from pam.runtime import gpus
 from tests.warm import bin_folder
 
@@ -41,9 +41,9 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def job(
     locks: Path, device: str = "cuda", code: str = WAIT, gpus: int = 1
 ) -> subprocess.Popen[str]:
-    """Start a job under `pam.jobs`, with its locks in a folder of the test's."""
+    """Start a job under `pam.experiments.jobs`, with its locks in a folder of the test's."""
     main = (
-        "import pathlib, sys; from pam import jobs; from pam.runtime import gpus; "
+        "import pathlib, sys; from pam.experiments import jobs; from pam.runtime import gpus; "
         f"gpus.LOCKS = pathlib.Path({str(locks)!r}); "
         f"jobs.main({device!r}, [sys.executable, '-c', {code!r}], {gpus})"
     )
@@ -224,10 +224,13 @@ def test_a_user_without_a_name_is_given_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_exit_code_and_arguments_are_the_commands() -> None:
-    command = [sys.executable, "-m", "pam.jobs", "--gpus", "1", "cpu", sys.executable, "-c"]
+    command = [sys.executable, "-m", "pam.experiments.jobs", "--gpus", "1", "cpu"]
     code = "import sys; print(sys.argv[1:]); sys.exit(7)"
     done = subprocess.run(
-        [*command, code, "a b; c", "--gpus"], capture_output=True, text=True, check=False
+        [*command, sys.executable, "-c", code, "a b; c", "--gpus"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert (done.returncode, done.stdout) == (7, "['a b; c', '--gpus']\n")
@@ -236,7 +239,8 @@ def test_the_exit_code_and_arguments_are_the_commands() -> None:
 def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path: Path) -> None:
     """Records name the command, and a job has one process to be ended."""
     code = (
-        "import os, sys; from pam import cli, jobs, run_folder; cli.main = lambda:"
+        "import os, sys; from pam import cli; from pam.experiments import jobs,"
+        " run_folder; cli.main = lambda:"
         " print(os.getpid(), sys.argv[1:], "
     )
     code += "repr(os.environ[jobs.VISIBLE]), run_folder.command_line()); "
@@ -255,10 +259,10 @@ def test_a_command_of_ours_runs_in_the_same_process_under_its_own_name(tmp_path:
 def test_its_exit_code_and_what_it_says_are_the_commands(command: list[str]) -> None:
     python = str(bin_folder() / "python")
     ours = ["-m", "pam", *command]
-    under = ["-m", "pam.jobs", "--gpus", "0", "cpu", "python", *ours]
+    under = ["-m", "pam.experiments.jobs", "--gpus", "0", "cpu", "python", *ours]
 
     bare = subprocess.run([python, *ours], capture_output=True, text=True, check=False)
     done = subprocess.run([python, *under], capture_output=True, text=True, check=False)
 
     assert done.returncode == bare.returncode == 2
-    assert done.stderr.replace("pam.jobs", "pam") == bare.stderr
+    assert done.stderr.replace("pam.experiments.jobs", "pam") == bare.stderr

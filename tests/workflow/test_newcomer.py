@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.api import load
+from pam.library.api import load
 from tests.data.test_own_files import paradigms
 from tests.workflow.checkouts import Checkout, Outcome, checkout
 

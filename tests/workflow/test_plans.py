@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pam.check import check_experiment
-from pam.config import Network, Training
-from pam.experiment import load_plan
+from pam.experiments.check import check_experiment
+from pam.experiments.config import Network, Training
+from pam.experiments.experiment import load_plan
 from pam.models import options
 from pam.workflow import ReportFiles, WorkflowFiles
 from tests.workflow.checkouts import ROOT, Checkout, checkout

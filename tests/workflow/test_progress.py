@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from pam import progress
-from pam.progress import TRUST, Expected, FinishedTrainings, JobProgress
+from pam.experiments import progress
+from pam.experiments.progress import TRUST, Expected, FinishedTrainings, JobProgress
 
 
 class Clock:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pam.config import RunConfig
 from pam.data.registry import load_registries
 from pam.data.translation import TranslationFormat
-from pam.experiment import Plan, load_plan
+from pam.experiments.config import RunConfig
+from pam.experiments.experiment import Plan, load_plan
 from pam.models import options
 from tests.workflow.checkouts import ROOT
 

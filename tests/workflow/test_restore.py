@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pam.check import check_experiment
-from pam.experiment import load_plan
+from pam.experiments.check import check_experiment
+from pam.experiments.experiment import load_plan
 from pam.io import UserError, read_yaml, write_json, write_text
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, Outcome, restore, store
 from pam.workflow import JobInputs, ReportFiles, WorkflowFiles

@@ -1,4 +1,4 @@
-"""The classes in pam.config are the only place where keys are stated; all else follows them."""
+"""Keys are stated in the classes of pam.experiments.config alone; all else follows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.config import Experiment, ModelConfig
+from pam.experiments.config import Experiment, ModelConfig
 from tests.workflow.checkouts import ROOT
 from tests.workflow.schemas import validator
 

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.config import Experiment, load_model
-from pam.experiment import load_plan
+from pam.experiments.config import Experiment, load_model
+from pam.experiments.experiment import load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.workflow.checkouts import EXPERIMENT, REGISTRY, ROOT

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.config import Experiment, load_model, model_files
-from pam.experiment import load_plan
+from pam.experiments.config import Experiment, load_model, model_files
+from pam.experiments.experiment import load_plan
 from pam.io import UserError, dump_yaml, parse
 from pam.models import options
 from tests.variants import MODELS, experiment_files, variant_names

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pam import fingerprint, jobs
-from pam.check import check_experiment
 from pam.data.registry import Dataset
-from pam.experiment import Plan
+from pam.experiments import fingerprint, jobs
+from pam.experiments.check import check_experiment
+from pam.experiments.experiment import Plan
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
-from pam.run_folder import RunFolder
 from pam.runtime import gpus
 from pam.runtime.snakemake_internals import PlannedJob
 from pam.workflow import (

@@ -43,7 +43,7 @@ rule predict_run:
         "Decoding with {wildcards.model} on {wildcards.task}, seed {wildcards.seed}, "
         "beam {wildcards.beam}"
     shell:
-        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "logged {log:q} python -m pam.experiments.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam predict --run {params.run:q} --config {params.config:q} "
         "--split {params.split:q} --beam {params.beam} --device {resources.device}"
 
@@ -77,7 +77,7 @@ rule choose_length_penalty:
         "Choosing the length penalty of {wildcards.model} on {wildcards.task}, "
         "seed {wildcards.seed}, beam {wildcards.beam}"
     shell:
-        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "logged {log:q} python -m pam.experiments.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam length-penalty --run {params.run:q} --config {params.config:q} "
         "--beam {params.beam} --device {resources.device}"
 
@@ -145,7 +145,7 @@ rule analyze_run:
     message:
         "Analyzing {wildcards.model} on {wildcards.task}, seed {wildcards.seed}"
     shell:
-        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "logged {log:q} python -m pam.experiments.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam analyze --run {params.run:q} --split {params.split:q} "
         "--batch-size {params.batch_size} --device {resources.device}"
 

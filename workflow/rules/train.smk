@@ -77,7 +77,7 @@ rule train_run:
         "Training {wildcards.model} on {wildcards.task}, seed {wildcards.seed}: "
         "{threads} thread(s), {resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU"
     shell:
-        "logged {log:q} python -m pam.jobs --gpus {resources.gpu} {resources.device} "
+        "logged {log:q} python -m pam.experiments.jobs --gpus {resources.gpu} {resources.device} "
         "python -m pam train --run {params.run:q} --config {params.config:q} "
         "--code {params.code:q} --device {resources.device} --processes {resources.processes}"
 

@@ -3,8 +3,8 @@
     python workflow/scripts/make_schemas.py
 
 It writes the schemas in workflow/schemas/ and the tables of keys in config/README.md: those of an
-experiment at its end, those of data sets between marks. The classes are in pam/config.py and
-pam/data/, the options of components in pam/models/options.py.
+experiment at its end, those of data sets between marks. The classes are in
+pam/experiments/config.py and pam/data/, the options of components in pam/models/options.py.
 """
 
 import json
@@ -14,7 +14,13 @@ from typing import Any
 
 import yaml
 
-from pam.config import (
+from pam.data.captioning import CaptioningFormat
+from pam.data.inflection import InflectionFormat
+from pam.data.registry import Dataset, File
+from pam.data.summarization import SummarizationFormat
+from pam.data.translation import TranslationFormat
+from pam.data.word_alignments import AlignmentFormat
+from pam.experiments.config import (
     Decoding,
     Experiment,
     ModelConfig,
@@ -25,19 +31,13 @@ from pam.config import (
     Training,
     swept_options,
 )
-from pam.data.captioning import CaptioningFormat
-from pam.data.inflection import InflectionFormat
-from pam.data.registry import Dataset, File
-from pam.data.summarization import SummarizationFormat
-from pam.data.translation import TranslationFormat
-from pam.data.word_alignments import AlignmentFormat
 from pam.io import Strict, write_text
 from pam.models.options import COMPONENTS, Options
 
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "<!-- Written by workflow/scripts/make_schemas.py from pam/config.py. -->"
+MARK = "<!-- Written by workflow/scripts/make_schemas.py from pam/experiments/config.py. -->"
 SECTIONS: dict[str, type[Strict]] = {
     "An experiment": Experiment,
     "A task, under `tasks: NAME:`": TaskConfig,
@@ -197,7 +197,9 @@ def text(kind: type[Strict]) -> str:
 
     Snakemake reads it at every start, a quarter of a second faster than YAML.
     """
-    comment = {"$comment": "Written by workflow/scripts/make_schemas.py from pam/config.py."}
+    comment = {
+        "$comment": "Written by workflow/scripts/make_schemas.py from pam/experiments/config.py."
+    }
     return json.dumps(comment | schema(kind), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pam.evaluation.translation import Significance, Test
-from pam.experiment import RESERVED_MODELS
+from pam.experiments.experiment import RESERVED_MODELS
 from pam.io import write_json, write_text
 from pam.reporting import figures, render, tables
 from pam.reporting.catalogue import FIGURES, TABLES, TableSpec, load_papers

@@ -18,10 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.check import check_experiment
+from pam.experiments.check import check_experiment
+from pam.experiments.restored import Name
 from pam.io import UserError, write_utf8
 from pam.reporting.reference import Outcome, restore, run_path
-from pam.restored import Name
 from pam.workflow import ReportFiles, WorkflowFiles
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
 from pam.io import read_json, write_text
 from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page

@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from pam.config import Experiment
+from pam.experiments.config import Experiment
+from pam.experiments.sweep import Point, Sweep, short_names, text
 from pam.reporting import style
 from pam.reporting.comparison import Row, compare_sweeps, frame_of
 from pam.reporting.figures.models import worded
 from pam.reporting.runs import load_experiment, load_runs
-from pam.sweep import Point, Sweep, short_names, text
 
 NAMES = ("task", "model", "metric")  # columns of the data, besides options and values
 ASIDE = 0.12  # by how much the lines of a panel stand beside each other, in steps of the axis

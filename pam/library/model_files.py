@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pam.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
 from pam.data.archives import extract_all
 from pam.data.prepare import Symbols
 from pam.data.tokenizers import CODECS
+from pam.experiments.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, scratch_folder, sha256_of
-from pam.run_folder import RunFolder
 
-PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
+PRETRAINED_FOLDER = Path(__file__).parents[1] / "pretrained"
 LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
 
 CONFIG = "config.yaml"

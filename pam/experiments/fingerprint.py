@@ -21,12 +21,12 @@ from functools import cache, cached_property
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
-from pam.config import RunConfig
+from pam.experiments.config import RunConfig
 from pam.io import UserError, write_json
 from pam.models.options import COMPONENTS, PARTS
 from pam.reporting.catalogue import FIGURE_CODE
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 
 # Modules that hold what a configuration of data and evaluation chooses from, and the dictionaries
 # by which it is chosen. To name such a dictionary is to depend on nothing that it lists: what is
@@ -49,7 +49,7 @@ TABLES: dict[str, set[str]] = {
     "pam.decoding.generator": set(),
     "pam.decoding.search": set(),
     "pam.evaluation.scores": {"KINDS", "CONTROLS"},
-    "pam.protections": set(),
+    "pam.decoding.protections": set(),
     "pam.reporting.figures": {"KINDS"},
 }
 
@@ -57,15 +57,15 @@ TABLES: dict[str, set[str]] = {
 # reaches a rule as its parameters, what is downloaded is checked against its hash.
 IGNORED_MODULES = {
     "pam",
-    "pam.config",
+    "pam.experiments.config",
     "pam.data.download",
     "pam.data.registry",
-    "pam.experiment",
-    "pam.fingerprint",
+    "pam.experiments.experiment",
+    "pam.experiments.fingerprint",
     "pam.io",
     "pam.models.fitting",
     "pam.models.options",
-    "pam.run_folder",
+    "pam.experiments.run_folder",
     "pam.runtime.locks",
 }
 

@@ -1,7 +1,7 @@
 """An experiment as the workflow runs it: checked as a whole, with its models, run by run.
 
-`load_plan` reads an experiment and calls the checks of this module in their order. `pam.check` has
-the list of all checks, also of those that need the registries of data sets.
+`load_plan` reads an experiment and calls the checks of this module in their order. The list of all
+checks, also of those that need the registries of data sets, is in `pam.experiments.check`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pam.config import (
+from pam.data.registry import Dataset
+from pam.experiments.config import (
     OVERRIDES,
     Decoding,
     Experiment,
@@ -29,7 +30,7 @@ from pam.config import (
     read_options,
     with_changes,
 )
-from pam.data.registry import Dataset
+from pam.experiments.sweep import SWEEP, Point, Sweep
 from pam.io import (
     Given,
     UserError,
@@ -43,7 +44,6 @@ from pam.io import (
 )
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS, Options
-from pam.sweep import SWEEP, Point, Sweep
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.

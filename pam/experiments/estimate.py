@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pam import protections
-from pam.config import RunConfig, load_run
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch, size_of
 from pam.data.identity import fetched_folder, identified
@@ -33,12 +31,14 @@ from pam.data.prepare import (
 )
 from pam.data.registry import Dataset
 from pam.data.sampling import Sample
-from pam.experiment import Plan, check_local
+from pam.decoding import protections
+from pam.experiments.config import RunConfig, load_run
+from pam.experiments.experiment import Plan, check_local
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, counted, shortened, whole_files, write_json
-from pam.model_files import Description, files_of, opened
+from pam.library.model_files import Description, files_of, opened
 from pam.models.options import Bound, Output
 from pam.reporting.catalogue import FIGURES, TABLES
-from pam.run_folder import RunFolder
 from pam.runtime import devices, processor
 from pam.training.more_epochs import differ_in_epochs, reason_not_to_go_on
 from pam.workflow import WorkflowFiles
@@ -115,7 +115,8 @@ def estimate(
 ) -> list[str]:
     """Tell what an experiment will take, and return warnings.
 
-    Writes what it expects of each job to the file `expected`, for `pam.progress.Expected`.
+    Writes what it expects of each job to the file `expected`, for
+    `pam.experiments.progress.Expected`.
     """
     warnings: list[str] = []
     costs: list[Cost] = []
@@ -474,8 +475,8 @@ def _rate(run: RunConfig, data: Prepared, device: torch.device, threads: int) ->
     """Time a few steps of a training with fresh weights, the longest batch first."""
     import torch
 
-    from pam.benchmark import Plan as Timing
-    from pam.benchmark import Runner, batches_of, clock, fresh, training
+    from pam.measuring.benchmark import Plan as Timing
+    from pam.measuring.benchmark import Runner, batches_of, clock, fresh, training
     from pam.models.build import parameters_of
 
     torch.set_num_threads(threads)

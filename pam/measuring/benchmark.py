@@ -23,17 +23,17 @@ import pandas as pd
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pam.config import Decoding, ModelConfig, Network, load_model
 from pam.data.dataset import Batch, Examples, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.decoding.search import search
-from pam.experiment import load_plan
+from pam.experiments.config import Decoding, ModelConfig, Network, load_model
+from pam.experiments.experiment import load_plan
+from pam.experiments.run_folder import command_line
 from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.model import Model, match
-from pam.run_folder import command_line
 from pam.runtime import devices, processor
 from pam.runtime.torch_internals import by_operator, onednn_float32
 

@@ -6,39 +6,39 @@ and the rest where its first job is about to run. `pam check` is `check`: it doe
 before anything runs, and reads the data that are at hand.
 
     where the work is done
-      check_folder         pam.check                no braces in the folder's name
-      check_cache          pam.check                Snakemake can keep its cache (`check` alone)
-    the experiment, in `pam.experiment.load_plan`
-      read_yaml            pam.io                   each file is YAML without repeated keys
-      check_merged         pam.experiment           files that are merged name one experiment
-      parse                pam.io                   every key and value: pam.config
-      check_trained_on     pam.experiment           a task that tests another task's models
-      check_names          pam.experiment           names make folders, nothing is listed twice
-      check_model          pam.experiment           a model's parts fit together
-      check_models         pam.experiment           labels differ, members can be joined
-      check_task           pam.experiment           models, resources and sizes of a task
+      check_folder       pam.experiments.check       no braces in the folder's name
+      check_cache        pam.experiments.check       Snakemake can keep its cache (`check` alone)
+    the experiment, in `pam.experiments.experiment.load_plan`
+      read_yaml          pam.io                      each file is YAML without repeated keys
+      check_merged       pam.experiments.experiment  files that are merged name one experiment
+      parse              pam.io                      every key and value: pam.experiments.config
+      check_trained_on   pam.experiments.experiment  a task that tests another task's models
+      check_names        pam.experiments.experiment  names make folders, nothing is listed twice
+      check_model        pam.experiments.experiment  a model's parts fit together
+      check_models       pam.experiments.experiment  labels differ, members can be joined
+      check_task         pam.experiments.experiment  models, resources and sizes of a task
     what the experiment names, in `check_experiment`
-      check_registries     pam.check                registries are there
-      load_registries      pam.data.registry        every key and value of their entries
-      check_datasets       pam.check                data sets suit their tasks and models
-      check_rows           pam.reporting.catalogue  rows of the papers' tables exist
-      validate             snakemake.utils          the same keys by the JSON schema (Snakefile)
+      check_registries   pam.experiments.check       registries are there
+      load_registries    pam.data.registry           every key and value of their entries
+      check_datasets     pam.experiments.check       data sets suit their tasks and models
+      check_rows         pam.reporting.catalogue     rows of the papers' tables exist
+      validate           snakemake.utils             the same keys by the JSON schema (Snakefile)
     what is there already
-      check_starts         pam.check                models to start from are there and fit
-      check_unchanged      pam.restored             restored runs are of this configuration
-      data_at_hand         pam.estimate             files are there, first rows are read (`check`)
-      symbol_warnings      pam.data.prepare       * symbols that models cannot read or write
-                                                    (`check`)
-      without_effect       pam.experiment        * settings and defaults that reach no run
-                                                    (`check`)
-      unsuited             pam.estimate             * settings that are too large for little data,
-                                                    sums that are cut short (`check`)
+      check_starts       pam.experiments.check       models to start from are there and fit
+      check_unchanged    pam.experiments.restored    restored runs are of this configuration
+      data_at_hand       pam.experiments.estimate    files are there, first rows are read (`check`)
+      symbol_warnings    pam.data.prepare            * symbols that models cannot read or write
+                                                     (`check`)
+      without_effect     pam.experiments.experiment  * settings and defaults that reach no run
+                                                     (`check`)
+      unsuited           pam.experiments.estimate    * settings that are too large for little data,
+                                                     sums that are cut short (`check`)
     when the first job is about to run, in the Snakefile
-      hold                 pam.runtime.locks        no other run of the experiment is at work here
-      check_writable       pam.io                   results may be written to
-      check_not_replaced   pam.runtime.locks        for each job: its run is not over
+      hold               pam.runtime.locks           no other run of the experiment is at work here
+      check_writable     pam.io                      results may be written to
+      check_not_replaced pam.runtime.locks           for each job: its run is not over
 
-Keys are checked one by one by the types of pam.config, and together by its validators
+Keys are checked one by one by the types of pam.experiments.config, and together by its validators
 (`_check_phases`, `_check_lengths`, `_check_penalties`); options of components by `Kind` and
 `read_options`; whether parts and sizes fit by pam.models.fitting.
 """
@@ -51,10 +51,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pam.config import RunConfig
 from pam.data.prepare import TaskFormat
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiment import SIZES, Plan, check_known, load_plan, without_effect
+from pam.experiments.config import RunConfig
+from pam.experiments.experiment import SIZES, Plan, check_known, load_plan, without_effect
 from pam.io import SHIPPED, Given, Strict, UserError, counted, is_there, parse, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.models.options import MultiHeadOptions
@@ -72,10 +72,11 @@ def check(
     Args:
         files: where the experiment is written, the last one winning.
         say: takes each line for the user.
-        expected: where to write what each job is expected to take, for `pam.progress.Expected`.
+        expected: where to write what each job is expected to take, for
+            `pam.experiments.progress.Expected`.
     """
     # Imported here, as it imports torch and pandas: every job of the workflow reads this module.
-    from pam.estimate import estimate
+    from pam.experiments.estimate import estimate
 
     check_folder()
     check_cache()
@@ -384,7 +385,7 @@ def _check_trained_start(
 
     There are none of a run of this experiment that is still to be trained.
     """
-    from pam.model_files import Description, files_of, opened
+    from pam.library.model_files import Description, files_of, opened
 
     own_runs = {str(files.run_of(*run).path): run[0] for run in plan.experiment.runs()}
     own_task = own_runs.get(os.path.normpath(path))

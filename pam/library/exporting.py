@@ -19,11 +19,12 @@ import torch
 import yaml
 from torch import Tensor
 
-from pam.config import EXPORTED_SUFFIX
 from pam.data.dataset import SUMMARY
 from pam.evaluation.inputs import load
 from pam.evaluation.length_penalty import exported_choice
 from pam.evaluation.scores import Scores
+from pam.experiments.config import EXPORTED_SUFFIX
+from pam.experiments.run_folder import RunFolder
 from pam.io import (
     UserError,
     atomic_folder,
@@ -36,9 +37,8 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
+from pam.library.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
 from pam.models.checkpoint import SavedModel, load_model, load_tensors, save_tensors
-from pam.run_folder import RunFolder
 
 CARD = "README.md"
 CONFIG_JSON = "config.json"

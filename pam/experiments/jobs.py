@@ -1,11 +1,11 @@
 """What jobs of the workflow run in: their environment, their log, and GPUs of their own.
 
-`python -m pam.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs on one
-machine, of one run or of many, each take as many free GPUs as they want and hold them by locks
-(`pam.runtime.gpus`). The command is this process, which has the locks, so the kernel frees the GPUs
-when the command ends, however it ends. Where a scheduler has given this job its GPUs already, only
-those are looked at; where there is no GPU the command runs as it is, and after `cpu` in place of
-`cuda`, or if it wants none, it sees none.
+`python -m pam.experiments.jobs cuda COMMAND ...` runs a command on a GPU of its own. Several jobs
+on one machine, of one run or of many, each take as many free GPUs as they want and hold them by
+locks (`pam.runtime.gpus`). The command is this process, which has the locks, so the kernel frees
+the GPUs when the command ends, however it ends. Where a scheduler has given this job its GPUs
+already, only those are looked at; where there is no GPU the command runs as it is, and after `cpu`
+in place of `cuda`, or if it wants none, it sees none.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(device: str, command: list[str], gpus: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m pam.jobs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m pam.experiments.jobs", description=__doc__)
     parser.add_argument("--gpus", type=int, default=1, metavar="N", help="how many it wants")
     parser.add_argument("device", choices=("auto", "cpu", "cuda"))
     parser.add_argument("command", nargs=argparse.REMAINDER)

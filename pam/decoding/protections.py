@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from pam.config import Phase, RunConfig
 from pam.data.dataset import SPLITS, Prepared, Split
 from pam.data.languages import shown
 from pam.data.lengths import PairLengths, following, limit_in_words
 from pam.data.vocabulary import UNK
+from pam.experiments.config import Phase, RunConfig
 
 Record = Mapping[str, Any]  # the content of a `decoding.json`
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from pam.io import UserError, parse, parse_yaml, placed
 
 if TYPE_CHECKING:
-    from pam.config import RunConfig
+    from pam.experiments.config import RunConfig
 
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
 # Column of predictions: the outputs without the length penalty that was chosen.
@@ -48,7 +48,7 @@ class RunFolder:
 
         A UserError says that it is missing, has an error, or that the model's parts do not fit.
         """
-        from pam.config import RunConfig, load_run
+        from pam.experiments.config import RunConfig, load_run
         from pam.models.fitting import FitError, check_fit
 
         if self.text is not None:

@@ -25,16 +25,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pam.config import Decoding, RunConfig
 from pam.data.vocabulary import END, UNK
 from pam.decoding.generator import HINT, Generator, Hypothesis, check_none_empty, sampling_of
 from pam.decoding.search import Sampling
 from pam.evaluation.length_penalty import Choice, chosen_penalty, exported_choices
+from pam.experiments.config import Decoding, RunConfig
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, parse
-from pam.model_files import opened
-from pam.model_files import pretrained as pretrained
+from pam.library.model_files import opened
+from pam.library.model_files import pretrained as pretrained
 from pam.models.checkpoint import SavedModel, load_model
-from pam.run_folder import RunFolder
 from pam.runtime.devices import enough_for, usable_device
 
 if TYPE_CHECKING:

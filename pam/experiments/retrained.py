@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pam.config import RunConfig, load_run
-from pam.experiment import Plan
+from pam.experiments.config import RunConfig, load_run
+from pam.experiments.experiment import Plan
+from pam.experiments.restored import Name
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, dump_yaml
-from pam.model_files import CONFIG
-from pam.restored import Name
-from pam.run_folder import RunFolder
+from pam.library.model_files import CONFIG
 
 
 def told_of_decoding(plan: Plan, runs: Iterable[tuple[Name, RunFolder]]) -> list[str]:

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pam.config import RunConfig, load_run
-from pam.experiment import Plan
+from pam.experiments.config import RunConfig, load_run
+from pam.experiments.experiment import Plan
+from pam.experiments.run_folder import RunFolder
 from pam.io import UserError, read_json
-from pam.run_folder import RunFolder
 
 Name = tuple[str, str, int]  # a run: task, model, seed
 

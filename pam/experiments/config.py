@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from pam.experiments.sweep import SWEEP, Point, Sweep, check_sweep
 from pam.io import (
     SHIPPED,
     PathText,
@@ -42,7 +43,6 @@ from pam.io import (
 )
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
-from pam.sweep import SWEEP, Point, Sweep, check_sweep
 
 
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
