@@ -697,8 +697,8 @@ def main(words: Sequence[str]) -> None:
     # A process that is asked to end ends its workers, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: stopped before the end"))
 
-    from pam.io import write_json, write_text
     from pam.runtime import devices
+    from pam.runtime.files import write_json, write_text
 
     facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -16,7 +16,8 @@ import PIL.Image
 from jinja2 import Environment, StrictUndefined
 
 from pam.experiments.config import Experiment
-from pam.io import parse, read_yaml
+from pam.experiments.parsing import parse
+from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import FIGURES, TABLES
 
 HEAT_MAP = re.compile(r"attention_(?P<task>.+)_seed(?P<seed>\d+)")

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 import pam
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 TOP = 3  # source symbols printed for each target symbol
 

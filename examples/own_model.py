@@ -28,11 +28,13 @@ from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, files_of, score
 from pam.experiments.config import Experiment, ModelConfig, load_model
 from pam.experiments.experiment import Plan
+from pam.experiments.parsing import dump_yaml, parse
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, dump_yaml, parse, write_text
 from pam.models.checkpoint import load_model as load_trained
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
 from pam.models.options import Options, register
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 from pam.training.run import train
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pam.version import __version__
 
 if TYPE_CHECKING:
-    from pam.io import UserError
     from pam.library.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
     from pam.models.posterior_attention import PosteriorAttention
+    from pam.runtime.errors import UserError
 
 LIBRARY = {
     "AttentionMap": "pam.library.api",
@@ -24,7 +24,7 @@ LIBRARY = {
     "Prediction": "pam.library.api",
     "Score": "pam.library.api",
     "TrainedModel": "pam.library.api",
-    "UserError": "pam.io",
+    "UserError": "pam.runtime.errors",
     "load": "pam.library.api",
     "pretrained": "pam.library.api",
 }

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pam.commands import Command, align, bench, completion, data, evaluate, run, train
-from pam.io import UserError, storage_error, unknown, write_utf8
+from pam.runtime.errors import UserError, storage_error, unknown
+from pam.runtime.messages import write_utf8
 from pam.version import __version__
 
 DESCRIPTION = """\

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pam.experiments.experiment import load_plan
-from pam.io import read_yaml
+from pam.experiments.yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/configurations.md").read_text(encoding="utf-8")

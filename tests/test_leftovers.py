@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import write_summary
-from pam.io import (
-    UserError,
+from pam.models.checkpoint import load_tensors, save_model
+from pam.reporting import reference
+from pam.runtime.errors import UserError
+from pam.runtime.files import (
     atomic_folder,
     atomic_write,
     part_of,
@@ -24,8 +26,6 @@ from pam.io import (
     whole_files,
     write_text,
 )
-from pam.models.checkpoint import load_tensors, save_model
-from pam.reporting import reference
 from pam.training.checkpoint import Results
 from tests.training import small
 
@@ -140,7 +140,7 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("pam.io.NEW_S", 0.0)
+    monkeypatch.setattr("pam.runtime.files.NEW_S", 0.0)
     child = os.fork()
 
     if child == 0:

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from pam.io import UserError
 from pam.runtime import locks
+from pam.runtime.errors import UserError
 
 
 def test_a_lock_is_taken_once_and_names_its_holder(tmp_path: Path) -> None:

@@ -39,13 +39,27 @@ def imports_of(file: Path, modules: set[str]) -> set[str]:
     return imported & modules - {module_of(file)}
 
 
-def test_modules_import_each_other_in_one_direction() -> None:
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    """Return each module of the package with the modules that it imports."""
     modules = {module_of(file) for file in FILES}
-    graph = {module_of(file): imports_of(file, modules) for file in FILES}
+    return {module_of(file): imports_of(file, modules) for file in FILES}
+
+
+def test_modules_import_each_other_in_one_direction(graph: dict[str, set[str]]) -> None:
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_the_runtime_imports_nothing_above_it(graph: dict[str, set[str]]) -> None:
+    runtime = {module for module in graph if f"{module}.".startswith("pam.runtime.")}
+    outside = set().union(*(graph[module] for module in runtime)) - runtime
+
+    assert "pam.runtime.files" in runtime
+    # What imports nothing itself, as the version, stands below.
+    assert {module for module in outside if graph[module]} == set()
 
 
 def test_make_faults_runs_every_file_that_has_a_long_form() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from pam.experiments.config import Experiment, ModelConfig, load_model, with_changes
 from pam.experiments.experiment import load_models
-from pam.io import parse, read_yaml
+from pam.experiments.parsing import parse
+from pam.experiments.yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "config/models"

@@ -32,8 +32,8 @@ from pam.data.dataset import SUMMARY, Examples, Prepared, Split
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
-from pam.io import write_json
 from pam.runtime import devices, processor
+from pam.runtime.files import write_json
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

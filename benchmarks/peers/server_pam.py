@@ -9,7 +9,7 @@ from serving import EOS, Rows, arguments, padded, serve
 from pam.data.dataset import Batch
 from pam.decoding.search import search
 from pam.experiments.config import Decoding, Network
-from pam.io import parse
+from pam.experiments.parsing import parse
 from pam.measuring.benchmark import Plan, named_model, training
 from pam.models.build import build
 from pam.models.checkpoint import load_tensors

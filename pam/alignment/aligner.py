@@ -21,10 +21,10 @@ from pam.data.text_files import cleaned
 from pam.data.tokenizers import Side, TranslationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import Floats
-from pam.io import UserError, unknown
 from pam.models.checkpoint import SavedModel
 from pam.models.interfaces import Smoothing
 from pam.runtime.devices import enough_for
+from pam.runtime.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,8 @@ from pam.evaluation import bootstrap
 from pam.evaluation.alignment import WordAlignments, count_links
 from pam.evaluation.metrics import METRICS, Metric, share
 from pam.evaluation.scores import Value, values_of
-from pam.io import Strict, UserError
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
 
 PRECISION = Metric(
     name="precision",

@@ -78,12 +78,13 @@ SYMMETRIZATIONS = (
     ],
 )
 def align(args: Namespace) -> int:
-    from pam import api
     from pam.alignment.aligner import Aligner, Settings
     from pam.alignment.files import align_files
     from pam.alignment.formats import jsonl, pharaoh
-    from pam.io import UserError, atomic_write
+    from pam.library import api
     from pam.runtime.devices import choose_device, keep_heap, limit_threads
+    from pam.runtime.errors import UserError
+    from pam.runtime.files import atomic_write
 
     keep_heap()
     limit_threads()

@@ -90,8 +90,8 @@ def fetch(args: Namespace) -> int:
 )
 def prepare(args: Namespace) -> int:
     from pam.data import prepare as preparation
-    from pam.io import UserError
     from pam.library.model_files import Description, opened
+    from pam.runtime.errors import UserError
 
     dataset = _dataset(args)
     if args.format is not None:
@@ -164,7 +164,10 @@ def word_alignments(args: Namespace) -> int:
 )
 def check(args: Namespace) -> int:
     from pam.experiments.check import check as checked
-    from pam.io import Given, UserError, check_configfiles, find_file, parse_yaml
+    from pam.experiments.given import Given, check_configfiles
+    from pam.experiments.yaml import parse_yaml
+    from pam.runtime.errors import UserError
+    from pam.runtime.files import find_file
 
     check_configfiles(args.configfile or [])
     values = {}
@@ -242,7 +245,7 @@ def data(args: Namespace) -> int:
     from pam.data.guesses import Choices
     from pam.data.new import write_entry
     from pam.data.tokenizers import InflectionCodec
-    from pam.io import aligned, shortened
+    from pam.runtime.messages import aligned, shortened
 
     options = [field.name for field in fields(Choices)]
     entry = write_entry(Choices(**{name: getattr(args, name) for name in options}))
@@ -285,7 +288,8 @@ registries: [{registry}]
 def _dataset(args: Namespace) -> Dataset:
     """Return the entry of the data set that is named on the command line."""
     from pam.data.registry import find_dataset
-    from pam.io import UserError, parse_yaml, unknown
+    from pam.experiments.yaml import parse_yaml
+    from pam.runtime.errors import UserError, unknown
 
     dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
     hashes = parse_yaml(args.hashes, "--hashes")
@@ -304,7 +308,9 @@ def overrides(text: str, dataset: Dataset) -> dict[str, Any]:
     A UserError names what is wrong.
     """
     from pam.data.registry import load_task
-    from pam.io import UserError, parse, parse_yaml
+    from pam.experiments.parsing import parse
+    from pam.experiments.yaml import parse_yaml
+    from pam.runtime.errors import UserError
 
     keys = parse_yaml(text, "--format")
     if not isinstance(keys, dict):

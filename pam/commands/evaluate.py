@@ -50,8 +50,8 @@ OF_TEXTS = (
 def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
     from pam.evaluation.inputs import save
-    from pam.io import UserError
     from pam.runtime.devices import keep_heap, limit_threads
+    from pam.runtime.errors import UserError
 
     keep_heap()
     limit_threads()
@@ -88,7 +88,8 @@ def analyze(args: Namespace) -> int:
 )
 def attention(args: Namespace) -> int:
     from pam.evaluation.analyze import heat_maps, load_writer_of_symbols
-    from pam.io import UserError, write_json
+    from pam.runtime.errors import UserError
+    from pam.runtime.files import write_json
 
     run = RunFolder(args.run)
     model = load_writer_of_symbols(run.model)
@@ -172,7 +173,7 @@ def attention(args: Namespace) -> int:
 def score(args: Namespace) -> int:
     from pam.evaluation.inputs import save
     from pam.evaluation.scores import Scored, files_of, notes_of, score
-    from pam.io import UserError
+    from pam.runtime.errors import UserError
 
     if any(getattr(args, name) for name in OF_LINKS):
         return _score_links(args)
@@ -217,7 +218,7 @@ def _score_links(args: Namespace) -> int:
     """Score files of links, which are options of their own."""
     from pam.alignment.scoring import score_links
     from pam.evaluation.inputs import save
-    from pam.io import UserError
+    from pam.runtime.errors import UserError
 
     for name, other in (OF_LINKS, OF_LINKS[::-1]):
         if not getattr(args, name):
@@ -240,7 +241,7 @@ def _score_texts(args: Namespace) -> int:
     """Score plain text files, which are options of their own."""
     from pam.evaluation.inputs import save
     from pam.evaluation.plain_texts import METRIC_NAMES, report, score_texts
-    from pam.io import UserError
+    from pam.runtime.errors import UserError
 
     for name in OF_TEXTS[1:]:
         if getattr(args, name) and not args.hypotheses:
@@ -311,7 +312,7 @@ def control(args: Namespace) -> int:
 )
 def significance(args: Namespace) -> int:
     from pam.evaluation.translation import compare_runs
-    from pam.io import write_json
+    from pam.runtime.files import write_json
 
     systems = [RunFolder(path) for path in args.systems]
     write_json(args.out, compare_runs(RunFolder(args.baseline), systems, args.split).model_dump())
@@ -332,8 +333,8 @@ def significance(args: Namespace) -> int:
     ],
 )
 def compare(args: Namespace) -> int:
-    from pam.io import write_json
     from pam.reporting.run_pair import compare_runs, report
+    from pam.runtime.files import write_json
 
     first, second = map(RunFolder, args.runs)
     pair = compare_runs(first, second, args.split)

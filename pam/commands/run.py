@@ -56,7 +56,7 @@ INTERRUPTED = 128 + signal.SIGINT
     passes_on=True,
 )
 def run(args: argparse.Namespace) -> int:
-    from pam.io import check_configfiles
+    from pam.experiments.given import check_configfiles
 
     options = _of_experiment(args.words)
     check_configfiles(options["configfile"])
@@ -84,7 +84,8 @@ def _page_of(files: Sequence[str], keys: Sequence[str]) -> Path:
 
     One of the keys `NAME=VALUE` names it, or the last of the files.
     """
-    from pam.io import find_file, read_yaml
+    from pam.experiments.yaml import read_yaml
+    from pam.runtime.files import find_file
     from pam.workflow.settings import DEFAULT
 
     content = read_yaml(files[-1] if files else find_file(DEFAULT))
@@ -138,8 +139,8 @@ def _run(words: Sequence[str], options: dict[str, list[str]], page: Path, expect
     for line in checked.stdout.splitlines():
         _say(line)
 
-    # A line for each job (pam.progress); what Snakemake says of them is in its log. A dry run is
-    # for reading that.
+    # A line for each job (pam.experiments.progress); what Snakemake says of them is in its log. A
+    # dry run is for reading that.
     environment = dict(os.environ)
     if not LOUD.intersection(words):
         environment |= _lines(expected)
@@ -157,7 +158,7 @@ def _run(words: Sequence[str], options: dict[str, list[str]], page: Path, expect
 
 def _lines(expected: Path) -> dict[str, str]:
     """Return what in the environment asks for a line for each job."""
-    from pam.progress import EXPECTED, LINES
+    from pam.experiments.progress import EXPECTED, LINES
 
     return {LINES: "lines", EXPECTED: str(expected)}
 
@@ -167,7 +168,7 @@ def _snakemake(words: Sequence[str]) -> list[str]:
 
     In the folder of a checkout Snakemake finds workflow and profile itself.
     """
-    from pam.io import SHIPPED
+    from pam.runtime.files import SHIPPED
 
     given = {word.split("=")[0] for word in words}
     call = [sys.executable, "-m", "snakemake"]

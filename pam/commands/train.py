@@ -103,7 +103,7 @@ def length_penalty(args: Namespace) -> int:
     from pam.decoding.generator import Generator
     from pam.evaluation.inputs import save
     from pam.evaluation.length_penalty import choose
-    from pam.io import parse
+    from pam.experiments.parsing import parse
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads
 
@@ -273,7 +273,7 @@ def export(args: Namespace) -> int:
 
 def _changed_decoding(args: Namespace, decoding: Decoding, penalty: float | None) -> Decoding:
     """Return a run's decoding with what the command line says, and with a chosen penalty."""
-    from pam.io import parse
+    from pam.experiments.parsing import parse
 
     values = decoding.model_dump() | {"length_penalties": []}
     for name in ("batch_size", "beam", "length_penalty", "length_prior", "replace_unknown"):
@@ -312,7 +312,8 @@ def _predict_split(
 def _predict_file(args: Namespace, generator: Generator) -> int:
     """Answer the lines of --input."""
     from pam.decoding.files import DRAWN, answers, attended, check_symbols, read_again
-    from pam.io import UserError, atomic_write
+    from pam.runtime.errors import UserError
+    from pam.runtime.files import atomic_write
 
     if args.attention is not None and args.attention.suffix not in (".svg", ".png"):
         raise UserError(
@@ -369,7 +370,7 @@ def _chosen_penalty(
 
 def _check_search(args: Namespace) -> None:
     """Check that the options of `predict` go together; a UserError names the first that do not."""
-    from pam.io import UserError
+    from pam.runtime.errors import UserError
 
     for is_wrong, message, hint in (*_wrong_files(args), *_wrong_values(args)):
         if is_wrong:

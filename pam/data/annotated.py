@@ -12,7 +12,7 @@ from pydantic import Field
 from pam.data.reading import DividingReader
 from pam.data.sampling import Languages, Pair
 from pam.data.text_files import Line, lines_of
-from pam.io import UserError, unknown
+from pam.runtime.errors import UserError, unknown
 
 # the columns of CoNLL-U, in their order
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

@@ -23,7 +23,7 @@ from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, cast
 
-from pam.io import UserError, storage_error
+from pam.runtime.errors import UserError, storage_error
 
 LARGEST = 8 * 2**30  # bytes of all files of an archive together
 MAX_FILES = 100_000

@@ -30,7 +30,9 @@ from pam.data.text_files import cleaned, lines_of, refuse_half_characters
 from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
 from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, atomic_write
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write
 
 # keys by which the registry names the files, below the split `all`
 CAPTIONS = "captions"

@@ -30,7 +30,9 @@ from babel.numbers import format_compact_decimal, format_currency, format_decima
 from babel.units import format_unit
 from pydantic import Field
 
-from pam.io import Strict, UserError, read_yaml
+from pam.experiments.parsing import Strict
+from pam.experiments.yaml import read_yaml
+from pam.runtime.errors import UserError
 
 # phrases that may be drawn in vain, because they were drawn before, for each new one
 TRIES = 100

@@ -27,7 +27,8 @@ from pam.data.features import ClipRows, Table
 from pam.data.text_rows import TextRows
 from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
-from pam.io import UserError, atomic_write, read_json, sha256_of, whole_files, write_json
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write, read_json, sha256_of, whole_files, write_json
 
 if TYPE_CHECKING:
     import torch

@@ -21,9 +21,9 @@ from pam.data.archives import extract_member, pack
 from pam.data.forms import LFS, is_lfs_pointer
 from pam.data.generated import find_generator, installed
 from pam.data.identity import FOLDER, fetched_folder
-from pam.io import (
+from pam.runtime.errors import UserError
+from pam.runtime.files import (
     SHIPPED,
-    UserError,
     atomic_write,
     part_of,
     read_json,

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pam.data.archives import extract_all
-from pam.io import UserError, atomic_write, read_json, scratch_folder, write_json
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write, read_json, scratch_folder, write_json
 
 Vectors = NDArray[np.float32]  # (frames, units) of a clip
 # the first bytes of a file that holds an array for each clip, by its name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from pam.data.cldr import Cldr
 from pam.data.dataset import SPLITS
-from pam.io import Strict, UserError, unknown
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError, unknown
 
 # paradigms of German nouns, in the package german-nouns (Wiktionary)
 TABLE = "german_nouns/nouns.csv"

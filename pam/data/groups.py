@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pam.data.dataset import text_file
 from pam.data.text_files import Line, lines_of
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 GROUPS = "{split}.groups.txt"
 

@@ -20,7 +20,7 @@ from pam.data.records import Record, flat, json_records, table_records
 from pam.data.text_files import lines_of
 from pam.data.tmx import tmx_units
 from pam.data.tokenizers import InflectionCodec
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 LOOKED_AT = 2000  # records from which fields are guessed
 WORDS = 0.95  # share of a list's texts without spaces from which they are words

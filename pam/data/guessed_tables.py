@@ -23,7 +23,7 @@ from pam.data.inflection import (
 from pam.data.text_files import Line, cells_of, cleaned, lines_of
 from pam.data.tokenizers import InflectionCodec, split_features
 from pam.data.translation import SIDE
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 LOOKED_AT = 2000  # lines from which columns are guessed
 DELIMITERS = ("\t", ";", ",", " ||| ")

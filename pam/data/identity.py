@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pam.data.archives import pack
-from pam.io import UserError, sha256_of, write_json
+from pam.runtime.errors import UserError
+from pam.runtime.files import sha256_of, write_json
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset

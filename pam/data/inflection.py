@@ -41,7 +41,8 @@ from pam.data.tokenizers import (
     split_features,
 )
 from pam.data.vocabulary import Vocabulary, vocabularies_of
-from pam.io import UserError, atomic_write
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write
 
 SEPARATORS = (",", ";", "|", "+", " ")  # that people write between two features
 # Share of a column's different cells that the other one has at most, if the other is the lemma.

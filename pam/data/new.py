@@ -28,7 +28,9 @@ from pam.data.sampling import ALL
 from pam.data.text_files import MARKUP, SUFFIXES, lines_of
 from pam.data.tmx import tmx_units
 from pam.experiments.config import NAME
-from pam.io import UserError, atomic_write, read_yaml
+from pam.experiments.yaml import read_yaml
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write
 
 LOOKED_AT = 2000  # lines from which the form of a file is guessed
 FIRST = 5  # rows that are shown

@@ -29,7 +29,9 @@ from pam.data.lengths import warnings_of_lengths
 from pam.data.reading import Files
 from pam.data.sampling import Sample
 from pam.data.vocabulary import Vocabulary
-from pam.io import Strict, UserError, sha256_of, unknown
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import sha256_of
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset

@@ -33,7 +33,8 @@ from pam.data.text_files import (
     text_lines,
 )
 from pam.data.tmx import Tmx, Xliff
-from pam.io import UserError, scratch_folder, unknown
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import scratch_folder
 
 SEPARATORS = ("\t", ";", ",", "|")  # that people write between two columns
 COMPLETE = "complete the line or delete it, or correct `read` in the registry"

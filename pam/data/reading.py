@@ -13,7 +13,8 @@ from pydantic import Field
 from pam.data.dataset import SPLITS
 from pam.data.sampling import Divide, Languages, Pair, divided, splits_of
 from pam.data.text_files import Line, lines_of
-from pam.io import Strict, UserError
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
 
 # split to its file, or to its files by what they hold, as a language
 Files = Mapping[str, Path | Mapping[str, Path]]

@@ -19,7 +19,7 @@ from pam.data.forms import form_of_file
 from pam.data.reading import GroupingReader
 from pam.data.sampling import ALL, Languages, Pair
 from pam.data.text_files import Line, cleaned, lines_of, refuse_half_characters
-from pam.io import UserError, unknown
+from pam.runtime.errors import UserError, unknown
 
 Record = Mapping[str, Any]
 LOOKED_AT = 1000  # lines within which an array of JSON begins

@@ -25,17 +25,10 @@ from pam.data.summarization import Summarization
 from pam.data.translation import Translation
 from pam.data.word_alignments import WordAlignments
 from pam.experiments.config import NAME
-from pam.io import (
-    PathText,
-    Section,
-    Strict,
-    UserError,
-    find_file,
-    parse,
-    placed,
-    read_yaml,
-    unknown,
-)
+from pam.experiments.parsing import PathText, Section, Strict, parse
+from pam.experiments.yaml import placed, read_yaml
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import find_file
 
 # Kind of task, as `task:` names it, to its class.
 TASKS: dict[str, type[Task[Any]]] = {

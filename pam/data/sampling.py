@@ -13,7 +13,8 @@ from pydantic import Field
 
 from pam.data.dataset import SPLITS
 from pam.data.text_files import Line
-from pam.io import Strict, UserError
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
 
 ALL = "all"  # the one split, in a registry, of pairs that a reader divides into train, dev and test
 Languages = tuple[str, str]  # names of source and target: codes of languages, or fields of a record

@@ -37,7 +37,7 @@ from pam.data.translation import (
     pair_writer,
     read_pairs,
 )
-from pam.io import Strict
+from pam.experiments.parsing import Strict
 
 # tags around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
 SENTENCE_TAGS = re.compile(r"</?[st]>")

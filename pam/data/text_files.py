@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, NoReturn, cast
 
 from pam.data.forms import form_of
 from pam.data.languages import JOINERS, composed, visible
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -12,7 +12,7 @@ from pydantic import Field
 from pam.data.reading import DividingReader
 from pam.data.sampling import Languages, Pair
 from pam.data.text_files import Line, cleaned, lines_of
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 AGAIN = "write or fetch the file again"
 # Elements of a segment that hold codes of a text processor, not words.

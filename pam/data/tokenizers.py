@@ -27,7 +27,9 @@ from pam.data.joining import AS_LETTERS, TORN, hide_marks, joined, shown_marks
 from pam.data.languages import COMMAS, ENDS, SPACE, combining_marks, visible
 from pam.data.languages import language as language_of
 from pam.data.text_files import Line, cells_of, cleaned
-from pam.io import Section, Strict, UserError, unknown, write_text
+from pam.experiments.parsing import Section, Strict
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import write_text
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)

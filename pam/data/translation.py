@@ -55,7 +55,9 @@ from pam.data.tokenizers import (
 )
 from pam.data.vocabulary import Vocabulary, vocabularies_of
 from pam.data.way_back import WayBack, way_back_warnings
-from pam.io import Strict, UserError, atomic_write
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write
 
 # Names of the two sides of a pair: codes of languages, or others, such as those of a program and of
 # what it does.

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from pam.io import UserError, write_text
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 
 # padding, begin, end, unknown symbol, pointer step of hard monotone attention
 PAD, BOS, EOS, UNK, STEP = range(5)

@@ -23,7 +23,9 @@ from pam.data.reading import Files, aligned
 from pam.data.text_files import Line, text_lines
 from pam.data.tokenizers import TOKENIZERS, TranslationCodec
 from pam.data.translation import SIDE
-from pam.io import Strict, UserError, write_text
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset

@@ -17,9 +17,9 @@ from pam.data.dataset import padded
 from pam.data.text_files import Line, cleaned, text_lines
 from pam.data.vocabulary import END, ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
-from pam.io import UserError
 from pam.models.checkpoint import SavedModel
 from pam.runtime.devices import enough_for
+from pam.runtime.errors import UserError
 
 BATCHES = 20  # that are read together, so that similar lengths are side by side
 DRAWN = 12  # lines of a file whose attention is shown in one picture

@@ -29,7 +29,6 @@ from pam.decoding.protections import Decoded, told_of_line
 from pam.decoding.search import Sampling, beam_search, sample
 from pam.experiments.config import Decoding
 from pam.experiments.run_folder import UNPENALIZED
-from pam.io import UserError, write_json, write_text
 from pam.models.checkpoint import SavedModel
 from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent
@@ -37,6 +36,8 @@ from pam.models.latents import NoLatent
 from pam.models.model import Model
 from pam.runtime import processor
 from pam.runtime.devices import Stopwatch, enough_for, hardware
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json, write_text
 
 HINT = "lower `decoding.batch_size`, or the beam"
 MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one

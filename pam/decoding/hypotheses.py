@@ -20,8 +20,9 @@ from pam.data.dataset import Split
 from pam.data.lengths import LEAST_RATIO, PairLengths
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
 from pam.experiments.config import Decoding
-from pam.io import Strict, parse, read_json, write_text
+from pam.experiments.parsing import Strict, parse
 from pam.models.model import Model
+from pam.runtime.files import read_json, write_text
 
 LENGTHS = "lengths.json"  # name of a `LengthPrior` in a model's folder
 

@@ -22,10 +22,10 @@ from pam.decoding.hypotheses import (
     longest,
 )
 from pam.experiments.config import Decoding
-from pam.io import UserError
 from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end
 from pam.runtime import processor
+from pam.runtime.errors import UserError
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 # steps after which the processor asks a GPU what has ended, as it has to wait for the answer

@@ -18,7 +18,8 @@ from pydantic import Field
 from pam.evaluation.attention import Analysis, Links
 from pam.evaluation.inputs import Counts, EvalInputs, load
 from pam.evaluation.metrics import Floats, Units, alignment_agreement, digest_of, join, numbered
-from pam.io import Strict, UserError
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError
 
 READINGS = {
     "": "links",

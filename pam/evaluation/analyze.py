@@ -16,9 +16,9 @@ from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence
 from pam.evaluation.metrics import Floats
 from pam.experiments.run_folder import GOLD
-from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
 from pam.runtime.devices import Stopwatch, choose_device, enough_for
+from pam.runtime.errors import UserError
 
 HINT = "lower `decoding.batch_size`, or --batch-size"
 # symbols, end symbol included, on each side of a heat map that is legible and worth a look

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from pam.evaluation.metrics import Floats
-from pam.io import Strict
+from pam.experiments.parsing import Strict
 
 DIGITS = 6  # after the point, in the file
 COVERED = 0.5  # attention in all, from which on a source word is covered

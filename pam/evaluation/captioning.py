@@ -45,7 +45,7 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
-from pam.io import UserError, unknown
+from pam.runtime.errors import UserError, unknown
 
 NAMES = ("cider", "rouge_coco", "bleu_coco")
 METEOR = "meteor_coco"

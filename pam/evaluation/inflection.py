@@ -20,7 +20,7 @@ from pam.evaluation.inputs import (
     read_row_groups,
 )
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 METRICS = ("accuracy", "paradigm_accuracy", "form_cer")
 

@@ -16,7 +16,9 @@ from pam.data.dataset import SUMMARY, Prepared
 from pam.data.groups import GROUPS, rows_by_group
 from pam.data.text_files import read_lines
 from pam.evaluation.metrics import Units, plain_name
-from pam.io import Strict, UserError, parse, read_json, write_text
+from pam.experiments.parsing import Strict, parse
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json, write_text
 
 PREDICT_AGAIN = "delete the file and predict again"
 Record = TypeVar("Record", bound=Strict)

@@ -21,9 +21,11 @@ from pam.evaluation.translation import (
     statistics,
 )
 from pam.experiments.config import Decoding
+from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import RunFolder
-from pam.io import Strict, UserError, whole_files
 from pam.runtime.devices import enough_for
+from pam.runtime.errors import UserError
+from pam.runtime.files import whole_files
 
 SPLIT = "dev"
 # name of the file with a beam's choice in an exported model

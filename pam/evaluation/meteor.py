@@ -17,7 +17,7 @@ import numpy as np
 
 from pam.data.languages import Language
 from pam.evaluation.metrics import METEOR_COUNTS, Floats
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 # of words, stems, synonyms, paraphrases
 WEIGHTS = {"exact": (1.0, 0.0, 0.0, 0.0), "full": (1.0, 0.6, 0.8, 0.6)}

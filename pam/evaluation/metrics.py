@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pam.io import unknown
+from pam.runtime.errors import unknown
 
 Floats = NDArray[np.float64]
 # prefix of counts of references that belong to outputs without a length penalty

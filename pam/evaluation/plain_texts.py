@@ -38,7 +38,8 @@ from pam.evaluation.translation import (
     unit_notes,
     words_compared,
 )
-from pam.io import Strict, UserError, unknown
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError, unknown
 
 METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
 """The metrics that are computed unless others are asked for."""

@@ -19,8 +19,10 @@ from pam.evaluation import alignment, bootstrap, captioning, inflection, summari
 from pam.evaluation.inputs import Counts, EvalInputs, GroupCounts
 from pam.evaluation.metrics import Metric, Units, metric_of
 from pam.experiments.config import RunConfig
+from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD, RunFolder
-from pam.io import Strict, UserError, read_json, unknown, write_text
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import read_json, write_text
 
 KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
     "inflection": inflection.count,

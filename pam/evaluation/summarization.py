@@ -48,7 +48,7 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
-from pam.io import UserError, unknown
+from pam.runtime.errors import UserError, unknown
 
 NAMES = (
     *ROUGE,

@@ -58,8 +58,9 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
+from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import UNPENALIZED, RunFolder
-from pam.io import Strict, UserError
+from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric

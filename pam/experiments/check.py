@@ -9,9 +9,9 @@ before anything runs, and reads the data that are at hand.
       check_folder       pam.experiments.check       no braces in the folder's name
       check_cache        pam.experiments.check       Snakemake can keep its cache (`check` alone)
     the experiment, in `pam.experiments.experiment.load_plan`
-      read_yaml          pam.io                      each file is YAML without repeated keys
+      read_yaml          pam.experiments.yaml        each file is YAML without repeated keys
       check_merged       pam.experiments.experiment  files that are merged name one experiment
-      parse              pam.io                      every key and value: pam.experiments.config
+      parse              pam.experiments.parsing     every key and value: pam.experiments.config
       check_trained_on   pam.experiments.experiment  a task that tests another task's models
       check_names        pam.experiments.experiment  names make folders, nothing is listed twice
       check_model        pam.experiments.experiment  a model's parts fit together
@@ -35,7 +35,7 @@ before anything runs, and reads the data that are at hand.
                                                      sums that are cut short (`check`)
     when the first job is about to run, in the Snakefile
       hold               pam.runtime.locks           no other run of the experiment is at work here
-      check_writable     pam.io                      results may be written to
+      check_writable     pam.runtime.files           results may be written to
       check_not_replaced pam.runtime.locks           for each job: its run is not over
 
 Keys are checked one by one by the types of pam.experiments.config, and together by its validators
@@ -55,10 +55,15 @@ from pam.data.prepare import TaskFormat
 from pam.data.registry import Dataset, load_registries, load_task
 from pam.experiments.config import RunConfig
 from pam.experiments.experiment import SIZES, Plan, check_known, load_plan, without_effect
-from pam.io import SHIPPED, Given, Strict, UserError, counted, is_there, parse, placed
+from pam.experiments.given import Given
+from pam.experiments.parsing import Strict, parse
+from pam.experiments.yaml import placed
 from pam.models.fitting import FitError, check_vectors
 from pam.models.options import MultiHeadOptions
 from pam.reporting.catalogue import check_rows, load_papers
+from pam.runtime.errors import UserError
+from pam.runtime.files import SHIPPED, is_there
+from pam.runtime.messages import counted
 from pam.workflow import ReportFiles, WorkflowFiles
 
 PAPERS = "config/paper_results.yaml"

@@ -29,27 +29,20 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from pam.experiments.parsing import PathText, Strict, parse, refused
 from pam.experiments.sweep import SWEEP, Point, Sweep, check_sweep
-from pam.io import (
-    SHIPPED,
-    PathText,
-    Strict,
-    UserError,
-    find_file,
-    parse,
-    read_yaml,
-    refused,
-    unknown,
-)
+from pam.experiments.yaml import read_yaml
 from pam.models import options
 from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import SHIPPED, find_file
 
 
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     """Return the options of one kind, from a name and values that YAML wrote.
 
     No such kind or option is a PydanticCustomError, a value of a wrong type a ValidationError:
-    `pam.io.parse` makes UserErrors of them.
+    `pam.experiments.parsing.parse` makes UserErrors of them.
     """
     kinds = COMPONENTS[component]
     if kind not in kinds:

@@ -35,11 +35,13 @@ from pam.decoding import protections
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.experiment import Plan, check_local
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, counted, shortened, whole_files, write_json
 from pam.library.model_files import Description, files_of, opened
 from pam.models.options import Bound, Output
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.runtime import devices, processor
+from pam.runtime.errors import UserError
+from pam.runtime.files import whole_files, write_json
+from pam.runtime.messages import counted, shortened
 from pam.training.more_epochs import differ_in_epochs, reason_not_to_go_on
 from pam.workflow import WorkflowFiles
 

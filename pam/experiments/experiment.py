@@ -30,20 +30,14 @@ from pam.experiments.config import (
     read_options,
     with_changes,
 )
+from pam.experiments.given import Given, merged
+from pam.experiments.parsing import parse
 from pam.experiments.sweep import SWEEP, Point, Sweep
-from pam.io import (
-    Given,
-    UserError,
-    find_file,
-    from_here,
-    merged,
-    parse,
-    placed,
-    read_yaml,
-    unknown,
-)
+from pam.experiments.yaml import placed, read_yaml
 from pam.models.fitting import FitError, check_parts, check_sizes
 from pam.models.options import COMPONENTS, Options
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import find_file, from_here
 
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.

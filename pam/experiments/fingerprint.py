@@ -22,9 +22,10 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pam.experiments.config import RunConfig
-from pam.io import UserError, write_json
 from pam.models.options import COMPONENTS, PARTS
 from pam.reporting.catalogue import FIGURE_CODE
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -62,11 +63,16 @@ IGNORED_MODULES = {
     "pam.data.registry",
     "pam.experiments.experiment",
     "pam.experiments.fingerprint",
-    "pam.io",
+    "pam.experiments.given",
+    "pam.experiments.parsing",
     "pam.models.fitting",
     "pam.models.options",
     "pam.experiments.run_folder",
+    "pam.experiments.yaml",
+    "pam.runtime.errors",
+    "pam.runtime.files",
     "pam.runtime.locks",
+    "pam.runtime.messages",
 }
 
 CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again

@@ -13,7 +13,8 @@ from typing import Any
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.experiment import Plan
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, read_json
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json
 
 Name = tuple[str, str, int]  # a run: task, model, seed
 

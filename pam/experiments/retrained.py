@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.experiment import Plan
+from pam.experiments.parsing import dump_yaml
 from pam.experiments.restored import Name
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, dump_yaml
 from pam.library.model_files import CONFIG
+from pam.runtime.errors import UserError
 
 
 def told_of_decoding(plan: Plan, runs: Iterable[tuple[Name, RunFolder]]) -> list[str]:

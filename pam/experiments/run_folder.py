@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pam.io import UserError, parse, parse_yaml, placed
+from pam.experiments.parsing import parse
+from pam.experiments.yaml import parse_yaml, placed
+from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from pam.experiments.config import RunConfig

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from pam.io import UserError, refused, unknown
+from pam.experiments.parsing import refused
+from pam.runtime.errors import UserError, unknown
 
 SWEEP = "sweep"
 HOW = "write `- MODEL: {sweep: {marginalization.mass: [0.9, 0.99, 1]}}`"

@@ -30,12 +30,13 @@ from pam.decoding.generator import HINT, Generator, Hypothesis, check_none_empty
 from pam.decoding.search import Sampling
 from pam.evaluation.length_penalty import Choice, chosen_penalty, exported_choices
 from pam.experiments.config import Decoding, RunConfig
+from pam.experiments.parsing import parse
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, parse
 from pam.library.model_files import opened
 from pam.library.model_files import pretrained as pretrained
 from pam.models.checkpoint import SavedModel, load_model
 from pam.runtime.devices import enough_for, usable_device
+from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

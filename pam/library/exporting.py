@@ -24,12 +24,14 @@ from pam.evaluation.inputs import load
 from pam.evaluation.length_penalty import exported_choice
 from pam.evaluation.scores import Scores
 from pam.experiments.config import EXPORTED_SUFFIX
+from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_folder import RunFolder
-from pam.io import (
-    UserError,
+from pam.library.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
+from pam.models.checkpoint import SavedModel, load_model, load_tensors, save_tensors
+from pam.runtime.errors import UserError
+from pam.runtime.files import (
     atomic_folder,
     atomic_write,
-    dump_yaml,
     read_json,
     scratch_folder,
     sha256_of,
@@ -37,8 +39,6 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.library.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
-from pam.models.checkpoint import SavedModel, load_model, load_tensors, save_tensors
 
 CARD = "README.md"
 CONFIG_JSON = "config.json"

@@ -18,7 +18,8 @@ from pam.data.prepare import Symbols
 from pam.data.tokenizers import CODECS
 from pam.experiments.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, scratch_folder, sha256_of
+from pam.runtime.errors import UserError
+from pam.runtime.files import scratch_folder, sha256_of
 
 PRETRAINED_FOLDER = Path(__file__).parents[1] / "pretrained"
 LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together

@@ -30,11 +30,13 @@ from pam.data.registry import find_dataset
 from pam.decoding.search import search
 from pam.experiments.config import Decoding, ModelConfig, Network, load_model
 from pam.experiments.experiment import load_plan
+from pam.experiments.parsing import parse
 from pam.experiments.run_folder import command_line
-from pam.io import UserError, parse, write_json
 from pam.models.build import build
 from pam.models.model import Model, match
 from pam.runtime import devices, processor
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 from pam.runtime.torch_internals import by_operator, onednn_float32
 
 Work = Callable[[Batch], object]

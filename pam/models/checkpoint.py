@@ -19,12 +19,14 @@ from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.experiments.config import RunConfig, load_run
-from pam.io import UserError, atomic_write, dump_yaml, sha256_of, whole_files, write_text
+from pam.experiments.parsing import dump_yaml
 from pam.library.model_files import CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.ensemble import Ensemble
 from pam.models.model import Model, match
+from pam.runtime.errors import UserError
+from pam.runtime.files import atomic_write, sha256_of, whole_files, write_text
 
 FORMAT = "pam-model-2"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pam.experiments.config import ModelConfig, Network
-from pam.io import UserError
 from pam.models.options import (
     COMPONENTS,
     PARTS,
     AlignedTransformerOptions,
     MultiHeadOptions,
 )
+from pam.runtime.errors import UserError
 
 
 class FitError(UserError):

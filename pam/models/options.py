@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from pam.io import Strict, UserError, unknown
+from pam.experiments.parsing import Strict
 from pam.models.schedules import Schedule, Scheduled
+from pam.runtime.errors import UserError, unknown
 
 # Units and layers of the largest network: more than that is a typing mistake.
 LARGEST = 65_536

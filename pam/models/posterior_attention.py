@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from pam.experiments.config import ModelConfig, Network
-from pam.io import UserError, parse, unknown
+from pam.experiments.parsing import parse
 from pam.models.build import parts_of
 from pam.models.fitting import check_fit
 from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Memory, Sizes
 from pam.models.outputs import PositionDistribution, TokenDistribution
 from pam.models.readout import Readout
+from pam.runtime.errors import UserError, unknown
 
 POSTR_JOINT: dict[str, Any] = {
     "score": "general",

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from pam.io import Strict, UserError, refused, unknown
+from pam.experiments.parsing import Strict, refused
+from pam.runtime.errors import UserError, unknown
 
 
 class Schedule(Strict):

@@ -19,7 +19,10 @@ from pathlib import Path
 from pydantic import Field
 
 from pam.experiments.config import Experiment, TaskConfig
-from pam.io import Strict, UserError, find_file, parse, placed, read_yaml, unknown
+from pam.experiments.parsing import Strict, parse
+from pam.experiments.yaml import placed, read_yaml
+from pam.runtime.errors import UserError, unknown
+from pam.runtime.files import find_file
 
 # headings of the report's menu under which tables are listed
 RESULTS = "1. Results"

@@ -22,7 +22,8 @@ from pam.evaluation.bootstrap import RESAMPLES, Interval
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats, metric_of, percentage
 from pam.experiments.config import Experiment
-from pam.io import Strict, UserError, parse, read_yaml
+from pam.experiments.parsing import Strict, parse
+from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import PaperTable
 from pam.reporting.comparison import (
     LEAST_SEEDS,
@@ -38,6 +39,7 @@ from pam.reporting.comparison import (
     sign_of,
 )
 from pam.reporting.runs import ScoredRun, load_runs, processor_seconds
+from pam.runtime.errors import UserError
 
 # how much a ratio of times may differ from the source's and still count as the same
 RATIO_MARGIN = 0.1

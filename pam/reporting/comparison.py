@@ -15,10 +15,10 @@ from pam.evaluation import bootstrap
 from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Draws, Interval
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.experiments.config import Experiment
-from pam.io import UserError
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
 from pam.reporting.render import FINEST
 from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
+from pam.runtime.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pandas as pd
 
 from pam.data.prepare import added_symbols_text
 from pam.experiments.config import Experiment
-from pam.io import read_json
 from pam.reporting.catalogue import TableSpec
 from pam.reporting.comparison import Inputs
 from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
 from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
+from pam.runtime.files import read_json
 
 # Cost of every run.
 

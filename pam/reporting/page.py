@@ -25,7 +25,6 @@ from markupsafe import Markup, escape
 
 from pam.evaluation.metrics import metric_of
 from pam.experiments.config import Experiment
-from pam.io import write_text
 from pam.reporting import groups
 from pam.reporting.captions import Names, caption
 from pam.reporting.catalogue import (
@@ -65,6 +64,7 @@ from pam.reporting.render import (
     to_latex,
 )
 from pam.reporting.runs import TaskRuns, label_of
+from pam.runtime.files import write_text
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 MOST_ROWS = 30  # of a table that is not folded

@@ -34,22 +34,22 @@ import pandas as pd
 from pam.data.archives import extract_all
 from pam.experiments.config import Experiment, RunConfig, load_run
 from pam.experiments.experiment import Plan
+from pam.experiments.parsing import dump_yaml
 from pam.experiments.restored import Name, data_of, identity_of, is_same_run
 from pam.experiments.run_folder import RunFolder
-from pam.io import (
-    UserError,
+from pam.experiments.yaml import read_yaml
+from pam.reporting import render
+from pam.reporting.catalogue import TABLES
+from pam.reporting.runs import label_of, load_experiment
+from pam.runtime.errors import UserError
+from pam.runtime.files import (
     atomic_write,
-    dump_yaml,
     read_json,
-    read_yaml,
     scratch_folder,
     whole_files,
     write_json,
     write_text,
 )
-from pam.reporting import render
-from pam.reporting.catalogue import TABLES
-from pam.reporting.runs import label_of, load_experiment
 
 ARCHIVE = "runs.tar.xz"
 RECORD = "record.json"

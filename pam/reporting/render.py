@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from pam.io import read_json, write_text
+from pam.runtime.files import read_json, write_text
 
 
 class Column(NamedTuple):

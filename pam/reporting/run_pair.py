@@ -14,9 +14,11 @@ from pam.evaluation.metrics import Units, metric_of
 from pam.evaluation.plain_texts import Gain, gains_of
 from pam.evaluation.scores import Scores, Value, notes_of
 from pam.experiments.config import RunConfig
+from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import RunFolder
-from pam.io import Strict, UserError, aligned
 from pam.reporting.runs import ScoredRun, check_comparable
+from pam.runtime.errors import UserError
+from pam.runtime.messages import aligned
 
 NAMES = ("experiment", "task", "model", "label")  # that say nothing of how a run was made
 MISSING = "-"  # shown for a key that one run does not have

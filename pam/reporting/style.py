@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Floats
-from pam.io import atomic_write, write_text
 from pam.reporting.fonts import find_fonts
+from pam.runtime.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
 

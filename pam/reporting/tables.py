@@ -24,7 +24,6 @@ from pam.evaluation.translation import Significance
 from pam.experiments.config import Experiment
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.sweep import text as text_of_value
-from pam.io import UserError, unknown
 from pam.reporting import data_and_cost, lengths
 from pam.reporting.catalogue import (
     CAPTIONING,
@@ -70,6 +69,7 @@ from pam.reporting.runs import (
     processor_seconds,
     reasons_left_out,
 )
+from pam.runtime.errors import UserError, unknown
 
 
 def build(name: str, inputs: Inputs) -> Table:

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from pam.io import UserError
 from pam.runtime import processor
+from pam.runtime.errors import UserError
 from pam.runtime.processor import Products
 from pam.runtime.torch_internals import says_out_of_memory
 from pam.version import __version__

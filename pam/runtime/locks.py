@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pam.io import UserError, storage_error
+from pam.runtime.errors import UserError, storage_error
 from pam.runtime.job_lock import REPLACED, RUN, RUN_LOCK, is_replaced
 
 NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)

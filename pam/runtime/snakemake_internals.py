@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from pam.runtime.gpus import visible
 
 VERSIONS = "9.20 to 9.27"

@@ -17,17 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pam.io import (
-    UserError,
+from pam.models.checkpoint import load_tensors, save_tensors
+from pam.runtime.errors import UserError, storage_error
+from pam.runtime.files import (
     atomic_write,
     read_json,
     remove_leftovers,
     sha256_of,
-    storage_error,
     whole_files,
     write_json,
 )
-from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.locks import waited_for
 from pam.training.more_epochs import LAST
 

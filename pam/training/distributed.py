@@ -24,8 +24,8 @@ from torch.distributed.elastic.multiprocessing.errors import (
     get_error_handler,
 )
 
-from pam.io import UserError
 from pam.runtime.devices import choose_device
+from pam.runtime.errors import UserError
 from pam.runtime.torch_internals import says_lost_peer
 
 # a process waits for others as long as they live: for a lock, a slow disk

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pam.config import Guided, RunConfig
 from pam.data.dataset import Batch, Prepared, Ragged
 from pam.data.text_files import Line, plain_lines
 from pam.data.word_alignments import parse_links
-from pam.io import UserError
+from pam.experiments.config import Guided, RunConfig
 from pam.models.guide import Guide
+from pam.runtime.errors import UserError
 
 
 @dataclass(frozen=True)

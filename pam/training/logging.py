@@ -18,7 +18,8 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from pam.io import storage_error, write_text
+from pam.runtime.errors import storage_error
+from pam.runtime.files import write_text
 from pam.training.checkpoint import Progress
 
 LINE_EVERY_S = 20.0

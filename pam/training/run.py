@@ -22,8 +22,13 @@ from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.fingerprint import fingerprint, model_modules
 from pam.experiments.run_folder import RunFolder, command_line
-from pam.io import (
-    UserError,
+from pam.library.model_files import CONFIG, belongings
+from pam.models.build import build, parameters_of
+from pam.models.checkpoint import SavedModel, load_model, save_model
+from pam.models.model import Model, match
+from pam.runtime import devices
+from pam.runtime.errors import UserError
+from pam.runtime.files import (
     atomic_write,
     read_json,
     sha256_of,
@@ -31,11 +36,6 @@ from pam.io import (
     write_json,
     write_text,
 )
-from pam.library.model_files import CONFIG, belongings
-from pam.models.build import build, parameters_of
-from pam.models.checkpoint import SavedModel, load_model, save_model
-from pam.models.model import Model, match
-from pam.runtime import devices
 from pam.training import distributed
 from pam.training.checkpoint import REPLACED, Progress, Results, StateFolder, Weights, locked
 from pam.training.distributed import ProcessGroup

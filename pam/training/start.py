@@ -16,10 +16,11 @@ from pam.data.dataset import Prepared
 from pam.data.vocabulary import Vocabulary
 from pam.experiments.config import RunConfig, is_path
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, sha256_of
 from pam.library.model_files import WEIGHTS, Description, opened, weights_file
 from pam.models.checkpoint import check_files, load_tensors
 from pam.models.model import Model
+from pam.runtime.errors import UserError
+from pam.runtime.files import sha256_of
 
 log = logging.getLogger(__name__)
 

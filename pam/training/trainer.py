@@ -23,12 +23,12 @@ from pam.data.vocabulary import EOS, strip
 from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
 from pam.experiments.config import Decoding, Phase, RunConfig
-from pam.io import UserError
 from pam.models.attention_model import AttentionModel
 from pam.models.guide import Guide
 from pam.models.model import Model
 from pam.runtime import processor, torch_internals
 from pam.runtime.devices import Stopwatch, enough_for, use_precision
+from pam.runtime.errors import UserError
 from pam.training.checkpoint import CheckpointTimer, Progress, StateFolder, Weights, pack, unpack
 from pam.training.distributed import ProcessGroup, step_seed
 from pam.training.graphs import CudaRecorder, Recorder, StepGraphs

@@ -18,9 +18,10 @@ from pam.data.registry import Dataset, load_task
 from pam.experiments.config import RunConfig, TaskConfig
 from pam.experiments.experiment import Plan, check_known, check_local
 from pam.experiments.fingerprint import CODE, KINDS, fingerprint, model_modules
+from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, dump_yaml
 from pam.reporting.catalogue import ANALYZED
+from pam.runtime.errors import UserError
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, or_exit, per_job
 

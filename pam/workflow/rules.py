@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pam.io import UserError, storage_error, write_utf8
+from pam.runtime.errors import UserError, storage_error
+from pam.runtime.messages import write_utf8
 
 Wildcards = Any  # Snakemake's: the names in a rule's pattern as attributes, all strings
 Owner = TypeVar("Owner")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pam.io import Given, UserError, find_file, merged, read_yaml, retyped
+from pam.experiments.given import Given, merged
+from pam.experiments.yaml import parse_yaml, read_yaml
+from pam.runtime.errors import UserError
+from pam.runtime.files import find_file
 from pam.runtime.snakemake_internals import command_line
 
 DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
@@ -43,7 +46,7 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
             raise UserError("expected keys and values", file=file, hint="see config/README.md")
         config.update(merged(config, content))
 
-    overrides = Given.of("--config", retyped(line.config))
+    overrides = Given.of("--config", _retyped(line.config))
     config.update(merged(config, overrides.content))
     # A cluster's profile has the device among its resources: what it had under `config:` any
     # `--config` would replace.
@@ -51,3 +54,23 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
         config.setdefault("device", line.device)
 
     return [*files, overrides]
+
+
+def _retyped(value: Any) -> Any:
+    """Return values of Snakemake's `--config` as YAML means them.
+
+    Snakemake reads no numbers inside of `[1, 2]` and `{a: 1}`.
+    """
+    if isinstance(value, dict):
+        return {key: _retyped(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_retyped(item) for item in value]
+
+    if not isinstance(value, str):
+        return value
+
+    try:
+        meant = parse_yaml(value, "--config")
+    except UserError:
+        return value
+    return meant if isinstance(meant, bool | int | float | None) else value

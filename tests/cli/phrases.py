@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pam.data.dataset import Split, write_summary
 from pam.data.translation import SubwordsFormat, Translation, TranslationFormat
-from pam.io import write_text
+from pam.runtime.files import write_text
 
 NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
 COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}

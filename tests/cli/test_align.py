@@ -13,7 +13,7 @@ import pytest
 import pam
 from pam.alignment.aligner import Aligner, Settings
 from pam.data.tokenizers import TranslationCodec
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.cli.conftest import Call
 
 PHRASES = "pretrained:phrases/postr-joint"

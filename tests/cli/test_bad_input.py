@@ -14,8 +14,8 @@ import torch
 
 from pam.data.dataset import Prepared, Split, write_summary
 from pam.experiments.config import RunConfig
-from pam.io import sha256_of
 from pam.models.checkpoint import load_tensors, save_tensors
+from pam.runtime.files import sha256_of
 from tests.cli.conftest import Call
 from tests.training import small
 

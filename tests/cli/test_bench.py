@@ -9,13 +9,14 @@ import torch
 
 from pam.cli import main
 from pam.experiments.config import Network
-from pam.io import UserError, read_json
 from pam.measuring import benchmark
 from pam.measuring.benchmark import count_operations, named_model
 from pam.models.kernels.compute import Compute
 from pam.models.kernels.lstm import LSTMCell
 from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
 from pam.models.kernels.output_layer import OutputLayer
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json
 from tests.training import runs, small
 from tests.variants import model_named
 

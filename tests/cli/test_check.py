@@ -16,7 +16,7 @@ import torch
 from pam.cli import main
 from pam.experiments.check import check_folder
 from pam.experiments.experiment import load_plan
-from pam.io import dump_yaml
+from pam.experiments.parsing import dump_yaml
 from pam.runtime import processor
 from pam.runtime.processor import Trial
 from pam.training.more_epochs import LAST

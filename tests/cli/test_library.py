@@ -31,9 +31,9 @@ import yaml
 
 import pam
 from pam.experiments.config import Decoding
-from pam.io import UserError
 from pam.library import api
 from pam.runtime.devices import usable_device
+from pam.runtime.errors import UserError
 from tests.cli.conftest import Call
 
 mpl.use("agg")

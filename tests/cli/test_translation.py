@@ -18,10 +18,11 @@ from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
 from pam.experiments.config import Decoding, RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, write_json, write_text
 from pam.library.model_files import WEIGHTS
 from pam.models import options
 from pam.models.checkpoint import load_model, load_tensors, save_tensors
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json, write_text
 from tests.cli import phrases
 from tests.cli.conftest import Call
 from tests.training import small

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pam.data.archives import extract_all, extract_member
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 FILES = {"talks/a.txt": b"one\n" * 500, "talks/deep/b.txt": b"two\n", "c.txt": b""}
 

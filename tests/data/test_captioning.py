@@ -23,7 +23,7 @@ from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.experiments.experiment import check_local
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}
 UNITS = 3

@@ -11,7 +11,7 @@ import pytest
 from pam.data.cldr import FIELDS, FRAMES, Cldr, Draw, Frame, Word, Words, linked, text_of, words_of
 from pam.data.generated import installed
 from pam.data.registry import find_dataset
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 from pam.cli import COMMANDS
 from pam.commands import Command
 from pam.data.download import MIRROR
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.long_forms import long_form
 
 from .conftest import ROOT, write_rows

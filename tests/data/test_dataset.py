@@ -15,7 +15,7 @@ from pam.data.dataset import Prepared, Split
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.data.vocabulary import EOS, Vocabulary
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 def small(alignment: list[list[int]] | None = None) -> Split:

@@ -13,7 +13,8 @@ import pytest
 from pam.data.download import MIRROR, Patience, check_fetched, fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
-from pam.io import PART, UserError
+from pam.runtime.errors import UserError
+from pam.runtime.files import PART
 
 from .conftest import ROOT, Server, whole
 

@@ -26,7 +26,7 @@ from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import Pair
 from pam.data.text_files import read_lines
 from pam.data.tmx import Tmx, Xliff
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.data.pairs import prepared
 
 from .conftest import Server, whole

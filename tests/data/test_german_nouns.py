@@ -13,7 +13,7 @@ from pam.data import download as fetch_module
 from pam.data.download import fetch
 from pam.data.generated import CELLS, TABLE, GermanNouns, installed
 from pam.data.registry import Dataset, find_dataset
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 

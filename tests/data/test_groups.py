@@ -11,7 +11,7 @@ import pytest
 
 from pam.data.dataset import Prepared
 from pam.data.registry import Dataset
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .pairs import SENTENCES, columns, prepared
 

@@ -14,7 +14,8 @@ from pam.data.download import RECORD, check_fetched, fetch
 from pam.data.identity import fetched_folder, identified
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
-from pam.io import UserError, write_json
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 from tests.data.conftest import ROWS, write_rows
 
 URLS = ["https://example.org/a.tsv"]

@@ -12,7 +12,7 @@ from pam.data.dataset import SPLITS, Prepared, write_summary
 from pam.data.inflection import Index, InflectionFormat, Row, read_rows
 from pam.data.registry import load_task
 from pam.data.tokenizers import InflectionCodec, order_of_features, split_features
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
 

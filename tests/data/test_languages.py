@@ -23,7 +23,7 @@ from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.text_files import cleaned
 from pam.data.tokenizers import load_tokenizer
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 from .pairs import dataset, prepared

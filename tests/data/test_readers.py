@@ -21,7 +21,8 @@ from pam.data.records import JsonLines
 from pam.data.registry import Dataset
 from pam.data.sampling import Divide, Pair, divided
 from pam.data.text_files import Line, lines_of, read_lines
-from pam.io import UserError, write_text
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 
 from .pairs import columns, prepared, ready
 

@@ -10,7 +10,7 @@ import pytest
 
 from pam.data.dataset import SPLITS
 from pam.data.registry import find_dataset, load_registries
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 

@@ -14,7 +14,7 @@ from pam.data.registry import find_dataset, load_task
 from pam.data.vocabulary import EOS, STEP, strip
 from pam.data.word_alignments import prepare_word_alignments
 from pam.decoding.hypotheses import LengthPrior
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .pairs import ready
 from .test_word_alignments import alignments

@@ -21,7 +21,7 @@ from pam.data.registry import Dataset
 from pam.data.summarization import Summarization
 from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import EOS
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 RECORDS = [
     {

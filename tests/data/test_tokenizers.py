@@ -21,7 +21,7 @@ from pam.data.tokenizers import (
     load_codec,
     load_tokenizer,
 )
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .pairs import SENTENCES, many, ready
 

@@ -12,7 +12,7 @@ from pam.data.dataset import Prepared
 from pam.data.download import fetch
 from pam.data.prepare import Symbols, prepare
 from pam.data.vocabulary import UNK
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .pairs import SENTENCES, columns, dataset, many, prepared, ready
 

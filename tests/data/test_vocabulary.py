@@ -21,7 +21,7 @@ from pam.data.vocabulary import (
     to_actions,
     unescape,
 )
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 def test_special_symbols_come_first_in_file_and_ids(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 from .pairs import columns

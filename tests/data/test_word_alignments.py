@@ -14,7 +14,7 @@ from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
 from pam.data.text_files import Line
 from pam.data.word_alignments import Links, parse_links, prepare_word_alignments
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 from .conftest import ROOT
 from .pairs import dataset as pair_dataset

@@ -9,7 +9,8 @@ import torch
 
 from pam.decoding.hypotheses import LengthPrior, Ranking
 from pam.experiments.config import Decoding
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
+from pam.runtime.errors import UserError
 from tests.decoding import varied
 from tests.decoding.best import assert_same, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES

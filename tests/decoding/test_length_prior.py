@@ -9,7 +9,7 @@ import pytest
 
 from pam.data.dataset import Split
 from pam.decoding.hypotheses import LengthPrior
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from pam.data.vocabulary import EOS
 from pam.decoding.hypotheses import LengthPrior, Output, forbid, forbidden_symbols, longest
 from pam.decoding.search import Sampling
 from pam.experiments.config import Decoding
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
+from pam.runtime.errors import UserError
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of
 from tests.decoding.varied import SOURCES

@@ -18,9 +18,9 @@ from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.analyze import analyze, heat_maps
 from pam.evaluation.attention import Gatherer, Sentence
 from pam.experiments.config import Decoding
-from pam.io import UserError
 from pam.models.checkpoint import SavedModel, load_model
 from pam.models.model import without_end
+from pam.runtime.errors import UserError
 from tests.cli import phrases
 from tests.decoding.best import outputs_of
 from tests.models import tiny

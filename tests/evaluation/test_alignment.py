@@ -16,7 +16,7 @@ from pam.evaluation.attention import Links
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.evaluation.translations import analyze
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pam.evaluation.attention import Analysis, Gatherer, Sentence, entropies
 from pam.evaluation.inputs import load, save
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 ABOUT: dict[str, Any] = {
     "task": "t",

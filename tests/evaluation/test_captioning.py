@@ -19,7 +19,7 @@ from pam.evaluation import captioning, meteor
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, score_control
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.data.test_captioning import CAPTIONS, fetched, frames
 
 MSRVTT = Path(__file__).parents[3] / "shared/corpora/msrvtt-1000-vgg16/videodatainfo.json"

@@ -11,7 +11,7 @@ from pam.data.dataset import write_summary
 from pam.evaluation import inflection
 from pam.evaluation.inflection import Prediction
 from pam.evaluation.inputs import EvalInputs, check_against_split
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 HEADER = "lemma\tfeatures\tform\tpredicted\tlog_prob\n"
 

@@ -17,7 +17,7 @@ from pam.alignment.links import linked, word_probabilities
 from pam.alignment.scoring import score_links
 from pam.alignment.symmetrization import NEIGHBORS, SYMMETRIZATIONS, product_probabilities
 from pam.alignment.words import placed, words_between_spaces
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 def test_words_have_the_sums_of_source_symbols_and_the_means_of_target_symbols() -> None:

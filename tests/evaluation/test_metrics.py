@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from pam.evaluation import metrics
 from pam.evaluation.metrics import METRICS, Floats, metric_of
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 def ngram_counts(rows: int, seed: int) -> Floats:

@@ -14,7 +14,7 @@ from nltk.translate.gleu_score import corpus_gleu
 from sacrebleu.metrics import BLEU, CHRF
 
 from pam.evaluation.plain_texts import METRIC_NAMES, score_texts
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.evaluation.translations import OUTPUTS, REFERENCES, TARGETS, WORSE, text_of, write
 
 TEXTS = [text_of(output) for output in OUTPUTS]

@@ -14,7 +14,7 @@ from pam.commands import evaluate
 from pam.data.dataset import write_summary
 from pam.evaluation.inputs import load, save
 from pam.evaluation.scores import Scores
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 ROWS = [("a", "1", "x", "x"), ("a", "2", "y", "z"), ("b", "1", "u", "u"), ("b", "2", "w", "w")]
 RUN: dict[str, Any] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pam.evaluation.translation import paired_bootstrap
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.evaluation.translations import (
     OUTPUTS,
     REFERENCES,

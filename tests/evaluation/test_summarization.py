@@ -23,7 +23,7 @@ from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS, metric_of
 from pam.evaluation.scores import score_control
 from pam.evaluation.summarization import ComparedText, Summary
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 ARTICLES = [
     "the police killed the gunman on monday . the gunman had shot at cars . nobody else was hurt .",

@@ -20,7 +20,7 @@ from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scored, Scores, make, score
 from pam.evaluation.translation import by_length
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.evaluation.translations import (
     OUTPUTS,
     REFERENCES,

@@ -18,8 +18,8 @@ from pam.cli import main
 from pam.data.prepare import prepare
 from pam.experiments.experiment import load_plan
 from pam.experiments.run_folder import RunFolder
-from pam.io import read_json
 from pam.reporting.reference import restore
+from pam.runtime.files import read_json
 from pam.training.run import train
 from tests.data import test_captioning, test_summarization
 from tests.faults import trained

@@ -17,7 +17,7 @@ from tests.workflow.conftest import once
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files that this process writes wait for no disk: no test takes the power away."""
-    monkeypatch.setattr("pam.io._flush", lambda path: None)
+    monkeypatch.setattr("pam.runtime.files._flush", lambda path: None)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 Result = TypeVar("Result")
 

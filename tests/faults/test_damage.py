@@ -15,7 +15,7 @@ import pytest
 
 from pam.data.archives import extract_all
 from pam.data.features import Vectors, clips_in, read_array
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.conftest import Recorder
 from tests.data import test_archives, test_captioning
 from tests.faults.cases import numbered

@@ -22,7 +22,7 @@ from pam.data.registry import load_registries
 from pam.experiments.check import check_datasets
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.experiment import load_plan
-from pam.io import dump_yaml
+from pam.experiments.parsing import dump_yaml
 from pam.models.build import build
 from pam.models.fitting import check_fit
 from pam.runtime.devices import enough_for

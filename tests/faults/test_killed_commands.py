@@ -17,8 +17,8 @@ from tests.faults.commands import COMMANDS
 from tests.training.runs import Fault
 
 MOMENTS = {
-    "before the file is begun": ("pam.io", "_locked_part"),
-    "while it is written": ("pam.io", "_flush"),
+    "before the file is begun": ("pam.runtime.files", "_locked_part"),
+    "while it is written": ("pam.runtime.files", "_flush"),
 }
 WRITES = 40
 """As many as any of the commands has, or more."""

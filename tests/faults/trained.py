@@ -13,10 +13,11 @@ from pam.data.dataset import Prepared
 from pam.decoding.hypotheses import LENGTHS
 from pam.experiments.config import RunConfig
 from pam.experiments.experiment import load_plan
+from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_folder import RunFolder
-from pam.io import dump_yaml, write_json, write_text
 from pam.models.build import build
 from pam.reporting.reference import restore, store
+from pam.runtime.files import write_json, write_text
 from pam.training.run import reuse, train
 from pam.training.start import load_starts, take_over
 from tests.faults.subject import Result, Subject

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.config import Network
 from pam.data.vocabulary import BOS
 from pam.evaluation.attention import Gatherer, Sentence
+from pam.experiments.config import Network
 from pam.models.attention_model import AttentionModel
 from pam.models.build import build
 from pam.models.ensemble import Ensemble

@@ -9,9 +9,9 @@ import pytest
 
 from pam.data.dataset import Prepared
 from pam.experiments.config import Decoding, Network, RunConfig, Training
-from pam.io import UserError
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
+from pam.runtime.errors import UserError
 from tests.data.pairs import many, ready
 from tests.models.tiny import components
 

@@ -12,9 +12,9 @@ from pam.data.registry import load_registries
 from pam.experiments.check import check_datasets
 from pam.experiments.config import ModelConfig, Network
 from pam.experiments.experiment import load_plan
-from pam.io import UserError
 from pam.models import options
 from pam.models.fitting import FitError, check_fit
+from pam.runtime.errors import UserError
 from tests.variants import experiment_files
 
 ROOT = Path(__file__).resolve().parents[2]

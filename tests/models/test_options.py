@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from pam.experiments.config import ModelConfig, Network
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
 from pam.models import options
 from pam.models.build import build, implementation, recurrent
 from pam.models.copying import Copying
@@ -31,6 +31,7 @@ from pam.models.marginalization import Marginalization
 from pam.models.model import Model
 from pam.models.options import COMPONENTS, PARTS, Options, register
 from pam.models.seq2seq import Seq2Seq
+from pam.runtime.errors import UserError
 
 BASES = {
     "score": Score,

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS
-from pam.io import UserError
 from pam.models.posterior_attention import AttentionState, PosteriorAttention
 from pam.models.seq2seq import Seq2Seq
+from pam.runtime.errors import UserError
 from tests.models import tiny
 
 MODELS: dict[str, dict[str, Any]] = {

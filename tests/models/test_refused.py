@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pam.experiments.config import ModelConfig, Network, load_model
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
 from pam.models.fitting import check_fit
+from pam.runtime.errors import UserError
 
 NETWORK = Network(embedding=12, encoder=3, decoder=5)
 BOUND = "a bound and an inference network need each other"

@@ -11,8 +11,9 @@ import yaml
 
 from pam.experiments.config import ModelConfig
 from pam.experiments.experiment import load_plan
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
 from pam.models.schedules import Delayed, Linear, Scheduled
+from pam.runtime.errors import UserError
 from tests.models import tiny
 
 RISING = {"kind": "linear", "first": 0.1, "last": 1, "begin": 0.5, "end": 0.75}

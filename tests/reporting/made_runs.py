@@ -14,7 +14,7 @@ import yaml
 from pam.evaluation import inflection
 from pam.evaluation import scores as record
 from pam.evaluation.inputs import Counts, save
-from pam.io import write_json, write_text
+from pam.runtime.files import write_json, write_text
 
 LABELS = {
     "soft": "Soft",

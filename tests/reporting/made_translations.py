@@ -16,7 +16,7 @@ from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
 from pam.evaluation.attention import COVERAGE_EDGES, Analysis
 from pam.evaluation.inputs import EvalInputs, save
-from pam.io import write_json, write_text
+from pam.runtime.files import write_json, write_text
 
 LABELS = {
     "soft": "Soft",

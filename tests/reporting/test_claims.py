@@ -12,7 +12,6 @@ import pytest
 from made_runs import MadeExperiment
 
 from pam.evaluation.bootstrap import Interval
-from pam.io import UserError
 from pam.reporting import claims as judging
 from pam.reporting import render, tables
 from pam.reporting.catalogue import load_papers
@@ -20,6 +19,7 @@ from pam.reporting.claims import Claim, Outcome, Stored, counted, load_sources, 
 from pam.reporting.comparison import Inputs, Verdict, compare
 from pam.reporting.reference import unpacked
 from pam.reporting.runs import load_experiment, load_runs
+from pam.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = ROOT / "docs/claims.yaml"

@@ -12,10 +12,11 @@ from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
 from pam.experiments.config import Experiment
-from pam.io import UserError, write_json
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
 from pam.reporting.comparison import Row, compare, outcome_of, setting_of
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 
 
 def rows_of(

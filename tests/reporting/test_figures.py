@@ -24,13 +24,14 @@ from matplotlib.figure import Figure
 from pam.commands import evaluate
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
-from pam.io import UserError, write_json
 from pam.reporting import runs, style
 from pam.reporting.catalogue import FIGURES
 from pam.reporting.comparison import compare
 from pam.reporting.figures import KINDS, models, parser_of
 from pam.reporting.figures.attention import attention
 from pam.reporting.runs import history_columns, load_experiment
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 
 
 def draw(kind: str, *arguments: object) -> None:

@@ -28,7 +28,6 @@ from pam.evaluation.inputs import Counts, GroupCounts, load, save
 from pam.evaluation.metrics import METRICS, metric_of
 from pam.evaluation.scores import Scores, make
 from pam.experiments.config import Experiment
-from pam.io import UserError
 from pam.reporting import figures, render
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.comparison import RULE, Inputs, compare
@@ -39,6 +38,7 @@ from pam.reporting.outputs import examples, kinds_of, marked, pieces
 from pam.reporting.page import Block, Files, Page, with_texts, write
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
+from pam.runtime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "img", "br", "hr", "input"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pam.experiments.config import model_files
-from pam.io import UserError
 from pam.reporting.catalogue import TABLES, load_papers
+from pam.runtime.errors import UserError
 from tests.variants import MODELS as FOLDER
 from tests.variants import variant_names
 

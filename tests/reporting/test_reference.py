@@ -22,9 +22,12 @@ from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.experiments.config import load_run
 from pam.experiments.experiment import Plan, load_plan
-from pam.io import UserError, dump_yaml, read_json, read_yaml, write_json, write_text
+from pam.experiments.parsing import dump_yaml
+from pam.experiments.yaml import read_yaml
 from pam.reporting import reference, render, runs, tables
 from pam.reporting.comparison import Inputs
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json, write_json, write_text
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow/scripts"

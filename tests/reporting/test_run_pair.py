@@ -12,10 +12,10 @@ from made_runs import MadeExperiment, make_experiment
 
 from pam.cli import main
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError
 from pam.reporting.comparison import compare
 from pam.reporting.run_pair import compare_runs, report
 from pam.reporting.runs import load_experiment, load_runs
+from pam.runtime.errors import UserError
 
 
 def test_differences_are_those_of_the_values_paired_by_units(made: MadeExperiment) -> None:

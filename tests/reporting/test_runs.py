@@ -12,8 +12,8 @@ from made_runs import MadeExperiment, make_experiment
 from pam.evaluation import inflection
 from pam.evaluation.inputs import load, save
 from pam.evaluation.scores import Scores
-from pam.io import UserError
 from pam.reporting import runs
+from pam.runtime.errors import UserError
 
 
 @pytest.fixture

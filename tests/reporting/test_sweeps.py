@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from made_runs import MadeExperiment, make_experiment
 
-from pam.io import UserError
 from pam.reporting import figures
 from pam.reporting.catalogue import TABLES, load_papers
 from pam.reporting.comparison import Inputs, compare
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
+from pam.runtime.errors import UserError
 
 GRID = {"postr-joint": {"sweep": {"marginalization.mass": [0.9, 0.99], "network.dropout": [0, 1]}}}
 

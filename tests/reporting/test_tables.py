@@ -25,13 +25,14 @@ from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import METRICS
-from pam.io import UserError, write_json
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
 from pam.reporting.comparison import RULE, compare
 from pam.reporting.lengths import chosen
 from pam.reporting.render import Table
 from pam.reporting.runs import load_experiment, load_runs
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 
 COLUMNS = (
     "task,model,metric,mean,sd,n,low,high,paper,difference,gain,gain_low,gain_high,p_vs_soft,"

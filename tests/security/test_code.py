@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pam.cli import main
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.faults.subjects import SUBJECTS
 from tests.workflow.checkouts import ROOT
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.io import LARGEST, UserError, parse_yaml, read_yaml
+from pam.experiments.yaml import LARGEST, parse_yaml, read_yaml
+from pam.runtime.errors import UserError
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"

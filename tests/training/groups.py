@@ -14,8 +14,8 @@ from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from pam.experiments.config import RunConfig
-from pam.io import read_json, write_json
 from pam.models.checkpoint import load_tensors, save_tensors
+from pam.runtime.files import read_json, write_json
 from pam.training.distributed import joined
 from pam.training.logging import Reporter
 from tests.training.runs import CONTEXT

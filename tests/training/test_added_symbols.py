@@ -19,12 +19,12 @@ from pam.data.registry import Dataset
 from pam.data.vocabulary import BOS, ended
 from pam.experiments.config import ModelConfig, RunConfig
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError
 from pam.library.api import load
 from pam.library.model_files import Description
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
 from pam.models.model import Model, match
+from pam.runtime.errors import UserError
 from pam.training.run import train
 from pam.training.start import load_starts, take_over
 from tests.data import pairs

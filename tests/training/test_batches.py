@@ -11,7 +11,7 @@ import torch
 
 from pam.data.dataset import Examples, Prepared
 from pam.data.vocabulary import EOS, PAD, STEP, strip
-from pam.io import UserError
+from pam.runtime.errors import UserError
 
 
 @pytest.fixture(scope="module")

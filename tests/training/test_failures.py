@@ -78,7 +78,10 @@ def test_a_training_that_diverges_is_stopped(
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole")
     # One write more than there are never comes, so that the list below is complete.
-    assert runs.train(RUN, data, out, Fault("pam.io", "_flush", WRITES + 1, "full")).end() == 0
+    assert (
+        runs.train(RUN, data, out, Fault("pam.runtime.files", "_flush", WRITES + 1, "full")).end()
+        == 0
+    )
     return out
 
 
@@ -106,7 +109,7 @@ REST = [number for number in range(1, WRITES + 1) if number not in SAMPLE]
 def test_a_disk_that_is_full_at_any_write_costs_nothing_but_the_write(
     number: int, data: Path, whole: Path, tmp_path: Path
 ) -> None:
-    full = Fault("pam.io", "_flush", number, "full")
+    full = Fault("pam.runtime.files", "_flush", number, "full")
     message, hint = one_message(runs.train(RUN, data, tmp_path, full))
     assert message.startswith(str(tmp_path)) and message.endswith(": the disk is full")
     assert hint == "free some space and run again"

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from pam.experiments.config import RunConfig
-from pam.io import UserError
 from pam.models.model import Model
 from pam.runtime import torch_internals
+from pam.runtime.errors import UserError
 from pam.training import graphs as training_graphs
 from pam.training.distributed import ProcessGroup
 from pam.training.graphs import CudaRecorder, PlainRecorder, Recorder, Work

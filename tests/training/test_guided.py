@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from pam.cli import main
-from pam.config import Guided
 from pam.data.dataset import Examples, Prepared
-from pam.io import UserError
+from pam.experiments.config import Guided
 from pam.models.attention_model import AttentionModel
 from pam.models.checkpoint import load_model
 from pam.models.guide import Guide
+from pam.runtime.errors import UserError
 from pam.training.guided import GivenLinks, check_guided
 from tests.models import test_aligned_transformer, tiny
 from tests.training import small

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from pam.experiments.config import RunConfig
-from pam.io import UserError, dump_yaml, read_json, write_json
+from pam.experiments.parsing import dump_yaml
 from pam.runtime.devices import enough_for, keep_heap
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json, write_json
 from pam.training.trainer import Trainer
 from tests.conftest import Recorder
 from tests.training import runs, small

@@ -20,10 +20,10 @@ from tensorboard.backend.event_processing.io_wrapper import GetLogdirSubdirector
 import pam
 from pam.data.dataset import Prepared
 from pam.experiments.config import load_run
-from pam.io import write_text
 from pam.models.checkpoint import load_model, load_tensors
 from pam.runtime import processor
 from pam.runtime.devices import versions
+from pam.runtime.files import write_text
 from pam.training import logging as training_logging
 from pam.training import trainer as training_loop
 from pam.training.checkpoint import Progress, Results, StateFolder

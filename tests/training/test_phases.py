@@ -9,8 +9,9 @@ import pytest
 
 from pam.data.dataset import Batch
 from pam.experiments.config import Training
-from pam.io import UserError, parse
+from pam.experiments.parsing import parse
 from pam.models.seq2seq import Seq2Seq
+from pam.runtime.errors import UserError
 from tests.training import small
 from tests.training.trainers import trainer
 

@@ -25,7 +25,7 @@ MOMENTS: dict[str, tuple[Fault, int]] = {
     "between two epochs, before the state of the first": (Fault(*SAVE, 3), 1),
     "between two epochs": (Fault(*STEP, 4), 1),
     "when the reserve is in place and the state is not yet written": (Fault(*SAVE, 5), 1),
-    "when a state is written and not yet flushed": (Fault("pam.io", "_flush", 5), 1),
+    "when a state is written and not yet flushed": (Fault("pam.runtime.files", "_flush", 5), 1),
     "when a state is flushed and not yet renamed": (Fault("pathlib", "Path.chmod", 5), 1),
     "when the first state is not yet renamed": (Fault("pathlib", "Path.chmod", 1), 0),
     "when all is trained and nothing is written": (
@@ -188,7 +188,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(
     state = tmp_path / "state"
     state.mkdir()
     (state / ".own").write_text("a file that is not ours")
-    runs.train(run, data, tmp_path, Fault("pam.io", "_flush", 5)).end()
+    runs.train(run, data, tmp_path, Fault("pam.runtime.files", "_flush", 5)).end()
 
     assert any(path.name.startswith(f".{CURRENT}.") for path in state.iterdir())
 

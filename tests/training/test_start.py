@@ -14,12 +14,13 @@ import torch
 from pam.data.dataset import Prepared, Split
 from pam.data.vocabulary import EOS
 from pam.experiments.config import ModelConfig, RunConfig, load_run
+from pam.experiments.parsing import parse
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, parse
 from pam.library.model_files import WEIGHTS
 from pam.models.build import build
 from pam.models.checkpoint import load_model, load_tensors
 from pam.models.fitting import FitError, check_parts
+from pam.runtime.errors import UserError
 from pam.training.run import train
 from pam.training.start import load_starts, take_over
 from tests.training import runs, small

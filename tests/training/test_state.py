@@ -16,8 +16,9 @@ import torch
 
 from pam.experiments.config import RunConfig
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError, write_text
 from pam.models.checkpoint import load_tensors, save_tensors
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 from pam.training.again import is_finished
 from pam.training.checkpoint import (
     CURRENT,

@@ -274,7 +274,7 @@ def move_package(folder: str) -> None:
     """Make the preloaded package that of another folder, in which it has the same files.
 
     Besides what Python notes of a module's file, the package keeps its folder in paths of modules
-    alone, as `pam.io.SHIPPED`.
+    alone, as `pam.runtime.files.SHIPPED`.
     """
     old = os.path.dirname(sys.modules["pam"].__path__[0])
 

@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from pam.experiments.check import check_experiment
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.workflow.checkouts import (
     Checkout,
     Outcome,

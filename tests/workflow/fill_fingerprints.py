@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
-import pam.io
 from pam.data.registry import load_task
 from pam.experiments.check import check_experiment
 from pam.experiments.fingerprint import CODE, KINDS
+from pam.runtime import files
 from pam.workflow import JobInputs, WorkflowFiles
 
 OF_RUNS = ("train", "predict", "length-penalty", "attention", "analyze")
@@ -52,7 +52,7 @@ def fill_commands() -> None:
 
 if __name__ == "__main__":
     # Each fingerprint is written when it is known, and none of them has to survive a loss of power.
-    pam.io._flush = lambda path: None
+    files._flush = lambda path: None
     fill_commands()
     for name in sys.argv[1:]:
         fill(name)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pam.experiments.experiment import load_plan
-from pam.io import UserError
+from pam.runtime.errors import UserError
 from tests.workflow.checkouts import ROOT, Checkout, Outcome
 from tests.workflow.conftest import OWN
 from tests.workflow.test_plans import fake_gpus

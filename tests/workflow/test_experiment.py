@@ -12,10 +12,13 @@ import yaml
 from pam.experiments.check import check_datasets
 from pam.experiments.config import load_run
 from pam.experiments.experiment import Plan, load_plan, without_effect
-from pam.io import Given, UserError, dump_yaml, read_yaml
+from pam.experiments.given import Given
+from pam.experiments.parsing import dump_yaml
+from pam.experiments.yaml import read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit
 from pam.reporting.catalogue import check_rows, load_papers
+from pam.runtime.errors import UserError
 from tests.variants import experiment_files
 from tests.workflow.checkouts import ROOT
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 import yaml
 
-from pam.io import Given
+from pam.experiments.given import Given
 from tests.workflow.checkouts import Checkout, Outcome, with_own_pairs
 from tests.workflow.conftest import OWN, refusal
 

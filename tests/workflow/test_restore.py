@@ -10,8 +10,10 @@ import pytest
 
 from pam.experiments.check import check_experiment
 from pam.experiments.experiment import load_plan
-from pam.io import UserError, read_yaml, write_json, write_text
+from pam.experiments.yaml import read_yaml
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, Outcome, restore, store
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_json, write_text
 from pam.workflow import JobInputs, ReportFiles, WorkflowFiles
 from tests.workflow.checkouts import ROOT, Checkout, checkout
 from tests.workflow.conftest import OWN

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.io import UserError
 from pam.runtime import job_lock, locks
+from pam.runtime.errors import UserError
 
 HOLD = (
     "import sys; from pathlib import Path; from pam.runtime import locks; "

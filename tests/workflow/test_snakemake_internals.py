@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from pam.io import UserError
 from pam.runtime import snakemake_internals as internals
+from pam.runtime.errors import UserError
 from tests.workflow.checkouts import ROOT
 
 SNAKEFILE = """

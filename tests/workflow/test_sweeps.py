@@ -11,8 +11,9 @@ import yaml
 
 from pam.experiments.config import Experiment, load_model
 from pam.experiments.experiment import load_plan
-from pam.io import UserError, dump_yaml, parse
+from pam.experiments.parsing import dump_yaml, parse
 from pam.models import options
+from pam.runtime.errors import UserError
 from tests.workflow.checkouts import EXPERIMENT, REGISTRY, ROOT
 from tests.workflow.listed_models import HEAD, load, load_all
 from tests.workflow.schemas import validator

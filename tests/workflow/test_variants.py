@@ -13,8 +13,9 @@ import yaml
 
 from pam.experiments.config import Experiment, load_model, model_files
 from pam.experiments.experiment import load_plan
-from pam.io import UserError, dump_yaml, parse
+from pam.experiments.parsing import dump_yaml, parse
 from pam.models import options
+from pam.runtime.errors import UserError
 from tests.variants import MODELS, experiment_files, variant_names
 from tests.workflow.checkouts import ROOT
 from tests.workflow.listed_models import HEAD, load, load_all

@@ -75,7 +75,7 @@ def test_a_command_has_the_models_of_its_own_folder_and_not_of_the_preloaded_one
     made = checkout(tmp_path / "checkout")
     made.write("config/models/new.yaml", "label: New\n")
     if is_changed:
-        made.edit("pam/io.py", "did you mean", "do you mean")
+        made.edit("pam/runtime/errors.py", "did you mean", "do you mean")
     elsewhere = Checkout(tmp_path / "elsewhere")
     elsewhere.write("e.yaml", EXPERIMENT)
 

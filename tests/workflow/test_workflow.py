@@ -20,9 +20,9 @@ from pam.experiments import fingerprint, jobs
 from pam.experiments.check import check_experiment
 from pam.experiments.experiment import Plan
 from pam.experiments.run_folder import RunFolder
-from pam.io import UserError
 from pam.reporting.catalogue import FIGURES
 from pam.runtime import gpus
+from pam.runtime.errors import UserError
 from pam.runtime.snakemake_internals import PlannedJob
 from pam.workflow import (
     JobInputs,

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from snakemake.common.configfile import load_configfile
 
-from pam.io import Loader, UserError, _loaded, parse_yaml, placed, read_yaml
+from pam.experiments.yaml import Loader, _loaded, parse_yaml, placed, read_yaml
+from pam.runtime.errors import UserError
 from tests.faults.fuzz import texts
 from tests.faults.outcomes import outcome
 from tests.long_forms import long_form

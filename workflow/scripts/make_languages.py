@@ -6,7 +6,7 @@ python workflow/scripts/make_languages.py
 from pathlib import Path
 
 from pam.data.languages import Language, language
-from pam.io import write_text
+from pam.runtime.files import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/data.md"

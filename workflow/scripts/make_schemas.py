@@ -31,8 +31,9 @@ from pam.experiments.config import (
     Training,
     swept_options,
 )
-from pam.io import Strict, write_text
+from pam.experiments.parsing import Strict
 from pam.models.options import COMPONENTS, Options
+from pam.runtime.files import write_text
 
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

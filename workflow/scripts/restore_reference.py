@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pam.experiments.check import check_experiment
 from pam.experiments.restored import Name
-from pam.io import UserError, write_utf8
 from pam.reporting.reference import Outcome, restore, run_path
+from pam.runtime.errors import UserError
+from pam.runtime.messages import write_utf8
 from pam.workflow import ReportFiles, WorkflowFiles
 
 

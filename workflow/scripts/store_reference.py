@@ -13,8 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.io import UserError, write_utf8
 from pam.reporting.reference import store
+from pam.runtime.errors import UserError
+from pam.runtime.messages import write_utf8
 
 
 def main() -> int:

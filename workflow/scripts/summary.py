@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pam.experiments.config import Experiment
-from pam.io import read_json, write_text
 from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
+from pam.runtime.files import read_json, write_text
 from pam.runtime.job_lock import open_log
 
 

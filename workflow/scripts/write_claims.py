@@ -19,7 +19,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.io import read_json
 from pam.reporting.catalogue import load_papers
 from pam.reporting.claims import (
     Claim,
@@ -34,6 +33,7 @@ from pam.reporting.claims import (
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.render import probability, signed
 from pam.reporting.runs import load_experiment
+from pam.runtime.files import read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = ROOT / "results/reference"

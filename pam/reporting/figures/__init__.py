@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pam.io import unknown
 from pam.reporting import style
 from pam.reporting.figures import attention, curves, models, sweeps
 from pam.reporting.runs import LeftOutError
+from pam.runtime.errors import unknown
 
 KINDS: dict[str, Callable[..., style.Drawing]] = {
     "quality": models.quality,

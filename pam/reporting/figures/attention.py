@@ -19,9 +19,10 @@ from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.inputs import load
-from pam.io import Strict, UserError, parse
+from pam.experiments.parsing import Strict, parse
 from pam.reporting import style
 from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
+from pam.runtime.errors import UserError
 
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
 

@@ -14,10 +14,11 @@ from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
 from pam.evaluation.translation import LengthBin, by_length
-from pam.io import UserError, read_json
 from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare, frame_of
 from pam.reporting.runs import History, TaskRuns
+from pam.runtime.errors import UserError
+from pam.runtime.files import read_json
 
 # Measurements on the development split after each epoch.
 

@@ -19,11 +19,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Metric
-from pam.io import UserError, unknown
 from pam.reporting import style
 from pam.reporting.catalogue import load_papers
 from pam.reporting.comparison import Inputs, Row, compare, frame_of
 from pam.reporting.runs import DEVICES, load_experiment, load_runs
+from pam.runtime.errors import UserError, unknown
 
 NAMES = ("task", "model", "metric")  # columns of the data
 AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pam.io import Strict, UserError, parse, parse_yaml, write_text
+from pam.experiments.parsing import Strict, parse
+from pam.experiments.yaml import parse_yaml
+from pam.runtime.errors import UserError
+from pam.runtime.files import write_text
 
 
 @pytest.fixture
