@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from pam.evaluation.metrics import metric_of
-from pam.reporting.render import signed
+from pam.reporting.cells import signed
 
 MOST_TASKS = 3  # tasks of which a caption speaks; the figure shows all
 NEARLY_ALL = 0.9  # share of a sentence's words

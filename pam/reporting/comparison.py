@@ -16,7 +16,7 @@ from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, 
 from pam.evaluation.metrics import Floats, Metric, metric_of
 from pam.experiments.config import Experiment
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
-from pam.reporting.render import FINEST
+from pam.reporting.cells import FINEST
 from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
 from pam.runtime.errors import UserError
 
@@ -44,13 +44,10 @@ class Inputs:
         return load_runs(self.scores, self.experiment)
 
     def title(self, spec: TableSpec) -> str:
-        """Return a table's title with the experiment's."""
-        title = spec.title
+        """Return a table's title, with the paper and table that it has the metrics of."""
         if spec.cites and refers_to_papers(self.experiment):
-            title = f"{title} ({spec.cites})"
-        if self.experiment.title:
-            title = f"{title}: {self.experiment.title}"
-        return title
+            return f"{spec.title} ({spec.cites})"
+        return spec.title
 
     def paper(self, spec: TableSpec) -> PaperTable | None:
         """Return the paper's results that a table shows with ours."""
@@ -292,6 +289,8 @@ class Row(NamedTuple):
     direction: Direction
     size: Size
     setting: str
+    # how many seeds the judgement is of, such as `5 seeds`: the baseline's and the model's
+    seeds_text: str
     reason: str
     # device -> seconds of training plus decoding, mean over the seeds with both on that device;
     # of an ensemble with those of its members
@@ -596,6 +595,7 @@ def _rows(
             direction=verdict.direction,
             size=verdict.size,
             setting=setting_of(experiment, task.name, paper, seeds_text(counts)),
+            seeds_text=seeds_text(counts),
             reason=verdict.reason,
             seconds=seconds,
             divided=divided,

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from pam.data.prepare import added_symbols_text
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import TableSpec
+from pam.reporting.catalogue import PaperTable, TableSpec
+from pam.reporting.cells import Cell, Name, Value
 from pam.reporting.comparison import Inputs
-from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, table_of
+from pam.reporting.render import (
+    MODEL,
+    MODEL_KEY,
+    TASK,
+    TASK_KEY,
+    Column,
+    Field,
+    Note,
+    Row,
+    Table,
+    plain_table,
+)
 from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
 from pam.runtime.files import read_json
 
@@ -28,20 +41,27 @@ TRAINING = (
     "parameters",
     "resumed",
 )
-COSTS = ("task", "model", "seed", *SECONDS, *TRAINING, "decoded_per_second")
+COSTS = (
+    TASK_KEY,
+    MODEL_KEY,
+    Field("seed", "seed"),
+    *(Field(name, name, digits=1) for name in SECONDS),
+    *(Field(name, name) for name in TRAINING),
+    Field("decoded_per_second", "decoded_per_second"),
+)
 COSTS_SHOWN = (
     TASK,
     MODEL,
-    Column("Device", "{device}", "l"),
-    Column("Seed", "{seed}"),
-    Column("Wall s", "{wall_s:,.0f}"),
-    Column("CPU s", "{cpu_s:,.0f}"),
-    Column("GPU s", "{gpu_s:,.0f}"),
-    Column("Examples/s", "{examples_per_second:,.0f}"),
-    Column("Decoded/s", "{decoded_per_second:,.0f}"),
-    Column("Peak MB", "{peak_memory_mb:,.0f}"),
-    Column("Best epoch", "{best}"),
-    Column("Parameters", "{parameters:,.0f}"),
+    Column("Device", "device", "l"),
+    Column("Seed", "seed"),
+    Column("Wall s", "wall_s"),
+    Column("CPU s", "cpu_s"),
+    Column("GPU s", "gpu_s"),
+    Column("Examples/s", "examples_per_second"),
+    Column("Decoded/s", "decoded_per_second"),
+    Column("Peak MB", "peak_memory_mb"),
+    Column("Best epoch", "best"),
+    Column("Parameters", "parameters"),
 )
 COSTS_NOTE = (
     "Wall, CPU and GPU seconds are those of training and decoding together, over all sessions of a"
@@ -55,70 +75,80 @@ def costs(spec: TableSpec, inputs: Inputs) -> Table:
 
     Seconds are of training and decoding together.
     """
-    records = [_cost_of(run, task.label) for task in inputs.tasks for run in task.runs]
-    frame = pd.DataFrame(records, dtype=object)
-    table = table_of(
+    rows = [Row(_cost_of(run, task.label)) for task in inputs.tasks for run in task.runs]
+    return Table(
         title=inputs.title(spec),
-        frame=frame,
-        csv=COSTS,
-        digits=dict.fromkeys(SECONDS, 1),
-        shown=COSTS_SHOWN,
-        notes=(COSTS_NOTE,),
+        subject=inputs.experiment.title,
+        rows=[*rows, _sum_of(rows)],
+        columns=COSTS_SHOWN,
+        fields=COSTS,
+        notes=[Note(COSTS_NOTE)],
     )
 
-    # Unknown seconds are left out of the sums.
-    totals = []
-    for key in SECONDS:
-        seconds = frame[key].dropna()
-        totals.append(f"{sum(seconds):,.0f}" if len(seconds) else "")
 
-    table.shown.loc[len(frame)] = ["", "All", "", str(len(frame)), *totals, *[""] * 5]
-    return table
-
-
-def _cost_of(run: ScoredRun, task_label: str) -> dict[str, Any]:
-    """Return a run's record in the table of costs."""
-    training = {key: run.scores.training.get(key) for key in TRAINING}
-    best: int | str | None = training["best_epoch"]
-    if best is not None and training["epochs"] is not None:
-        best = f"{best} of {training['epochs']}"
-
-    return {
-        "task": run.task,
-        "task_label": task_label,
-        "model": run.model,
-        "label": run.label,
-        "seed": run.seed,
-        **run.scores.cost.model_dump(),
-        **training,
-        "best": best,
-        "decoded_per_second": run.main_decoding.get("sentences_per_second"),
+def _cost_of(run: ScoredRun, task_label: str) -> dict[str, Cell]:
+    """Return a run's cells in the table of costs."""
+    cells: dict[str, Cell] = {
+        "task": Name(run.task, task_label),
+        "model": Name(run.model, run.label),
+        "seed": Value(run.seed),
     }
+    cells |= {name: Value(run.scores.cost.model_dump()[name], ",.0f") for name in SECONDS}
+
+    training = run.scores.training
+    cells |= {name: Value(training.get(name), ",.0f") for name in TRAINING}
+    best = training.get("best_epoch")
+    if best is not None and training.get("epochs") is not None:
+        best = f"{best} of {training['epochs']}"
+    cells["best"] = Value(best)
+    cells["decoded_per_second"] = Value(run.main_decoding.get("sentences_per_second"), ",.0f")
+    return cells
+
+
+def _sum_of(runs: Sequence[Row]) -> Row:
+    """Return the row of people with the sums of all runs; unknown seconds are left out of them."""
+    cells: dict[str, Cell] = {"model": Name("", "All"), "seed": Value(len(runs))}
+    for name in SECONDS:
+        seconds = [row[name].value for row in runs if row[name].value is not None]
+        cells[name] = Value(sum(seconds) if seconds else None, ",.0f")
+    return Row(cells, is_stored=False)
+
+
+ENVIRONMENT = tuple(Field(name, name) for name in ("kind", "name", "value", "runs"))
+ENVIRONMENT_SHOWN = (
+    Column("Kind", "kind", "l"),
+    Column("Name", "name", "l"),
+    Column("Value", "value", "l"),
+    Column("Runs", "runs"),
+)
 
 
 def environment(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table of versions, machines and devices, with the number of runs of each."""
-    facts: list[tuple[str, str, str]] = []
+    facts: Counter[tuple[str, str, str]] = Counter()
     for training in (run.scores.training for task in inputs.tasks for run in task.runs):
         if training.get("device"):
-            facts.append(("device", "device", str(training["device"])))
+            facts["device", "device", str(training["device"])] += 1
 
         for kind in ("hardware", "versions"):
             values = training.get(kind) or {}
-            facts += [
-                (kind, str(name), str(value)) for name, value in values.items() if value is not None
-            ]
+            for name, value in values.items():
+                if value is not None:
+                    facts[kind, str(name), str(value)] += 1
 
-    frame = pd.DataFrame(facts, columns=["kind", "name", "value"])
-
-    counts = frame.value_counts().rename("runs").reset_index()
     # Of several versions, the one of most runs comes first.
-    counts = counts.sort_values(
-        ["kind", "name", "runs", "value"], ascending=[True, True, False, True]
+    counted = sorted(facts.items(), key=lambda fact: (*fact[0][:2], -fact[1], fact[0][2]))
+    rows = [
+        Row({"kind": Value(kind), "name": Value(name), "value": Value(value), "runs": Value(count)})
+        for (kind, name, value), count in counted
+    ]
+    return Table(
+        title=inputs.title(spec),
+        subject=inputs.experiment.title,
+        rows=rows,
+        columns=ENVIRONMENT_SHOWN,
+        fields=ENVIRONMENT,
     )
-    texts = counts.astype(str).rename(columns=str.capitalize)
-
-    return Table(inputs.title(spec), counts, texts, "lllr")
 
 
 # Time over the baseline's.
@@ -126,16 +156,25 @@ def environment(spec: TableSpec, inputs: Inputs) -> Table:
 # metric and row of the papers' results that have an overhead, whatever the task
 TIME_RATIO = "time_ratio"
 ANY_ROW = "any"
-OVERHEAD = ("task", "phase", "model", "processor", "seconds", "ratio", "n", "paper")
+OVERHEAD = (
+    TASK_KEY,
+    Field("phase", "phase"),
+    MODEL_KEY,
+    Field("processor", "processor"),
+    Field("seconds", "seconds", digits=3),
+    Field("ratio", "ratio", digits=3),
+    Field("n", "runs"),
+    Field("paper", "paper"),
+)
 OVERHEAD_SHOWN = (
     TASK,
-    Column("Phase", "{phase}", "l"),
+    Column("Phase", "phase", "l"),
     MODEL,
-    Column("On", "{processor}", "l"),
-    Column("Seconds", "{seconds:.1f}"),
-    Column("Ratio", "{ratio:.2f}"),
-    SEEDS,
-    Column("Paper", "{paper:.2f}"),
+    Column("On", "processor", "l"),
+    Column("Seconds", "seconds"),
+    Column("Ratio", "ratio"),
+    Column("Seeds", "runs"),
+    Column("Paper", "paper"),
 )
 OVERHEAD_NOTE = (
     "Seconds: of one epoch of training, its development split included, and of decoding the test"
@@ -151,74 +190,66 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
     times on different kinds of processor, and no mean of them.
     """
     baseline = inputs.experiment.baseline
-    records = [record for task in inputs.tasks for record in _overhead_of(task, baseline)]
-    notes = [OVERHEAD_NOTE.format(baseline)]
-    columns: Sequence[Column] = OVERHEAD_SHOWN[:-1]
-
     paper = inputs.paper(spec)
+    notes = [Note(OVERHEAD_NOTE.format(baseline))]
+    columns: Sequence[Column] = OVERHEAD_SHOWN[:-1]
     if paper:
-        for record in records:
-            record["paper"] = paper.value(TIME_RATIO, ANY_ROW, record["model"])
-        notes.append(f"Paper: {paper.source}. {paper.note}")
+        notes.append(Note(f"Paper: {paper.source}. {paper.note}"))
         columns = OVERHEAD_SHOWN
 
-    return table_of(
+    return Table(
         title=inputs.title(spec),
-        frame=pd.DataFrame(records, columns=[*OVERHEAD, "task_label", "label"], dtype=object),
-        csv=OVERHEAD,
-        digits={"seconds": 3, "ratio": 3},
-        shown=columns,
+        subject=inputs.experiment.title,
+        rows=[row for task in inputs.tasks for row in _overhead_of(task, baseline, paper)],
+        columns=columns,
+        fields=OVERHEAD,
         notes=notes,
         group=2,
     )
 
 
-def _overhead_of(task: TaskRuns, baseline: str) -> Iterator[dict[str, Any]]:
-    """Yield a record for each phase, model and kind of processor of a task."""
-    times = pd.DataFrame(
-        [time for run in task.runs for time in _times(run)],
-        columns=["model", "phase", "processor", "seconds"],
-    )
+def _overhead_of(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[Row]:
+    """Yield a row for each phase, model and kind of processor of a task."""
+    # Training comes first, then decoding by beam. Seeds on different kinds of processor have a row
+    # for each kind.
+    phases: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for run in task.runs:
+        for phase, processor, seconds in _times(run):
+            by_processor = phases.setdefault(phase, {})
+            by_processor.setdefault((run.model, processor), []).append(seconds)
 
-    # Training comes first, then decoding by beam.
-    for phase in times["phase"].unique():
-        # Seeds on different kinds of processor have a row for each kind.
-        groups = times[times["phase"] == phase].groupby(["model", "processor"], sort=False)
-        by_device = {key: group["seconds"] for key, group in groups}
-
-        for (model, processor), seconds in by_device.items():
-            mean = float(seconds.mean())
-            ratio = None
-            of_baseline = by_device.get((baseline, processor))
-            if of_baseline is not None:
-                ratio = mean / float(of_baseline.mean())
-
-            yield {
-                "task": task.name,
-                "task_label": task.label,
-                "phase": phase,
-                "model": str(model),
-                "label": task.models[str(model)][0].label,
-                "processor": processor,
-                "seconds": mean,
-                "ratio": ratio,
-                "n": len(seconds),
-                "paper": None,
-            }
+    for phase, times in phases.items():
+        means = {key: float(np.mean(seconds)) for key, seconds in times.items()}
+        for (model, processor), mean in means.items():
+            of_baseline = means.get((baseline, processor))
+            ratio = None if of_baseline is None else mean / of_baseline
+            of_paper = paper.value(TIME_RATIO, ANY_ROW, model) if paper else None
+            yield Row(
+                {
+                    "task": Name(task.name, task.label),
+                    "phase": Value(phase),
+                    "model": Name(model, task.models[model][0].label),
+                    "processor": Value(processor),
+                    "seconds": Value(mean, ".1f"),
+                    "ratio": Value(ratio, ".2f"),
+                    "runs": Value(len(times[model, processor])),
+                    "paper": Value(of_paper, ".2f"),
+                }
+            )
 
 
-def _times(run: ScoredRun) -> Iterator[tuple[str, str, str, float]]:
-    """Yield model, phase, kind of processor and its seconds of each piece of work of a run."""
+def _times(run: ScoredRun) -> Iterator[tuple[str, str, float]]:
+    """Yield phase, kind of processor and its seconds of each piece of work of a run."""
     training = run.scores.training
     spent = processor_seconds(training)
     if spent and training.get("epochs"):
         processor, seconds = spent
-        yield run.model, "training", processor, seconds / training["epochs"]
+        yield "training", processor, seconds / training["epochs"]
 
     for beam, decoding in run.decodings.items():
         spent = processor_seconds(decoding)
         if spent:
-            yield run.model, f"decoding, beam {beam}", *spent
+            yield f"decoding, beam {beam}", *spent
 
 
 # Sizes of the data, dropped pairs with the reason, licences.
@@ -253,7 +284,7 @@ def datasets(
     tables = [_sizes_table(kind, experiment, data) for kind in KINDS]
     tables.append(_stages_table(experiment, data))
     tables.append(_links_table(experiment, gold))
-    return [table for table in tables if len(table.shown)]
+    return [table for table in tables if table.rows]
 
 
 def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary]) -> Table:
@@ -265,11 +296,11 @@ def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary])
         if summary["task"] != kind:
             continue
 
-        label = label_of(task, experiment)
-        rows += [(label, summary["dataset"], *row) for row in rows_of(summary)]
-        notes += _notes(label, summary, experiment.tasks[task].note)
+        name = Name(task, label_of(task, experiment))
+        rows += [(name, summary["dataset"], *row) for row in rows_of(summary)]
+        notes += _notes(name, summary, experiment.tasks[task].note)
 
-    return _table(title, f"Task|Data set|{headings}", "ll" + align, rows, notes)
+    return plain_table(title, ["Task", "Data set", *headings], "ll" + align, rows, notes)
 
 
 def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
@@ -280,7 +311,7 @@ def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
             dropped = stage["dropped"]
             reasons = "; ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
             row = (
-                label_of(task, experiment),
+                Name(task, label_of(task, experiment)),
                 stage["stage"],
                 stage["split"],
                 stage["pairs_in"],
@@ -291,8 +322,8 @@ def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
 
             rows.append(row)
 
-    headings = "Task|Stage|Split|Pairs in|Pairs out|Dropped|Why"
-    return _table("Stages of preparing", headings, "lllrrrp", rows)
+    headings = ("Task", "Stage", "Split", "Pairs in", "Pairs out", "Dropped", "Why")
+    return plain_table("Stages of preparing", headings, "lllrrrp", rows)
 
 
 def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
@@ -300,9 +331,9 @@ def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
     rows = []
     notes = []
     for task, summary in gold.items():
-        label = label_of(task, experiment)
+        name = Name(task, label_of(task, experiment))
         row = (
-            label,
+            name,
             summary["dataset"],
             summary["rows"],
             summary["links"]["sure"],
@@ -310,35 +341,10 @@ def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
             summary["source"]["unknown"] + summary["target"]["unknown"],
         )
         rows.append(row)
-        notes += _notes(label, summary)
+        notes += _notes(name, summary)
 
-    headings = "Task|Data set|Sentences|Sure links|Possible links|Unknown"
-    return _table("Word alignments", headings, "llrrrr", rows, notes)
-
-
-def _table(
-    title: str,
-    headings: str,
-    align: str,
-    rows: Sequence[tuple[Any, ...]],
-    notes: Sequence[str] = (),
-) -> Table:
-    """Return a table for the report alone, with `headings` divided by `|`."""
-    columns = headings.split("|")
-    data = pd.DataFrame(rows, columns=columns, dtype=object)
-
-    cells = [[_cell(value) for value in row] for row in rows]
-    texts = pd.DataFrame(cells, columns=columns, dtype=object)
-    return Table(title, data, texts, align, tuple(notes))
-
-
-def _cell(value: Any) -> str:
-    """Return a text as it is, a number without digits after the point, nothing for None."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    return f"{value:,.0f}"
+    headings = ("Task", "Data set", "Sentences", "Sure links", "Possible links", "Unknown")
+    return plain_table("Word alignments", headings, "llrrrr", rows, notes)
 
 
 def _inflection(summary: Summary) -> Iterator[tuple[Any, ...]]:
@@ -376,8 +382,13 @@ def _translation(summary: Summary) -> Iterator[tuple[Any, ...]]:
         )
 
 
-_FORMS = "Split|Rows|Lemmas|Duplicates|Several forms|Unseen"
-_PAIRS = "Split|Pairs|From|Symbols|Unknown|To|Symbols|Unknown|Longest|In train too"
+_FORMS = ("Split", "Rows", "Lemmas", "Duplicates", "Several forms", "Unseen")
+_PAIRS = (
+    *("Split", "Pairs"),
+    *("From", "Symbols", "Unknown"),
+    *("To", "Symbols", "Unknown"),
+    *("Longest", "In train too"),
+)
 KINDS = {
     "inflection": ("Morphological inflection", _FORMS, "lrrrrr", _inflection),
     "translation": ("Translation", _PAIRS, "lrlrrlrrrr", _translation),
@@ -387,9 +398,14 @@ KINDS = {
 """Kind of task -> title, headings and alignment of its table, and the function that yields rows."""
 
 
-def _notes(label: str, summary: Summary, note: str = "") -> list[str]:
+def _notes(task: Name, summary: Summary, note: str = "") -> list[Note]:
     """Return the author's note on a task, its data's licence and citation, and warnings."""
     licence = f"{summary['title']}. Licence: {summary['licence'] or 'not stated'}."
-    warnings = summary.get("warnings", [])
-    texts = [note, licence, summary["citation"], added_symbols_text(summary), *warnings]
-    return [f"{label}: {text}" for text in texts if text]
+    texts = [licence, summary["citation"], added_symbols_text(summary)]
+    notes = [Note(note, task.key, task.label, kind="about")]
+    notes += [Note(text, task.key, task.label) for text in texts]
+    # The page has these among its cautions.
+    notes += [
+        Note(text, task.key, task.label, kind="caution") for text in summary.get("warnings", [])
+    ]
+    return [note for note in notes if note.words]

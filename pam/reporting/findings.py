@@ -12,8 +12,8 @@ import pandas as pd
 from pam.decoding import protections
 from pam.evaluation.metrics import Metric, metric_of
 from pam.experiments.config import Experiment
+from pam.reporting.cells import interval, signed
 from pam.reporting.comparison import LEAST_SEEDS, outcome_of
-from pam.reporting.render import interval, signed
 from pam.reporting.runs import TaskRuns
 
 # The finding.

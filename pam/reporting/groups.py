@@ -4,30 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
-
-import pandas as pd
 
 from pam.evaluation.metrics import of_beam
 from pam.experiments.config import Experiment
-from pam.reporting.comparison import QUALITIES, Row, compare
-from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, interval, table_of
+from pam.reporting.cells import Estimate, Name, Value
+from pam.reporting.comparison import QUALITIES, compare
+from pam.reporting.comparison import Row as Compared
+from pam.reporting.render import (
+    MODEL,
+    MODEL_KEY,
+    SEEDS,
+    TASK,
+    TASK_KEY,
+    Column,
+    Field,
+    Note,
+    Row,
+    Table,
+)
 from pam.reporting.runs import TaskRuns
 
 NAME = "groups"  # of the table and its files
 TITLE = "Scores by group"
 # The metrics that are shown, with the main beam.
 METRICS = (*(name.removesuffix("_b*") for name in QUALITIES), "exact_match")
-GROUPS = ("task", "group", "metric", "model", "mean", "low", "high", "judged", "n")
-DIGITS = dict.fromkeys(("mean", "low", "high"), 4)
+GROUPS = (
+    TASK_KEY,
+    Field("group", "group"),
+    Field("metric", "metric", "key"),
+    MODEL_KEY,
+    Field("mean", "level", digits=4),
+    Field("low", "level", "low", digits=4),
+    Field("high", "level", "high", digits=4),
+    Field("judged", "judged"),
+    Field("n", "level", "seeds"),
+)
 SHOWN = (
     TASK,
-    Column("Group", "{group}", "l"),
-    Column("Metric", "{metric_label}", "l"),
+    Column("Group", "group", "l"),
+    Column("Metric", "metric", "l"),
     MODEL,
-    Column("Ours", "{ours}"),
-    Column("95 % interval", "{interval}"),
-    Column("Of", "{judged:,}"),
+    Column("Ours", "level"),
+    Column("95 % interval", "level", part="interval"),
+    Column("Of", "judged"),
     SEEDS,
 )
 NOTE = (
@@ -40,16 +59,13 @@ NOTE = (
 
 def by_group(tasks: Sequence[TaskRuns], experiment: Experiment) -> Table | None:
     """Build the table, with one row per task, group, metric and model; None if there are none."""
-    records = [record for task in tasks for record in _records(task, experiment)]
-    if not records:
+    rows = [row for task in tasks for row in _rows(task, experiment)]
+    if not rows:
         return None
-
-    columns = [*GROUPS, "task_label", "label", "metric_label", "ours", "interval"]
-    frame = pd.DataFrame(records, columns=columns, dtype=object)
-    return table_of(TITLE, frame, GROUPS, DIGITS, SHOWN, notes=(NOTE,), group=3)
+    return Table(title=TITLE, rows=rows, columns=SHOWN, fields=GROUPS, notes=[Note(NOTE)], group=3)
 
 
-def _records(task: TaskRuns, experiment: Experiment) -> Iterator[dict[str, Any]]:
+def _rows(task: TaskRuns, experiment: Experiment) -> Iterator[Row]:
     """Yield the rows of a task whose runs all have scores by group."""
     groups = list(task.runs[0].scores.groups)
     groups = [name for name in groups if all(name in run.scores.groups for run in task.runs)]
@@ -60,9 +76,9 @@ def _records(task: TaskRuns, experiment: Experiment) -> Iterator[dict[str, Any]]
         of_group = _of_group(task, group)
         if not of_group.metrics(patterns):
             continue
-        for row in compare([of_group], experiment, patterns, paper=None):
-            judged = of_group.runs[0].scores.metrics[row.metric.name].n
-            yield _record(row, group, judged)
+        for compared in compare([of_group], experiment, patterns, paper=None):
+            judged = of_group.runs[0].scores.metrics[compared.metric.name].n
+            yield _row(compared, group, judged)
 
 
 def _of_group(task: TaskRuns, group: str) -> TaskRuns:
@@ -74,22 +90,24 @@ def _of_group(task: TaskRuns, group: str) -> TaskRuns:
     return replace(task, models=models)
 
 
-def _record(row: Row, group: str, judged: int) -> dict[str, Any]:
+def _row(compared: Compared, group: str, judged: int) -> Row:
     """Return a row of the table; `judged` is the number of things that the metric judges."""
-    unit = f", {row.metric.unit}" if row.metric.unit else ""
-    return {
-        "task": row.task,
-        "task_label": row.task_label,
-        "group": group,
-        "metric": row.metric.name,
-        "metric_label": f"{row.metric.label}{unit}",
-        "model": row.model,
-        "label": row.label,
-        "mean": row.mean,
-        "low": row.low,
-        "high": row.high,
-        "judged": judged,
-        "n": row.seeds,
-        "ours": f"{row.mean:.{row.digits}f}",
-        "interval": interval(row.low, row.high, row.digits),
-    }
+    metric = compared.metric
+    unit = f", {metric.unit}" if metric.unit else ""
+    level = Estimate(
+        compared.mean,
+        compared.digits,
+        low=compared.low,
+        high=compared.high,
+        seeds=compared.seeds,
+    )
+    return Row(
+        {
+            "task": Name(compared.task, compared.task_label),
+            "group": Value(group),
+            "metric": Name(metric.name, f"{metric.label}{unit}"),
+            "model": Name(compared.model, compared.label),
+            "level": level,
+            "judged": Value(judged, ","),
+        }
+    )

@@ -10,28 +10,46 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pam.evaluation.metrics import of_beam
 from pam.reporting.catalogue import TableSpec
+from pam.reporting.cells import Cell, Estimate, Name, Value
 from pam.reporting.comparison import Inputs
-from pam.reporting.render import MODEL, SEEDS, TASK, Column, Table, signed, table_of
+from pam.reporting.render import (
+    MODEL,
+    MODEL_KEY,
+    TASK,
+    TASK_KEY,
+    Column,
+    Field,
+    Note,
+    Row,
+    Table,
+)
 from pam.reporting.runs import ScoredRun
 
 METRICS = ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")
-LENGTHS = ("task", "model", "beam", "length_penalty", "length_penalty_form", *METRICS, "gain", "n")
-DIGITS = dict.fromkeys((*METRICS, "gain"), 4)
+LENGTHS = (
+    TASK_KEY,
+    MODEL_KEY,
+    Field("beam", "beam"),
+    Field("length_penalty", "length_penalty"),
+    Field("length_penalty_form", "form"),
+    *(Field(name, name, digits=4) for name in METRICS),
+    Field("gain", "gain", digits=4),
+    Field("n", "gain", "seeds"),
+)
 SHOWN = (
     TASK,
     MODEL,
-    Column("Beam", "{beam}"),
-    Column("Chosen penalty", "{chosen}"),
-    Column("BLEU without", "{bleu_unpenalized:.2f}"),
-    Column("BLEU with", "{bleu:.2f}"),
-    Column("Gain", "{gain_text}"),
-    Column("Ratio without", "{length_ratio_unpenalized:.3f}"),
-    Column("Ratio with", "{length_ratio:.3f}"),
-    SEEDS,
+    Column("Beam", "beam"),
+    Column("Chosen penalty", "chosen"),
+    Column("BLEU without", "bleu_unpenalized"),
+    Column("BLEU with", "bleu"),
+    Column("Gain", "gain"),
+    Column("Ratio without", "length_ratio_unpenalized"),
+    Column("Ratio with", "length_ratio"),
+    Column("Seeds", "gain", part="seeds"),
 )
 NOTE = (
     "Means over seeds on the test split. For each run and beam the penalty is the candidate with"
@@ -51,6 +69,7 @@ FORMS = {
 def lengths(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table, with one row per task, model and beam for which a penalty was chosen."""
     rows = []
+    forms: dict[str, None] = {}
     for task in inputs.tasks:
         for model, runs in task.models.items():
             for beam, decoded in runs[0].decodings.items():
@@ -58,26 +77,27 @@ def lengths(spec: TableSpec, inputs: Inputs) -> Table:
                 if not all(metric in run.scores.metrics for run in runs):
                     continue
 
-                row = {
-                    "task": task.name,
-                    "task_label": task.label,
-                    "model": model,
-                    "label": runs[0].label,
-                    "beam": int(beam),
-                    "length_penalty_form": decoded["length_penalty_form"],
-                    **_measured(runs, beam),
+                form = decoded["length_penalty_form"]
+                forms[FORMS[form]] = None
+                cells: dict[str, Cell] = {
+                    "task": Name(task.name, task.label),
+                    "model": Name(model, runs[0].label),
+                    "beam": Value(int(beam)),
+                    "form": Value(form),
                 }
+                rows.append(Row(cells | _measured(runs, beam)))
 
-                rows.append(row)
+    return Table(
+        title=inputs.title(spec),
+        subject=inputs.experiment.title,
+        rows=rows,
+        columns=SHOWN,
+        fields=LENGTHS,
+        notes=[Note(text) for text in (NOTE, *forms)],
+    )
 
-    columns = [*LENGTHS, "task_label", "label", "chosen", "gain_text"]
-    frame = pd.DataFrame(rows, columns=columns, dtype=object)
 
-    forms = [FORMS[form] for form in dict.fromkeys(row["length_penalty_form"] for row in rows)]
-    return table_of(inputs.title(spec), frame, LENGTHS, DIGITS, SHOWN, (NOTE, *forms))
-
-
-def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
+def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Cell]:
     """Return the penalties of a model's runs and their means over seeds with one beam."""
     means = {}
     for name in METRICS:
@@ -86,14 +106,16 @@ def _measured(runs: Sequence[ScoredRun], beam: str) -> dict[str, Any]:
 
     gain = means["bleu"] - means["bleu_unpenalized"]
     decodings = [run.decodings[beam] for run in runs]
+    penalties = "; ".join(f"{decoded['length_penalty']:g}" for decoded in decodings)
 
     return {
-        **means,
-        "length_penalty": "; ".join(f"{decoded['length_penalty']:g}" for decoded in decodings),
-        "chosen": "; ".join(map(chosen, decodings)),
-        "gain": gain,
-        "gain_text": signed(gain, 2),
-        "n": len(runs),
+        "bleu": Value(means["bleu"], ".2f"),
+        "bleu_unpenalized": Value(means["bleu_unpenalized"], ".2f"),
+        "length_ratio": Value(means["length_ratio"], ".3f"),
+        "length_ratio_unpenalized": Value(means["length_ratio_unpenalized"], ".3f"),
+        "length_penalty": Value(penalties),
+        "chosen": Value("; ".join(map(chosen, decodings))),
+        "gain": Estimate(gain, digits=2, seeds=len(runs), is_gain=True),
     }
 
 

@@ -143,17 +143,15 @@ def _copy_open_examples(path: Path, out: Path, experiment: Experiment, closed: s
     It is left out where no row is left.
     """
     table = render.read(path.parent, path.stem)
-    left_out = sorted(closed.intersection(table.data["task"]))
-    data = table.data[~table.data["task"].isin(left_out)]
-    if data.empty:
+    left_out = sorted(closed.intersection(row.task for row in table.rows if row.task))
+    rows = [row for row in table.rows if row.task not in left_out]
+    if not rows:
         return
 
     if left_out:
-        # People read labels. Where two tasks have one label, both are left out.
-        labels = [label_of(task, experiment) for task in left_out]
-        shown = table.shown[~table.shown[render.TASK.heading].isin(labels)]
-        notes = (*table.notes, LEFT_OUT_NOTE.format(", ".join(labels)))
-        table = replace(table, data=data, shown=shown, notes=notes)
+        labels = ", ".join(label_of(task, experiment) for task in left_out)
+        note = render.Note(LEFT_OUT_NOTE.format(labels))
+        table = replace(table, rows=rows, notes=[*table.notes, note])
 
     text_of = {".csv": render.to_csv, ".md": render.to_markdown}[path.suffix]
     write_text(out / path.name, text_of(table))

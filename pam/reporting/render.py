@@ -1,4 +1,4 @@
-"""Write a table as CSV, Markdown, LaTeX, HTML and JSON, with its numbers as text."""
+"""Write tables, which are rows of typed cells, as CSV, Markdown, LaTeX, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -6,157 +6,230 @@ import html
 import json
 import re
 import textwrap
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from string import Formatter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 
+from pam.reporting.cells import (
+    MINUS,
+    Cell,
+    Judgement,
+    Missing,
+    Name,
+    Value,
+    from_record,
+    to_record,
+    true_minus,
+)
 from pam.runtime.files import read_json, write_text
 
+WIDTH = 120  # characters of a line of Markdown that is no row of a table
 
-class Column(NamedTuple):
-    """A column for people."""
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: cells by name."""
+
+    cells: Mapping[str, Cell]
+    is_shown: bool = True  # to people
+    is_stored: bool = True  # in the CSV, for machines
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a cell, whose kind is known to the caller by its name."""
+        return self.cells[name]
+
+    def get(self, name: str) -> Any:
+        """Return a cell; None where it holds nothing."""
+        cell = self.cells.get(name)
+        return None if isinstance(cell, Missing) else cell
+
+    def has(self, name: str) -> bool:
+        """Check that a cell holds something."""
+        return self.get(name) is not None
+
+    @property
+    def task(self) -> str | None:
+        """The key of the task that the row is about; None for a sum over tasks."""
+        cell = self.cells.get("task")
+        return cell.key if isinstance(cell, Name) else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column for people: a heading, and the text of a part of one cell of each row."""
 
     heading: str
-    text: str  # a template of a row's values, such as `{low:.2f}`; empty where a value is unknown
+    cell: str
     # `l` for text, `p` for text that may need several lines, `r` for numbers
     align: Literal["l", "p", "r"] = "r"
+    part: str = "text"  # attribute of the cell
+    needs: str = ""  # another cell, without which nothing is shown of this one
+
+    def text(self, row: Row) -> str:
+        """Return the text of a row; empty where there is none."""
+        if not row.has(self.cell) or (self.needs and not row.has(self.needs)):
+            return ""
+        text = getattr(row[self.cell], self.part)
+        return "" if text is None else str(text)
+
+    def html_class(self, row: Row) -> str:
+        """Return the class of a row's judgement; empty for another cell or without a text."""
+        cell = row.cells.get(self.cell)
+        if isinstance(cell, Judgement) and self.text(row):
+            return cell.html_class
+        return ""
 
 
-FINEST = 8  # the most digits after the point
-MINUS = "\N{MINUS SIGN}"
-WIDTH = 120  # characters of a line of Markdown that is no row of a table
-TASK = Column("Task", "{task_label}", "l")
-MODEL = Column("Model", "{label}", "l")
-SEEDS = Column("Seeds", "{n}")
+@dataclass(frozen=True)
+class Field:
+    """A column for machines: its name in the CSV, and a part of one cell of each row."""
+
+    name: str
+    cell: str
+    part: str = "value"
+    digits: int | None = None  # after the point; None: as many as there are
+
+    def value(self, row: Row) -> Any:
+        """Return the value of a row; None where there is none."""
+        if not row.has(self.cell):
+            return None
+        value = getattr(row[self.cell], self.part)
+        if value is None or self.digits is None:
+            return value
+        return round(value, self.digits)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph below a table."""
+
+    words: str
+    task: str = ""  # key of the task that it is about; empty: the whole table
+    label: str = ""  # of that task
+    # what it says: the `rule` of verdicts, the author's words `about` a task, a `caution`
+    kind: Literal["", "rule", "about", "caution"] = ""
+
+    @property
+    def text(self) -> str:
+        """The words below the label of their task."""
+        return f"{self.label}: {self.words}" if self.label else self.words
+
+
+TASK = Column("Task", "task", "l")
+MODEL = Column("Model", "model", "l")
+SEEDS = Column("Seeds", "level", part="seeds")
+TASK_KEY = Field("task", "task", "key")
+MODEL_KEY = Field("model", "model", "key")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for machines (`data`, the CSV) and for people (`shown`, all other formats)."""
+    """Rows with a layout for people (`columns`) and one for machines (`fields`, the CSV)."""
 
     title: str
-    data: pd.DataFrame  # one row per row of the CSV; None is written as an empty cell
-    shown: pd.DataFrame  # text; several columns may have the same heading
-    align: str  # one letter per column of `shown`, as `Column` has them
-    notes: tuple[str, ...] = ()  # paragraphs below the table
-    group: int = 1  # a line is drawn between rows that differ in so many first columns of `shown`
+    rows: Sequence[Row]
+    columns: Sequence[Column]  # several may have the same heading
+    fields: Sequence[Field] = ()
+    subject: str = ""  # title of the experiment, which follows where the table stands alone
+    notes: Sequence[Note] = ()
+    group: int = 1  # a line is drawn between rows that differ in so many first columns
 
     @property
-    def rows(self) -> list[tuple[bool, tuple[str, ...]]]:
-        """The rows for people, each with whether a line is drawn above it."""
-        rows = list(self.shown.itertuples(index=False, name=None))
-        rows_above = rows[:1] + rows  # no line above the first row
+    def heading(self) -> str:
+        """The title where the table stands alone."""
+        return f"{self.title}: {self.subject}" if self.subject else self.title
+
+    @cached_property
+    def shown(self) -> list[Row]:
+        """The rows for people."""
+        return [row for row in self.rows if row.is_shown]
+
+    @cached_property
+    def texts(self) -> list[tuple[str, ...]]:
+        """The texts of the rows for people."""
+        return [tuple(column.text(row) for column in self.columns) for row in self.shown]
+
+    @property
+    def starts_group(self) -> list[bool]:
+        """For each row for people, whether a line is drawn above it."""
+        above = self.texts[:1] + self.texts  # no line above the first row
         return [
-            (above[: self.group] != row[: self.group], row)
-            for above, row in zip(rows_above, rows, strict=False)
+            previous[: self.group] != row[: self.group]
+            for previous, row in zip(above, self.texts, strict=False)
         ]
 
+    @property
+    def data(self) -> pd.DataFrame:
+        """The rows for machines."""
+        rows = [row for row in self.rows if row.is_stored]
+        values = [[field.value(row) for field in self.fields] for row in rows]
+        # As objects: an integer next to an unknown one does not become a float.
+        return pd.DataFrame(values, columns=[field.name for field in self.fields], dtype=object)
 
-def without_empty_columns(table: Table) -> Table:
-    """Leave out the columns that no row fills, such as p where there is a single seed."""
-    if table.shown.empty:
-        return table
+    def without_empty_columns(self) -> Table:
+        """Leave out the columns that no row fills, such as p where there is a single seed."""
+        if not self.texts:
+            return self
 
-    filled = [
-        index for index in range(table.shown.shape[1]) if (table.shown.iloc[:, index] != "").any()
-    ]
-    return replace(
-        table,
-        shown=table.shown.iloc[:, filled],
-        align="".join(table.align[index] for index in filled),
-    )
+        filled = [
+            column
+            for column, texts in zip(self.columns, zip(*self.texts, strict=True), strict=True)
+            if any(texts)
+        ]
+        return replace(self, columns=filled)
+
+    def of_tasks(self, tasks: Sequence[str]) -> Table:
+        """Keep the rows and the notes of some tasks, and those of no task, in their order."""
+        return replace(
+            self,
+            rows=[row for row in self.rows if row.task is None or row.task in tasks],
+            notes=[note for note in self.notes if not note.task or note.task in tasks],
+        )
 
 
-def table_of(
+def plain_table(
     title: str,
-    frame: pd.DataFrame,
-    csv: Sequence[str],
-    digits: Mapping[str, int],
-    shown: Sequence[Column],
-    notes: Sequence[str] = (),
-    group: int = 1,
+    headings: Sequence[str],
+    align: str,
+    rows: Sequence[Sequence[Any]],
+    notes: Sequence[Note] = (),
 ) -> Table:
-    """Make a table of a frame.
+    """Make a table whose columns are the same for people and for machines.
 
     Args:
-        csv: the columns for machines.
-        digits: column -> digits after the point; others are written as they are.
-        shown: the columns for people.
-        notes: paragraphs below the table.
-        group: first columns of `shown` that have to be equal for rows without a line between them.
+        headings: of which several may be the same.
+        align: one letter per column, as `Column` has them.
+        rows: numbers and texts, or cells; numbers are shown without digits after the point, and a
+            task is its `Name`.
     """
-
-    def rounded(value: Any, name: str) -> Any:
-        if value is None or name not in digits:
-            return value
-        return round(value, digits[name])
-
-    def filled(template: str, row: dict[Hashable, Any]) -> str:
-        names = [name for _, name, _, _ in Formatter().parse(template) if name]
-        if any(pd.isna(row[name]) for name in names):
-            return ""
-        return template.format_map(row)
-
-    rows = frame.to_dict("records")
-    values = [[rounded(row[name], name) for name in csv] for row in rows]
-    texts = [[filled(column.text, row) for column in shown] for row in rows]
-    headings = [column.heading for column in shown]
+    names = [str(index) for index in range(len(headings))]
+    columns = []
+    fields = []
+    for name, heading, side in zip(names, headings, align, strict=True):
+        columns.append(Column(heading, name, side))  # type: ignore[arg-type]
+        fields.append(Field(heading, name))
+    if TASK.heading in headings:
+        index = list(headings).index(TASK.heading)
+        names[index] = TASK.cell
+        columns[index] = TASK
+        fields[index] = Field(TASK.heading, TASK.cell, "label")
 
     return Table(
         title=title,
-        # As objects: an integer next to an unknown one does not become a float.
-        data=pd.DataFrame(values, columns=list(csv), dtype=object),
-        shown=pd.DataFrame(texts, columns=headings, dtype=object),
-        align="".join(column.align for column in shown),
-        notes=tuple(notes),
-        group=group,
+        rows=[Row(dict(zip(names, map(_cell, row), strict=True))) for row in rows],
+        columns=columns,
+        fields=fields,
+        notes=notes,
     )
 
 
-def signed(value: float | None, digits: int) -> str:
-    """Return a difference with its sign, such as `+1.37` or `−0.40`.
-
-    A difference that rounds to nothing has no sign, an unknown one no text.
-    """
-    if value is None:
-        return ""
-
-    text = f"{value:+.{digits}f}"
-    if float(text) == 0:
-        return text[1:]
-    return text.replace("-", MINUS)
-
-
-def true_minus(text: str) -> str:
-    """Write a minus sign in place of each hyphen that stands before a number."""
-    return re.sub(r"(?<![\w-])-(?=\d)", MINUS, text)
-
-
-def interval(low: float | None, high: float | None, digits: int, sign: bool = False) -> str:
-    """Return an interval such as `[84.10, 86.02]`, or with signs.
-
-    Both ends are written in full, as in `[0, 0]`, where they are the same. Where they are unknown,
-    there is no text.
-    """
-    if low is None or high is None:
-        return ""
-    # No number of digits tells such ends apart.
-    if round(low, FINEST) == round(high, FINEST):
-        return true_minus(f"[{low:g}, {high:g}]")
-    if sign:
-        return f"[{signed(low, digits)}, {signed(high, digits)}]"
-    return true_minus(f"[{low:.{digits}f}, {high:.{digits}f}]")
-
-
-def probability(value: float) -> str:
-    """Return a probability such as `0.013`, and `< 0.001` below that."""
-    if value < 0.001:
-        return "< 0.001"
-    return f"{value:.3f}"
+def _cell(value: Any) -> Cell:
+    """Return a number or a text as a cell."""
+    return value if isinstance(value, Cell) else Value(value, ",.0f")
 
 
 # The formats.
@@ -169,7 +242,7 @@ def write(table: Table, folder: Path | str, name: str) -> None:
         ".md": to_markdown(table),
         ".tex": to_latex(table, name),
         ".json": to_json(table),
-        ".html": page(table.title, [table]),
+        ".html": page(table.heading, [table]),
     }
     for ending, text in texts.items():
         write_text(Path(folder) / f"{name}{ending}", text)
@@ -181,28 +254,41 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """Return the texts for people, for a page that holds several tables; `read` is the way back."""
+    """Return the rows as they are, for a page that holds several tables; `read` is the way back."""
     content = {
         "title": table.title,
-        "columns": list(table.shown.columns),
-        "rows": table.shown.to_numpy().tolist(),
-        "align": table.align,
-        "notes": table.notes,
+        "subject": table.subject,
+        "columns": [asdict(column) for column in table.columns],
+        "fields": [asdict(field) for field in table.fields],
+        "notes": [asdict(note) for note in table.notes],
         "group": table.group,
+        "rows": [
+            {
+                "is_shown": row.is_shown,
+                "is_stored": row.is_stored,
+                "cells": {name: to_record(cell) for name, cell in row.cells.items()},
+            }
+            for row in table.rows
+        ],
     }
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def read(folder: Path | str, name: str) -> Table:
-    """Read the table `<folder>/<name>` from its CSV and its JSON; all cells are texts."""
+    """Read the table `<folder>/<name>` from its JSON."""
     content = read_json(Path(folder) / f"{name}.json")
+    rows = [
+        row | {"cells": {name: from_record(cell) for name, cell in row["cells"].items()}}
+        for row in content["rows"]
+    ]
     return Table(
         title=content["title"],
-        data=read_csv(Path(folder) / f"{name}.csv"),
-        shown=pd.DataFrame(content["rows"], columns=content["columns"], dtype=object),
-        align=content["align"],
-        notes=content["notes"],
+        subject=content["subject"],
+        columns=[Column(**column) for column in content["columns"]],
+        fields=[Field(**field) for field in content["fields"]],
+        notes=[Note(**note) for note in content["notes"]],
         group=content["group"],
+        rows=[Row(**row) for row in rows],
     )
 
 
@@ -220,12 +306,12 @@ def to_markdown(table: Table) -> str:
     def escaped(text: str) -> str:
         return re.sub(r"([\\|*]|<(?=[A-Za-z/!?]))", r"\\\1", text)
 
-    table = without_empty_columns(table)
+    table = table.without_empty_columns()
     columns = []
-    for index, (heading, side) in enumerate(zip(table.shown.columns, table.align, strict=True)):
-        cells = [escaped(text) for text in (heading, *table.shown.iloc[:, index])]
+    for index, column in enumerate(table.columns):
+        cells = [escaped(text) for text in (column.heading, *(row[index] for row in table.texts))]
         width = max(3, *map(len, cells))
-        if side == "r":
+        if column.align == "r":
             # A colon at the end aligns a column to the right.
             cells.insert(1, "-" * (width - 1) + ":")
             columns.append([cell.rjust(width) for cell in cells])
@@ -234,8 +320,8 @@ def to_markdown(table: Table) -> str:
             columns.append([cell.ljust(width) for cell in cells])
 
     body = "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
-    notes = [wrapped(escaped(note)) for note in table.notes]
-    return "\n\n".join([f"### {escaped(table.title)}", body, *notes]) + "\n"
+    notes = [wrapped(escaped(note.text)) for note in table.notes]
+    return "\n\n".join([f"### {escaped(table.heading)}", body, *notes]) + "\n"
 
 
 def wrapped(paragraph: str) -> str:
@@ -254,27 +340,29 @@ def to_latex(table: Table, label: str) -> str:
 
     Columns that no row fills are left out.
     """
-    table = without_empty_columns(table)
+    table = table.without_empty_columns()
+    sides = "".join(column.align for column in table.columns)
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table}",
         "\\centering",
-        f"\\caption{{{latex(table.title)}}}",
+        f"\\caption{{{latex(table.heading)}}}",
         f"\\label{{tab:{label}}}",
         "\\resizebox{\\linewidth}{!}{%",
-        f"\\begin{{tabular}}{{{table.align.replace('p', 'p{10cm}')}}}",
+        f"\\begin{{tabular}}{{{sides.replace('p', 'p{10cm}')}}}",
         "\\toprule",
-        " & ".join(map(latex, table.shown.columns)) + " \\\\",
+        " & ".join(latex(column.heading) for column in table.columns) + " \\\\",
         "\\midrule",
     ]
 
-    for starts_group, row in table.rows:
+    for starts_group, row in zip(table.starts_group, table.texts, strict=True):
         lines += ["\\midrule"] * starts_group
         lines.append(" & ".join(map(latex, row)) + " \\\\")
 
     lines += ["\\bottomrule", "\\end{tabular}}"]
     lines += [
-        f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note)}\\par}}" for note in table.notes
+        f"\\par\\smallskip{{\\scriptsize\\raggedright {latex(note.text)}\\par}}"
+        for note in table.notes
     ]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
@@ -315,18 +403,6 @@ tbody tr:hover > * { background: #f3f3f3; }
 .cannot-tell, .agrees-with, .not-judged, .undecided { color: #555; }
 p { max-width: 62em; color: #333; }
 code { background: #f0f0f0; padding: 0 .2em; }"""
-_VERDICTS = (
-    "agrees",
-    "contradicts",
-    "cannot tell",
-    "equivalent",
-    "differs",
-    "agrees with",
-    "not judged",
-    "better",
-    "worse",
-    "undecided",
-)
 _CLASSES: dict[str, list[str]] = {"l": ["text"], "p": ["text", "wide"], "r": []}
 
 
@@ -346,40 +422,46 @@ def grid(table: Table) -> str:
     The models are the headings of the rows, or else the first column is. Columns that no row fills
     are left out.
     """
-    table = without_empty_columns(table)
-    columns = list(table.shown.columns)
-    heading = columns.index(MODEL.heading) if MODEL.heading in columns else 0
-    names = "".join(
-        _html_cell("th", text, side, scope="col")
-        for text, side in zip(columns, table.align, strict=True)
+    table = table.without_empty_columns()
+    names = [column.cell for column in table.columns]
+    heading = names.index(MODEL.cell) if MODEL.cell in names else 0
+    head = "".join(
+        _html_cell("th", column.heading, column.align, scope="col") for column in table.columns
     )
 
-    rows = []
-    for starts_group, row in table.rows:
-        cells = [_html_cell("td", text, side) for text, side in zip(row, table.align, strict=True)]
-        cells[heading] = _html_cell("th", row[heading], table.align[heading], scope="row")
+    lines = []
+    for starts_group, row in zip(table.starts_group, table.shown, strict=True):
+        cells = []
+        for index, column in enumerate(table.columns):
+            tag = "td"
+            scope = ""
+            if index == heading:
+                tag = "th"
+                scope = "row"
+            judged = column.html_class(row)
+            cells.append(_html_cell(tag, column.text(row), column.align, scope, judged))
         mark = ' class="group"' if starts_group else ""
-        rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
+        lines.append(f"<tr{mark}>{''.join(cells)}</tr>")
 
-    body = "\n".join(rows)
-    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    body = "\n".join(lines)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-def _html_cell(tag: str, text: str, side: str, scope: str = "") -> str:
-    """Return a cell with the classes of its alignment and of its verdict.
+def _html_cell(tag: str, text: str, align: str, scope: str = "", judged: str = "") -> str:
+    """Return a cell with the classes of its alignment and of its judgement.
 
     Args:
         scope: `col` or `row`, which a heading is for; empty for a cell of data.
+        judged: class of its judgement, if it is one.
     """
-    classes = list(_CLASSES[side])
-    direction = text.partition(",")[0]  # the first word of a verdict
-    if direction in _VERDICTS:
-        classes.append(direction.replace(" ", "-"))
+    classes = list(_CLASSES[align])
+    if judged:
+        classes.append(judged)
 
     mark = f' scope="{scope}"' if scope else ""
     if classes:
         mark += f' class="{" ".join(classes)}"'
-    if side == "r":
+    if align == "r":
         text = true_minus(text)
     return f"<{tag}{mark}>{html.escape(text)}</{tag}>"
 
@@ -392,6 +474,6 @@ def paragraph(note: str) -> str:
 
 def _section(table: Table) -> str:
     """Return a table as HTML with its title and notes, in a box that may scroll."""
-    heading = f"<h2>{html.escape(table.title)}</h2>"
+    heading = f"<h2>{html.escape(table.heading)}</h2>"
     box = f'<div class="table">{grid(table)}</div>'
-    return "\n".join([heading, box, *map(paragraph, table.notes)])
+    return "\n".join([heading, box, *(paragraph(note.text) for note in table.notes)])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from pam.data.dataset import Prepared
 from pam.data.text_files import read_lines
@@ -35,27 +33,37 @@ from pam.reporting.catalogue import (
     gains_of,
     refers_to_papers,
 )
+from pam.reporting.cells import (
+    Cell,
+    Estimate,
+    Judgement,
+    Missing,
+    Name,
+    PaperFigure,
+    Value,
+    probability,
+)
 from pam.reporting.comparison import (
     COMPARED,
     NOTE_OF_OWN_DATA,
     QUALITIES,
     RULE_NOTE,
     Inputs,
-    Row,
     compare,
     compare_sweeps,
-    frame_of,
 )
+from pam.reporting.comparison import Row as Compared
 from pam.reporting.render import (
     MODEL,
+    MODEL_KEY,
     SEEDS,
     TASK,
+    TASK_KEY,
     Column,
+    Field,
+    Note,
+    Row,
     Table,
-    interval,
-    probability,
-    signed,
-    table_of,
 )
 from pam.reporting.runs import (
     LeftOutError,
@@ -90,52 +98,53 @@ def build(name: str, inputs: Inputs) -> Table:
 
 # Our results with the paper's, and gains over the baseline.
 
-COMPARISON: tuple[str, ...] = (
-    "task",
-    "model",
-    "metric",
-    "mean",
-    "sd",
-    "n",
-    "low",
-    "high",
-    "paper",
-    "difference",
-    "gain",
-    "gain_low",
-    "gain_high",
-    "p_vs_soft",
-    "p_holm",
-    "direction",
-    "size",
-    "setting",
-    "cpu_s",
-    "gpu_s",
+NAMES = (TASK_KEY, MODEL_KEY, Field("metric", "metric", "key"))
+LEVEL = (
+    Field("mean", "level", digits=4),
+    Field("sd", "level", "sd", digits=4),
+    Field("n", "level", "seeds"),
+    Field("low", "level", "low", digits=4),
+    Field("high", "level", "high", digits=4),
+)
+JUDGED = (
+    Field("direction", "verdict", "word"),
+    Field("size", "verdict", "detail"),
+    Field("setting", "setting"),
+)
+COMPARISON = (
+    *NAMES,
+    *LEVEL,
+    Field("paper", "paper"),
+    Field("difference", "difference", digits=4),
+    Field("gain", "gain", digits=4),
+    Field("gain_low", "gain", "low", digits=4),
+    Field("gain_high", "gain", "high", digits=4),
+    Field("p_vs_soft", "gain", "p", digits=6),
+    Field("p_holm", "gain", "p_holm", digits=6),
+    *JUDGED,
+    Field("cpu_s", "cpu_s", digits=1),
+    Field("gpu_s", "gpu_s", digits=1),
 )
 GAINS = (
-    "task",
-    "model",
-    "metric",
-    "baseline",
-    "seeds",
-    "gain",
-    "low",
-    "high",
-    "paper_gain",
-    "p",
-    "p_holm",
-    "direction",
-    "size",
-    "setting",
-    "reason",
+    *NAMES,
+    Field("baseline", "baseline", "key"),
+    Field("seeds", "gain", "seeds"),
+    Field("gain", "gain", digits=4),
+    Field("low", "gain", "low", digits=4),
+    Field("high", "gain", "high", digits=4),
+    Field("paper_gain", "paper_gain", digits=4),
+    Field("p", "gain", "p", digits=6),
+    Field("p_holm", "gain", "p_holm", digits=6),
+    *JUDGED,
+    Field("reason", "reason"),
 )
-DIGITS = {
-    **dict.fromkeys(("mean", "sd", "low", "high", "difference", "paper_gain"), 4),
-    **dict.fromkeys(("gain", "gain_low", "gain_high"), 4),
-    **dict.fromkeys(("p", "p_vs_soft", "p_holm"), 6),
-    **dict.fromkeys(("cpu_s", "gpu_s"), 1),
-}
-VERDICT = [Column("Paper's claim", "{verdict_text}", "l"), Column("Setting", "{setting_text}", "l")]
+METRIC = Column("Metric", "metric", "l")
+OURS = (Column("Ours", "level"), Column("95 % interval", "level", part="interval"))
+# Nothing is said about a claim that the paper does not make.
+VERDICT = (
+    Column("Paper's claim", "verdict", "l", needs="paper"),
+    Column("Setting", "setting", "l", needs="paper"),
+)
 OTHER_DATA_NOTE = (
     "* The paper's figure is for the paper's own data, which are not ours: a verdict is on the"
     " claim, in another setting."
@@ -169,44 +178,45 @@ SACREBLEU_NOTE = (
 def comparison(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table of our results with the paper's, one row per task, metric and model."""
     rows = _compared(spec, inputs)
-    frame = _with_texts(rows).rename(columns={"p": "p_vs_soft"})
-    csv = COMPARISON
-    sacrebleu = _p_by_sacrebleu(rows, inputs.significance)
-    # Tests by sacreBLEU, where there are some, stand in a column beside our p.
-    if sacrebleu is not None:
-        csv = (*COMPARISON, "p_sacrebleu")
-        frame["p_sacrebleu"] = sacrebleu
+    layout = Layout.of(rows, inputs.experiment.baseline)
+    fields: tuple[Field, ...] = COMPARISON
+    columns = [*layout.names, *layout.paper, *OURS, *layout.gained]
+    cells = _cells(rows, layout.baseline)
 
-    names, paper, gained, verdict = _columns(rows, inputs.experiment.baseline)
-    columns = [*names, *paper, Column("Ours", "{ours}"), Column("95 % interval", "{interval}")]
-    columns += gained
-    if sacrebleu:
-        columns.append(Column("p, sacreBLEU", "{p_sacrebleu}"))
-    columns += [SEEDS, Column("CPU s", "{cpu_s:,.0f}")]
+    # Tests by sacreBLEU, where there are some, stand in a column beside our p.
+    sacrebleu = _p_by_sacrebleu(rows, inputs.significance)
+    if sacrebleu is not None:
+        fields = (*COMPARISON, Field("p_sacrebleu", "sacrebleu"))
+        columns.append(Column("p, sacreBLEU", "sacrebleu"))
+        for of_row, p_text in zip(cells, sacrebleu, strict=True):
+            of_row["sacrebleu"] = Value(p_text)
+
+    columns += [SEEDS, Column("CPU s", "cpu_s")]
     if any(row.gpu_s for row in rows):
-        columns.append(Column("GPU s", "{gpu_text}"))
-    columns += verdict
+        columns.append(Column("GPU s", "gpu_s", part="text_unless_zero"))
+    columns += layout.verdict
 
     more_notes = _signature_notes(spec, inputs)
     if sacrebleu:
-        more_notes.append(SACREBLEU_NOTE)
+        more_notes.append(Note(SACREBLEU_NOTE))
     more_notes += _devices_notes(rows)
-    more_notes += [f"{task.label}: {note}." for task in inputs.tasks for note in notes_of(task)]
-    more_notes += [f"Left out: {reason}." for reason in reasons_left_out(inputs.tasks)]
-    notes = _notes(spec, inputs, rows, OURS_NOTE, more_notes)
+    more_notes += [
+        Note(f"{note}.", task.name, task.label) for task in inputs.tasks for note in notes_of(task)
+    ]
+    more_notes += [Note(f"Left out: {reason}.") for reason in reasons_left_out(inputs.tasks)]
 
-    return table_of(
+    return Table(
         title=inputs.title(spec),
-        frame=frame,
-        csv=csv,
-        digits=DIGITS,
-        shown=columns,
-        notes=notes,
-        group=len(names) - 1,
+        subject=inputs.experiment.title,
+        rows=[Row(of_row) for of_row in cells],
+        columns=columns,
+        fields=fields,
+        notes=_notes(spec, inputs, rows, OURS_NOTE, more_notes),
+        group=len(layout.names) - 1,
     )
 
 
-def _compared(spec: TableSpec, inputs: Inputs) -> list[Row]:
+def _compared(spec: TableSpec, inputs: Inputs) -> list[Compared]:
     """Return the rows of a comparison; none if scoring has left out all of its metrics."""
     try:
         return compare(inputs.tasks, inputs.experiment, spec.metrics, inputs.paper(spec))
@@ -214,7 +224,7 @@ def _compared(spec: TableSpec, inputs: Inputs) -> list[Row]:
         return []
 
 
-def _signature_notes(spec: TableSpec, inputs: Inputs) -> list[str]:
+def _signature_notes(spec: TableSpec, inputs: Inputs) -> list[Note]:
     """Name sacreBLEU's signature for each of its metrics in a table, in one note or none."""
     signatures: dict[str, None] = {}
     for task in inputs.tasks:
@@ -225,132 +235,151 @@ def _signature_notes(spec: TableSpec, inputs: Inputs) -> list[str]:
 
     if not signatures:
         return []
-    return [f"Signatures of sacreBLEU: {'; '.join(signatures)}."]
+    return [Note(f"Signatures of sacreBLEU: {'; '.join(signatures)}.")]
 
 
 def gains(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table of gains over the baseline, with the reason of each verdict."""
-    baseline = inputs.experiment.baseline
     rows = _compared(spec, inputs)
+    layout = Layout.of(rows, inputs.experiment.baseline)
+    columns = [*layout.names, *layout.gained, *layout.verdict]
+    if layout.verdict:
+        columns.append(Column("Reason", "reason", "l"))
 
-    # The interval of this table is that of the gain.
-    frame = _with_texts(rows).drop(columns=["low", "high"])
-    frame = frame.rename(columns={"gain_low": "low", "gain_high": "high"})
-    frame["baseline"] = baseline
-    frame["seeds"] = frame["compared_seeds"]
-
-    names, _, gained, verdict = _columns(rows, baseline)
-    columns = [*names, *gained, *verdict]
-    if verdict:
-        columns.append(Column("Reason", "{reason}", "l"))
-
-    return table_of(
-        title=f"Gain over {_label(rows, baseline)}. {inputs.title(spec)}",
-        frame=frame[frame["gain"].notna()],
-        csv=GAINS,
-        digits=DIGITS,
-        shown=columns,
+    return Table(
+        title=f"Gain over {layout.baseline.label}. {inputs.title(spec)}",
+        subject=inputs.experiment.title,
+        rows=[Row(of_row) for of_row in _cells(_with_gain(rows), layout.baseline)],
+        columns=columns,
+        fields=GAINS,
         notes=_notes(spec, inputs, rows, "{units} {gain}"),
-        group=len(names) - 1,
+        group=len(layout.names) - 1,
     )
 
 
-def _devices_notes(rows: Sequence[Row]) -> list[str]:
+def _with_gain(rows: Sequence[Compared]) -> list[Compared]:
+    """Keep the rows that have a gain over the baseline."""
+    return [row for row in rows if row.gain is not None]
+
+
+def _devices_notes(rows: Sequence[Compared]) -> list[Note]:
     """Say whose seconds stand in which column, where some runs used a GPU."""
     divided = list(dict.fromkeys(f"{row.label} on {row.task_label}" for row in rows if row.divided))
     if not divided and not any(row.gpu_s for row in rows):
         return []
 
-    notes = [DEVICES_NOTE]
+    notes = [Note(DEVICES_NOTE)]
     if divided:
-        notes.append(DIVIDED_NOTE.format(", ".join(divided)))
+        notes.append(Note(DIVIDED_NOTE.format(", ".join(divided))))
     return notes
 
 
-def _with_texts(rows: Sequence[Row]) -> pd.DataFrame:
-    """Return the rows as a frame, with the texts that people read."""
-    texts = pd.DataFrame([_texts_of(row) for row in rows], dtype=object)
-    return pd.concat([frame_of(rows), texts], axis=1)
+def _cells(rows: Sequence[Compared], baseline: Name) -> list[dict[str, Cell]]:
+    """Return the cells of compared models, row by row."""
+    return [_cells_of(row, baseline) for row in rows]
 
 
-def _texts_of(row: Row) -> dict[str, str | None]:
-    """Return the cells of a row for people; None is written as an empty cell."""
-    digits = row.digits
-    mark = "" if row.same_data else "*"
-    texts: dict[str, str | None] = {
-        "metric_label": row.metric.label,
-        "ours": _spread(row, digits),
-        "interval": interval(row.low, row.high, digits),
-        "paper_text": None,
-        "gain_text": signed(row.gain, digits),
-        "gain_interval": interval(row.gain_low, row.gain_high, digits, sign=True),
-        "p_text": None,
-        "holm_text": None,
-        "outcome": row.outcome,
-        "gpu_text": None,
-        "paper_gain_text": None,
-        "verdict_text": None,
-        "setting_text": None,
+def _cells_of(row: Compared, baseline: Name) -> dict[str, Cell]:
+    """Return the cells of a compared model."""
+    gain: Cell = Missing("this is the baseline, or the baseline was not run")
+    if row.gain is not None:
+        gain = Estimate(
+            row.gain,
+            row.digits,
+            low=row.gain_low,
+            high=row.gain_high,
+            seeds=row.compared_seeds,
+            is_gain=True,
+            p=row.p,
+            p_holm=row.p_holm,
+        )
+    outcome: Cell = Missing(f"not judged with {row.seeds_text}")
+    if row.outcome is not None:
+        outcome = Judgement(row.outcome)
+
+    return {
+        "task": Name(row.task, row.task_label),
+        "model": Name(row.model, row.label),
+        "metric": Name(row.metric.name, row.metric.label),
+        "baseline": baseline,
+        "level": level_of(row),
+        "paper": _paper_figure(row.paper, row),
+        "difference": Value(row.difference),
+        "gain": gain,
+        "paper_gain": _paper_figure(row.paper_gain, row, is_gain=True),
+        "outcome": outcome,
+        "verdict": Judgement(row.direction, row.size),
+        "setting": Value(row.setting),
+        "judged_seeds": Value(row.seeds_text),
+        "reason": Value(row.reason),
+        "cpu_s": Value(row.cpu_s, ",.0f"),
+        "gpu_s": Value(row.gpu_s, ",.0f"),
     }
 
-    if row.p is not None:
-        texts["p_text"] = probability(row.p)
-    if row.p_holm is not None:
-        texts["holm_text"] = probability(row.p_holm)
-    if row.gpu_s:
-        texts["gpu_text"] = f"{row.gpu_s:,.0f}"
-    if row.paper_gain is not None:
-        texts["paper_gain_text"] = signed(row.paper_gain, row.metric.decimals) + mark
-    # Nothing is said about a claim that the paper does not make.
-    if row.paper is not None:
-        texts["paper_text"] = f"{row.paper:.{row.metric.decimals}f}{mark}"
-        texts["verdict_text"] = row.verdict
-        texts["setting_text"] = row.setting
-    return texts
+
+def level_of(row: Compared) -> Estimate:
+    """Return a model's mean over seeds with its interval."""
+    return Estimate(row.mean, row.digits, low=row.low, high=row.high, sd=row.sd, seeds=row.seeds)
 
 
-def _spread(row: Row, digits: int) -> str:
-    """Return mean and standard deviation over seeds."""
-    mean = f"{row.mean:.{digits}f}"
-    if row.sd is None:
-        return mean
-    return f"{mean} ± {row.sd:.{digits}f}"
+def _paper_figure(value: float | None, row: Compared, is_gain: bool = False) -> Cell:
+    """Return a value or a gain of the paper, if it has one."""
+    if value is None:
+        return Missing("the paper has no figure")
+    return PaperFigure(value, row.metric.decimals, row.same_data, is_gain)
 
 
-def _columns(
-    rows: Sequence[Row], baseline: str
-) -> tuple[list[Column], list[Column], list[Column], list[Column]]:
-    """Return the columns of names, of the paper, of gains and of the verdict.
+class Layout(NamedTuple):
+    """The columns of a comparison for people.
 
     The metric is named where there are several. If the paper has no value, it has no column, and
     nothing is judged.
     """
-    names = [TASK, MODEL]
-    if len({row.metric.name for row in rows}) > 1:
-        names.insert(1, Column("Metric", "{metric_label}", "l"))
-    gained = [
-        Column("Gain, ours", "{gain_text}"),
-        Column("95 % interval", "{gain_interval}"),
-        Column("p", "{p_text}"),
-        Column("Holm", "{holm_text}"),
-        Column(f"{COMPARED}{_label(rows, baseline)}", "{outcome}", "l"),
-    ]
 
-    if not any(row.paper is not None for row in rows):
-        return names, [], gained, []
-    paper = [Column("Paper", "{paper_text}")]
-    gained.insert(0, Column("Gain, paper", "{paper_gain_text}"))
-    return names, paper, gained, VERDICT
+    baseline: Name
+    names: Sequence[Column]
+    paper: Sequence[Column]
+    gained: Sequence[Column]
+    verdict: Sequence[Column]
+
+    @classmethod
+    def of(cls, rows: Sequence[Compared], baseline: str) -> Layout:
+        """Choose the columns by what the rows have."""
+        label = _label(rows, baseline)
+        names = [TASK, MODEL]
+        if len({row.metric.name for row in rows}) > 1:
+            names.insert(1, METRIC)
+        gained = [
+            Column("Gain, ours", "gain"),
+            Column("95 % interval", "gain", part="interval"),
+            Column("p", "gain", part="p_text"),
+            Column("Holm", "gain", part="holm_text"),
+            Column(f"{COMPARED}{label}", "outcome", "l"),
+        ]
+
+        if not any(row.paper is not None for row in rows):
+            return cls(Name(baseline, label), names, [], gained, [])
+        return cls(
+            baseline=Name(baseline, label),
+            names=names,
+            paper=[Column("Paper", "paper")],
+            gained=[Column("Gain, paper", "paper_gain"), *gained],
+            verdict=VERDICT,
+        )
 
 
-def _label(rows: Sequence[Row], baseline: str) -> str:
+def _label(rows: Sequence[Compared], baseline: str) -> str:
     """Return the baseline's label, or its name if it was not run."""
     return next((row.label for row in rows if row.model == baseline), baseline)
 
 
 def _notes(
-    spec: TableSpec, inputs: Inputs, rows: Sequence[Row], first: str, more: Sequence[str] = ()
-) -> list[str]:
+    spec: TableSpec,
+    inputs: Inputs,
+    rows: Sequence[Compared],
+    first: str,
+    more: Sequence[Note] = (),
+) -> list[Note]:
     """Return the notes below a comparison.
 
     Args:
@@ -366,28 +395,30 @@ def _notes(
             ours = OURS_OF_SEVERAL_SEEDS
         note = first.format(units=units, gain=gain, ours=ours)
         # Where nothing is said of a gain, its place is left without a space of its own.
-        notes.append(" ".join(note.split()))
+        notes.append(Note(" ".join(note.split())))
 
     task_labels = {row.task: row.task_label for row in rows}
     for task, label in task_labels.items():
         task_note = inputs.experiment.tasks[task].note
         if task_note:
-            notes.append(f"{label}: {task_note}")
+            notes.append(Note(task_note, task, label, kind="about"))
     notes += more
 
     rows_of_paper = [row for row in rows if row.paper is not None]
     if not all(row.same_data for row in rows_of_paper):
-        notes.append(OTHER_DATA_NOTE)
+        notes.append(Note(OTHER_DATA_NOTE))
     paper = inputs.paper(spec)
     if rows_of_paper and paper:
         names = _paper_rows(rows_of_paper, inputs.experiment)
-        notes.append(" ".join(filter(None, [f"Paper: {paper.source}.", paper.note, names])))
+        words = " ".join(filter(None, [f"Paper: {paper.source}.", paper.note, names]))
+        notes.append(Note(words))
 
-    notes.append(RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA)
+    rule = RULE_NOTE if refers_to_papers(inputs.experiment) else NOTE_OF_OWN_DATA
+    notes.append(Note(rule, kind="rule"))
     return notes
 
 
-def _gain_note(rows: Sequence[Row], baseline: str) -> str:
+def _gain_note(rows: Sequence[Compared], baseline: str) -> str:
     """Say what a gain is and how it is tested, or nothing where no row has one."""
     if all(row.gain is None and row.paper_gain is None for row in rows):
         return ""
@@ -397,7 +428,7 @@ def _gain_note(rows: Sequence[Row], baseline: str) -> str:
     return note.format(_label(rows, baseline))
 
 
-def _paper_rows(rows: Sequence[Row], experiment: Experiment) -> str:
+def _paper_rows(rows: Sequence[Compared], experiment: Experiment) -> str:
     """Name the row of the paper's table beside each task that has another name here."""
     named = []
     for task, label in {row.task: row.task_label for row in rows}.items():
@@ -425,7 +456,7 @@ def _unit_of(metric: Metric) -> str:
     return text
 
 
-def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | None] | None:
+def _p_by_sacrebleu(rows: Sequence[Compared], paths: Sequence[Path]) -> list[str | None] | None:
     """Return p of each row as text, one per seed; None where nothing was tested."""
     if not paths:
         return None
@@ -445,28 +476,20 @@ def _p_by_sacrebleu(rows: Sequence[Row], paths: Sequence[Path]) -> list[str | No
 # Sweeps: the values of an option as rows.
 
 SWEEPS = (
-    "task",
-    "model",
-    "options",
-    "values",
-    "metric",
-    "mean",
-    "sd",
-    "n",
-    "low",
-    "high",
-    "baseline",
-    "gain",
-    "gain_low",
-    "gain_high",
-    "p",
-    "p_holm",
-    "dev_loss",
+    TASK_KEY,
+    MODEL_KEY,
+    Field("options", "options"),
+    Field("values", "values"),
+    Field("metric", "metric", "key"),
+    *LEVEL,
+    Field("baseline", "baseline", "key"),
+    Field("gain", "gain", digits=4),
+    Field("gain_low", "gain", "low", digits=4),
+    Field("gain_high", "gain", "high", digits=4),
+    Field("p", "gain", "p", digits=6),
+    Field("p_holm", "gain", "p_holm", digits=6),
+    Field("dev_loss", "dev_loss", digits=4),
 )
-SWEEPS_DIGITS = {
-    **DIGITS,
-    **dict.fromkeys(("gain_low", "gain_high", "dev_loss"), 4),
-}
 SWEEPS_NOTE = (
     "{units} Mean and standard deviation over seeds on the test split. Dev loss: the mean loss of"
     " the development split in the epoch that was chosen; values are to be chosen by it, not by the"
@@ -477,34 +500,31 @@ SWEEPS_NOTE = (
 def sweeps(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table of sweeps, one row per task and value, below the baseline's row."""
     experiment = inputs.experiment
-    points = experiment.points()
     rows = compare_sweeps(inputs.tasks, experiment)
     # The baseline comes first, wherever it is listed.
     order = list(dict.fromkeys(row.task for row in rows))
     rows.sort(key=lambda row: (order.index(row.task), row.model != experiment.baseline))
 
-    frame = _with_texts(rows).assign(baseline=experiment.baseline)
-    frame = frame.merge(_means(_dev_losses(inputs.tasks), ["dev_loss"]), how="left")
-    frame["options"] = None
-    frame["values"] = None
-    for index, row in enumerate(rows):
+    layout = Layout.of(rows, experiment.baseline)
+    dev_losses = _means(_dev_losses(inputs.tasks))
+    points = experiment.points()
+    cells = _cells(rows, layout.baseline)
+    for row, of_row in zip(rows, cells, strict=True):
+        of_row["dev_loss"] = Value(dev_losses.get((row.task, row.model)), ".4f")
+        of_row["options"] = of_row["values"] = Missing("this is the baseline")
         if row.model in points:
             values = points[row.model].values
-            frame.loc[index, "options"] = "; ".join(values)
-            frame.loc[index, "values"] = "; ".join(map(text_of_value, values.values()))
+            of_row["options"] = Value("; ".join(values))
+            of_row["values"] = Value("; ".join(map(text_of_value, values.values())))
 
-    names, _, gained, _ = _columns(rows, experiment.baseline)
-    columns = [*names, Column("Ours", "{ours}"), Column("95 % interval", "{interval}")]
-    columns += [*gained, Column("Dev loss", "{dev_loss:.4f}"), SEEDS]
-
-    return table_of(
+    return Table(
         title=inputs.title(spec),
-        frame=frame,
-        csv=SWEEPS,
-        digits=SWEEPS_DIGITS,
-        shown=columns,
+        subject=experiment.title,
+        rows=[Row(of_row) for of_row in cells],
+        columns=[*layout.names, *OURS, *layout.gained, Column("Dev loss", "dev_loss"), SEEDS],
+        fields=SWEEPS,
         notes=_notes(spec, inputs, rows, SWEEPS_NOTE),
-        group=len(names) - 1,
+        group=len(layout.names) - 1,
     )
 
 
@@ -519,36 +539,33 @@ def _dev_losses(tasks: Sequence[TaskRuns]) -> list[tuple[str, str, Any]]:
 
 # All models at a glance: quality, certainty, speed, size.
 
+MEASURED = {  # what is measured besides quality, with its heading and form
+    "ppl": ("Perplexity", ".3f"),
+    "one_minus_aer": ("1 − AER", ".3f"),
+    "entropy": ("Entropy", ".3f"),
+    "posterior_gain": ("Posterior's gain", ".3f"),
+    "trained_per_s": ("Trained/s", ",.0f"),
+    "decoded_per_s": ("Decoded/s", ",.0f"),
+    "parameters": ("Parameters", ",.0f"),
+}
 GLANCE = (
-    "task",
-    "model",
-    "metric",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "ppl",
-    "one_minus_aer",
-    "entropy",
-    "posterior_gain",
-    "trained_per_s",
-    "decoded_per_s",
-    "parameters",
-    "n",
+    *NAMES,
+    Field("mean", "level", digits=4),
+    Field("sd", "level", "sd", digits=4),
+    Field("low", "level", "low", digits=4),
+    Field("high", "level", "high", digits=4),
+    *(Field(name, name, digits=4) for name in list(MEASURED)[:4]),
+    Field("trained_per_s", "trained_per_s", digits=2),
+    Field("decoded_per_s", "decoded_per_s", digits=2),
+    Field("parameters", "parameters"),
+    Field("n", "level", "seeds"),
 )
-GLANCE_DIGITS = dict.fromkeys(GLANCE[3:11], 4) | {"trained_per_s": 2, "decoded_per_s": 2}
 GLANCE_SHOWN = (
     TASK,
     MODEL,
-    Column("Quality", "{quality}"),
-    Column("95 %", "{interval}", "l"),
-    Column("Perplexity", "{ppl:.3f}"),
-    Column("1 − AER", "{one_minus_aer:.3f}"),
-    Column("Entropy", "{entropy:.3f}"),
-    Column("Posterior's gain", "{posterior_gain:.3f}"),
-    Column("Trained/s", "{trained_per_s:,.0f}"),
-    Column("Decoded/s", "{decoded_per_s:,.0f}"),
-    Column("Parameters", "{parameters:,.0f}"),
+    Column("Quality", "level"),
+    Column("95 %", "level", "l", part="interval"),
+    *(Column(heading, name) for name, (heading, _) in MEASURED.items()),
     SEEDS,
 )
 QUALITY_NOTE = "Quality: {}; {}, with a 95 % bootstrap interval {}."
@@ -571,22 +588,22 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
 
     Cells are empty where a quantity was not measured.
     """
-    rows = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
-    frame = frame_of(rows).assign(
-        quality=[_spread(row, row.digits) for row in rows],
-        interval=[interval(row.low, row.high, row.digits) for row in rows],
-    )
-    # What was measured besides quality is joined to the rows by task and model.
-    for means in (
-        *(_means(_rates(inputs.tasks, measure), [name]) for name, measure in RATES.items()),
-        _means(_sizes(inputs.tasks), ["parameters"]),
-        _means(_uncertainties(inputs.analyses), ["ppl", "entropy", "posterior_gain"]),
-        _means(_alignments(inputs), ["one_minus_aer"]),
-    ):
-        frame = frame.merge(means, how="left", on=["task", "model"])
+    compared = compare(inputs.tasks, inputs.experiment, QUALITIES, None, first=True)
+    measured = _measured(inputs)
+    rows = []
+    for row in compared:
+        cells: dict[str, Cell] = {
+            "task": Name(row.task, row.task_label),
+            "model": Name(row.model, row.label),
+            "metric": Name(row.metric.name, row.metric.label),
+            "level": level_of(row),
+        }
+        for name, (_, form) in MEASURED.items():
+            cells[name] = Value(measured[name].get((row.task, row.model)), form)
+        rows.append(Row(cells))
 
-    names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in rows)
-    notes = [QUALITY_NOTE.format(", ".join(names), *_spreads(rows)), GLANCE_NOTE]
+    names = dict.fromkeys(f"{row.metric.label} on {row.task_label}" for row in compared)
+    notes = [QUALITY_NOTE.format(", ".join(names), *_spreads(compared)), GLANCE_NOTE]
     seeds_of_models = [runs for task in inputs.tasks for runs in task.models.values()]
     if any(
         _differ([measure(run) for run in runs])
@@ -595,10 +612,30 @@ def attentions(spec: TableSpec, inputs: Inputs) -> Table:
     ):
         notes.append(SEVERAL_DEVICES_NOTE)
 
-    return table_of(inputs.title(spec), frame, GLANCE, GLANCE_DIGITS, GLANCE_SHOWN, notes)
+    return Table(
+        title=inputs.title(spec),
+        subject=inputs.experiment.title,
+        rows=rows,
+        columns=GLANCE_SHOWN,
+        fields=GLANCE,
+        notes=[Note(note) for note in notes],
+    )
 
 
-def _spreads(rows: Sequence[Row]) -> tuple[str, str]:
+def _measured(inputs: Inputs) -> dict[str, Means]:
+    """Return what was measured besides quality, by the names of `MEASURED`."""
+    uncertainties = list(_uncertainties(inputs.analyses))
+    return {
+        "ppl": _means((task, model, ppl) for task, model, ppl, _, _ in uncertainties),
+        "one_minus_aer": _means(_alignments(inputs)),
+        "entropy": _means((task, model, entropy) for task, model, _, entropy, _ in uncertainties),
+        "posterior_gain": _means((task, model, gain) for task, model, _, _, gain in uncertainties),
+        **{name: _means(_rates(inputs.tasks, measure)) for name, measure in RATES.items()},
+        "parameters": _means(_sizes(inputs.tasks)),
+    }
+
+
+def _spreads(rows: Sequence[Compared]) -> tuple[str, str]:
     """Say what a table's values are of, and over what their intervals."""
     if any(row.sd is not None for row in rows):
         return OURS_OF_SEVERAL_SEEDS, "of the mean over the test split's units and over seeds"
@@ -696,20 +733,25 @@ def _differ(rates: Sequence[tuple[str, float] | None]) -> bool:
     return len({rate[0] for rate in rates if rate is not None}) > 1
 
 
-def _means(records: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
+Means = Mapping[tuple[str, str], float | None]  # by task and model; None if unknown
+
+
+def _means(records: Iterable[tuple[str, str, float | None]]) -> Means:
     """Return means over seeds, unknown where the value of one seed is.
 
     Args:
-        records: task, model and the values of `columns`, for each run.
+        records: task, model and value of each run.
     """
+    by_model: dict[tuple[str, str], list[float | None]] = {}
+    for task, model, value in records:
+        by_model.setdefault((task, model), []).append(value)
 
-    def mean(seeds: pd.Series[float]) -> float:
-        return float(seeds.mean(skipna=False))
-
-    # A mean over some of the seeds would not compare with the means of other models.
-    frame = pd.DataFrame(records, columns=["task", "model", *columns])
-    frame = frame.astype(dict.fromkeys(columns, float))
-    return frame.groupby(["task", "model"], as_index=False).agg(mean)
+    means: dict[tuple[str, str], float | None] = {}
+    for key, values in by_model.items():
+        known = [value for value in values if value is not None]
+        # A mean over some of the seeds would not compare with the means of other models.
+        means[key] = float(np.mean(known)) if len(known) == len(values) else None
+    return means
 
 
 # Outputs of all models, side by side with the reference.
@@ -720,12 +762,19 @@ ROWS = 5 * COUNT  # rows of each task in the data, among them those that are sho
 WORDS = range(6, 26)
 MORE_REFERENCES = 2  # references of a caption that are shown besides the first
 SHOWN_WORDS = 100  # the most words that are shown of a source to be summarized
-EXAMPLES = ("task", "sentence", "model", "label", "text")
+EXAMPLES = (
+    TASK_KEY,
+    Field("sentence", "sentence"),
+    Field("model", "writer", "key"),
+    Field("label", "writer", "label"),
+    Field("text", "text"),
+)
+ORIGINS = Field(summarization.ORIGINS, "origins")
 EXAMPLES_SHOWN = (
     TASK,
-    Column("Row", "{sentence}"),
-    Column("", "{label}", "l"),
-    Column("Text", "{shown}", "p"),
+    Column("Row", "sentence"),
+    Column("", "writer", "l"),
+    Column("Text", "shown", "p"),
 )
 _SPREAD = (
     "spread evenly over those of the test split on which the models differ most: not the best ones,"
@@ -756,11 +805,11 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     """
     # Only sentences of translation have a preferred length.
     lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
-    rows: list[tuple[str, bool, str, int, str, str, str, str]] = []
+    rows: list[Row] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         outputs = [seeds[0] for seeds in by_model.values()]
         _check_same_rows(outputs)
-        label = label_of(task, inputs.experiment)
+        name = Name(task, label_of(task, inputs.experiment))
         origins_of = _origins_of(spec, outputs[0].path)
         lines_by_model = [of_model.lines for of_model in outputs]
         first_rows = _most_different(lines_by_model, lengths, COUNT)
@@ -772,25 +821,39 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
                 predicted_text = of_model.lines[row_index][2]
                 origins = origins_of(predicted_text, source)
                 texts.append((of_model.model, of_model.label, predicted_text, origins))
-            is_shown = row_index in first_rows
-            rows += [(label, is_shown, task, row_index + 1, *text) for text in texts]
+            rows += _example_rows(name, row_index + 1, texts, row_index in first_rows)
 
-    columns = ["task_label", "is_shown", *EXAMPLES, summarization.ORIGINS]
-    frame = pd.DataFrame(rows, columns=columns, dtype=object)
-    frame["shown"] = frame["text"].replace("", "(empty)")
-    csv = (*EXAMPLES, summarization.ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES
-
-    table = table_of(
+    return Table(
         title=inputs.title(spec),
-        frame=frame,
-        csv=csv,
-        digits={},
-        shown=EXAMPLES_SHOWN,
-        notes=(EXAMPLES_NOTES[str(spec.kind)],),
+        subject=inputs.experiment.title,
+        rows=rows,
+        columns=EXAMPLES_SHOWN,
+        fields=(*EXAMPLES, ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES,
+        notes=[Note(EXAMPLES_NOTES[str(spec.kind)])],
         group=2,
     )
-    for_people = frame["is_shown"].to_numpy(dtype=bool)
-    return replace(table, shown=table.shown.loc[for_people])
+
+
+def _example_rows(
+    task: Name, number: int, texts: Sequence[tuple[str, str, str, str]], is_shown: bool
+) -> Iterator[Row]:
+    """Yield a row for each text of a row of the test split: source, references and outputs.
+
+    Args:
+        number: of the row in the split, counted from 1.
+        texts: model, label, text and its words' origins; the model is empty for what was given.
+        is_shown: whether people are shown these texts.
+    """
+    for model, label, text, origins in texts:
+        cells: dict[str, Cell] = {
+            "task": task,
+            "sentence": Value(number),
+            "writer": Name(model, label),
+            "text": Value(text),
+            "shown": Value(text or "(empty)"),
+            "origins": Value(origins),
+        }
+        yield Row(cells, is_shown=is_shown)
 
 
 def _check_same_rows(outputs: Sequence[Outputs]) -> None:

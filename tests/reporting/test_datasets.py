@@ -6,7 +6,6 @@ from typing import Any
 
 from pam.experiments.config import Experiment
 from pam.reporting.data_and_cost import datasets
-from pam.reporting.render import Table
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}
 STAGE = {"stage": "tokenize", "split": "train", "pairs_in": 34893, "pairs_out": 34341}
@@ -60,11 +59,6 @@ def made(**tasks: dict[str, Any]) -> Experiment:
     )
 
 
-def body(table: Table) -> list[tuple[str, ...]]:
-    """Return the rows for people."""
-    return [row for _, row in table.rows]
-
-
 def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
     experiment = made(nouns={}, talks={"label": "TED", "note": "not for sale"})
     tables = datasets(experiment, {"nouns": NOUNS, "talks": TALKS}, {"talks": LINKS})
@@ -73,18 +67,15 @@ def test_both_kinds_of_task_stages_and_alignments_have_a_table() -> None:
     assert [table.title for table in tables] == titles
 
     nouns, talks, stages, links = tables
-    assert body(nouns)[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
-    assert "nouns: one lemma stands twice" in nouns.notes
-    assert body(talks)[2][:5] == ("TED", "talks", "test", "100", "de")
-    assert body(talks)[2][-1] == "3"
-    assert talks.notes[0] == "TED: not for sale"
+    assert nouns.texts[0] == ("nouns", "nouns", "train", "80", "40", "1", "0", "2")
+    assert "nouns: one lemma stands twice" in [note.text for note in nouns.notes]
+    assert talks.texts[2][:5] == ("TED", "talks", "test", "100", "de")
+    assert talks.texts[2][-1] == "3"
+    assert talks.notes[0].text == "TED: not for sale"
 
     expected = ("TED", "tokenize", "train", "34,893", "34,341", "552")
-    assert body(stages) == [(*expected, "too long: 500; empty: 52")]
-    assert body(links) == [("TED", "links", "508", "9,613", "10,534", "14")]
-
-    for table in tables:
-        assert len(table.align) == len(table.shown.columns)
+    assert stages.texts == [(*expected, "too long: 500; empty: 52")]
+    assert links.texts == [("TED", "links", "508", "9,613", "10,534", "14")]
 
 
 def test_what_an_experiment_does_not_have_is_left_out() -> None:
@@ -95,5 +86,5 @@ def test_what_an_experiment_does_not_have_is_left_out() -> None:
 def test_symbols_added_to_those_of_a_trained_model_are_counted_below_the_table() -> None:
     summary = NOUNS | {"symbols_of": "old/soft", "added_symbols": {"source": 3, "target": 41}}
     (table, *_) = datasets(made(nouns={}), {"nouns": summary}, {})
-    (note,) = [text for text in table.notes if "old/soft" in text]
+    (note,) = [note.text for note in table.notes if "old/soft" in note.text]
     assert "3" in note and "41" in note

@@ -29,8 +29,9 @@ def test_the_values_are_rows_below_the_baseline(swept: MadeExperiment) -> None:
     assert list(made.data["model"]) == ["soft", "postr-joint-mass0.9", "postr-joint-mass0.99"]
     assert list(made.data["values"]) == [None, "0.9", "0.99"]
     assert set(made.data["options"]) == {None, "marginalization.mass"}
-    assert list(made.shown["Model"])[1:] == ["Postr-Joint, mass 0.9", "Postr-Joint, mass 0.99"]
-    assert all("±" in text for text in made.shown["Ours"])
+    labels = [row["model"].label for row in made.rows]
+    assert labels[1:] == ["Postr-Joint, mass 0.9", "Postr-Joint, mass 0.99"]
+    assert all(row["level"].sd is not None for row in made.rows)
     assert list(made.data["dev_loss"]) == [0.5, 0.5, 0.5]
 
 

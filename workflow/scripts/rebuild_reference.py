@@ -26,6 +26,7 @@ from pam.evaluation.translation import Significance, Test
 from pam.experiments.experiment import RESERVED_MODELS
 from pam.reporting import figures, render, tables
 from pam.reporting.catalogue import FIGURES, TABLES, TableSpec, load_papers
+from pam.reporting.cells import MINUS, Cell, Estimate, Judgement, Missing, Name
 from pam.reporting.comparison import Inputs
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
@@ -39,6 +40,7 @@ CONTROLS_NOTE = (
     " units that were scored with these runs; as their outputs are not stored, their gains have no"
     " interval."
 )
+NUMBERS = ("mean", "sd", "low", "high")  # of a row, as far as its table has them
 Cells = dict[str, Any]
 
 
@@ -130,57 +132,61 @@ def with_controls(table: render.Table, before: pd.DataFrame, page: Path) -> rend
 
     They stand below those of their task and metric.
     """
-    models = set(zip(table.data["task"], table.data["model"], strict=True))
-    rows = table.data.to_dict("records")
-    texts = table.shown.to_numpy().tolist()
-    headings = list(table.shown.columns)
-    is_level = "Ours" in headings
-    is_changed = False
-
-    for stored, cells in zip(before.to_dict("records"), shown_before(page), strict=False):
+    rows = list(table.rows)
+    models = {(row["task"].key, row["model"].key) for row in rows}
+    for stored, texts in zip(before.to_dict("records"), shown_before(page), strict=False):
         if (stored["task"], stored["model"]) in models or stored["model"] in RESERVED_MODELS:
             continue
         group = (stored["task"], stored["metric"])
-        index = max(i for i, row in enumerate(rows) if (row["task"], row["metric"]) == group) + 1
-        rows.insert(index, control_row(stored, list(table.data.columns), is_level))
-        texts.insert(index, control_text(cells, headings, is_level))
-        is_changed = True
+        index = max(
+            index for index, row in enumerate(rows) if (row["task"].key, row["metric"].key) == group
+        )
+        rows.insert(index + 1, control_row(stored, texts, above=rows[index]))
 
-    if not is_changed:
+    if len(rows) == len(table.rows):
         return table
-
-    return replace(
-        table,
-        data=pd.DataFrame(rows, columns=table.data.columns, dtype=object),
-        shown=pd.DataFrame(texts, columns=headings, dtype=object),
-        notes=(*table.notes, CONTROLS_NOTE),
-    )
+    return replace(table, rows=rows, notes=[*table.notes, render.Note(CONTROLS_NOTE)])
 
 
-def control_row(stored: Cells, columns: list[str], is_level: bool) -> Cells:
-    """Return a stored row with what a row of no model can have, in these columns."""
-    kept = {"task", "model", "metric", "baseline", "mean", "gain", "n", "sd"}
-    if is_level:
-        kept |= {"low", "high"}
+def control_row(stored: Cells, texts: Cells, above: render.Row) -> render.Row:
+    """Return a stored row with what a row of no model can have.
 
-    row = {name: stored.get(name) if name in kept else None for name in columns}
-    if "direction" in row:
-        row["direction"] = "not judged"
-    return row
+    Args:
+        stored: its values in the CSV, by column.
+        texts: what people read, by heading.
+        above: a row of the same task and metric.
+    """
+    numbers = {name: float(stored[name]) if stored.get(name) else None for name in NUMBERS}
+    # Both tables show as many digits of a gain as of the level that it is a gain in.
+    first_number, _, _ = str(texts.get("Ours") or texts.get("Gain, ours")).partition(" ")
+    digits = len(first_number.partition(".")[2])
 
+    level: Cell = Missing("a table of gains has no levels")
+    if numbers["mean"] is not None:
+        level = Estimate(
+            numbers["mean"],
+            digits,
+            low=numbers["low"],
+            high=numbers["high"],
+            sd=numbers["sd"],
+            seeds=int(stored["n"]),
+        )
+    gain: Cell = Missing("none is stored")
+    # The CSV of a comparison had no gains once, when people read them already.
+    gain_text = stored.get("gain") or str(texts.get("Gain, ours", "")).replace(MINUS, "-")
+    if gain_text:
+        gain = Estimate(float(gain_text), digits, is_gain=True)
 
-def control_text(cells: Cells, headings: list[str], is_level: bool) -> list[str]:
-    """Return the same of a row that people read."""
-    kept = {"Task", "Metric", "Model", "Ours", "Gain, ours", "Seeds"}
-    text = []
-    for index, heading in enumerate(headings):
-        is_kept = heading in kept
-        # Of two intervals the first is that of the level, the second that of the gain.
-        if is_level and heading == "95 % interval":
-            is_kept = headings.index(heading) == index
-        text.append(cells.get(heading, "") if is_kept else "")
-
-    return text
+    cells: dict[str, Cell] = {
+        "task": above["task"],
+        "metric": above["metric"],
+        "baseline": above["baseline"],
+        "model": Name(stored["model"], texts["Model"]),
+        "level": level,
+        "gain": gain,
+        "verdict": Judgement("not judged"),
+    }
+    return render.Row(cells)
 
 
 def shown_before(page: Path) -> list[Cells]:

@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pam.reporting.catalogue import load_papers
+from pam.reporting.cells import probability, signed
 from pam.reporting.claims import (
     Claim,
     Outcome,
@@ -31,7 +32,6 @@ from pam.reporting.claims import (
     outcome,
 )
 from pam.reporting.reference import EXPERIMENT, unpacked
-from pam.reporting.render import probability, signed
 from pam.reporting.runs import load_experiment
 from pam.runtime.files import read_json
 

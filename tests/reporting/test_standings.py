@@ -1,0 +1,108 @@
+"""The models of the first screen are ranked by typed cells, whatever their texts are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pam.experiments.config import Experiment
+from pam.reporting.catalogue import TABLES
+from pam.reporting.cells import (
+    Cell,
+    Estimate,
+    Judgement,
+    Missing,
+    Name,
+    PaperFigure,
+    Value,
+    from_record,
+    to_record,
+)
+from pam.reporting.render import Row, Table
+from pam.reporting.standings import Ranking, ranking
+
+CELLS: list[Cell] = [
+    Name("de-noun", "de-N"),
+    Value(1234.5, ",.0f"),
+    Value(None),
+    Estimate(1.5, digits=2, low=-0.5, high=3.5, seeds=3, is_gain=True, p=0.04, p_holm=0.2),
+    PaperFigure(1.37, digits=2, same_data=False, is_gain=True),
+    Judgement("agrees", "within"),
+    Missing("the paper has no figure"),
+]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_cell_is_read_as_it_was_written(cell: Cell) -> None:
+    again = from_record(json.loads(json.dumps(to_record(cell))))
+    assert again == cell
+    assert again.text == cell.text
+
+
+def compared(model: str, mean: float, **more: Cell) -> Row:
+    """Return a row of accuracy on nouns."""
+    cells: dict[str, Cell] = {
+        "task": Name("nouns", "Nouns"),
+        "model": Name(model, model.capitalize()),
+        "metric": Name("accuracy", "Accuracy"),
+        "baseline": Name("soft", "Soft"),
+        "level": Estimate(mean, digits=2, low=mean - 1, high=mean + 1, seeds=3),
+        "gain": Missing("this is the baseline"),
+        "paper": Missing("the paper has no figure"),
+        "paper_gain": Missing("the paper has no figure"),
+        "outcome": Missing("too few seeds"),
+        "verdict": Judgement("not judged"),
+        "judged_seeds": Value("3 seeds"),
+    }
+    return Row(cells | more)
+
+
+def ranked(*rows: Row, metric: str = "accuracy") -> Ranking:
+    """Return the ranking of these rows."""
+    experiment = Experiment.model_validate(
+        {
+            "experiment": "x",
+            "models": ["soft", "hard"],
+            "tasks": {"nouns": {"dataset": "nouns", "paper_reference": "de-N"}},
+        }
+    )
+    named = [replace(row, cells={**row.cells, "metric": Name(metric, metric)}) for row in rows]
+    table = Table("", named, [])
+    spec = replace(TABLES["table2"], metrics=(metric,))
+    return ranking(table, spec, experiment, Name("nouns", "Nouns"))
+
+
+def best(of: Ranking) -> list[str]:
+    return [row.model.key for row in of.rows if row.is_best]
+
+
+def test_the_best_is_the_highest_or_the_lowest_mean_of_the_experiments_models() -> None:
+    rows = [compared("soft", 80.0), compared("hard", 82.0), compared("lead", 90.0)]
+    assert best(ranked(*rows)) == ["hard"]
+    assert best(ranked(*rows, metric="ppl")) == ["soft"]
+    # Means that differ by the order of their sums alone are the same.
+    assert best(ranked(compared("soft", 0.3), compared("hard", 0.1 + 0.2))) == []
+
+
+def test_a_model_is_judged_by_the_papers_claim_or_else_by_its_gain_or_by_why_not() -> None:
+    figure = PaperFigure(85.9, digits=2, same_data=True)
+    claimed = compared(
+        "hard", 82.0, paper=figure, verdict=Judgement("agrees"), outcome=Judgement("better")
+    )
+    own = compared("hard", 82.0, outcome=Judgement("worse"), verdict=Judgement("agrees"))
+    unjudged = compared("hard", 82.0)
+    verdicts = [ranked(row).rows[0].verdict.word for row in (claimed, own, unjudged)]
+
+    assert verdicts == ["agrees", "worse", "not judged"]
+    assert "3 seeds" in ranked(unjudged).rows[0].verdict.text
+    assert ranked(compared("soft", 80.0)).rows[0].verdict.word == "the baseline"
+
+
+@pytest.mark.parametrize("same_data", [True, False])
+def test_a_figure_of_other_data_is_explained_below_the_ranking(same_data: bool) -> None:
+    gain = PaperFigure(0.38, digits=2, same_data=same_data, is_gain=True)
+    of = ranked(compared("soft", 80.0), compared("hard", 82.0, paper_gain=gain))
+    assert of.has_paper
+    assert bool(of.note) is not same_data
