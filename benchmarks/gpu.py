@@ -33,6 +33,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import IO, Any
 
+from versions import first_there
+
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).resolve().parent / "peers"
 TRANSLATION = ("soft", "prior-joint:0.99", "postr-joint:0.99", "mono-postr-joint:0.99", "acvi")
@@ -415,14 +417,15 @@ def worker(settings: dict[str, Any]) -> None:
     import torch
 
     from pam.data.dataset import Examples, Prepared
-    from pam.experiments.config import Network
-    from pam.measuring import benchmark
     from pam.runtime import devices
+
+    benchmark = first_there("pam.measuring.benchmark", "pam.benchmark")
+    config = first_there("pam.experiments.config", "pam.config")
 
     # Without this an older version that lacks a module would be measured by another one that is
     # installed.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
-        sys.exit(f"error: {Path.cwd()} has no pam/measuring/benchmark.py")
+        sys.exit(f"error: {Path.cwd()} has no benchmark.py of pam")
 
     devices.keep_heap()
     torch.set_num_threads(1)
@@ -430,7 +433,7 @@ def worker(settings: dict[str, Any]) -> None:
     devices.use_precision(settings["precision"], None, device)
 
     units = settings["units"]
-    network = Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
+    network = config.Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
     plan = benchmark.Plan(network, settings["batch_size"], 1, 0, 0, [], settings["precision"], 1)
     components = benchmark.named_model(settings["model"])
     data = Prepared(Path(settings["data"]))
@@ -597,9 +600,9 @@ def evaluation(model: Any, batches: Sequence[Any], seconds: float, device: Any) 
     import torch
 
     from pam.decoding import search
-    from pam.experiments.config import Decoding
 
-    decoding = Decoding(beam=4, max_ratio=1.0, max_extra=1)
+    config = first_there("pam.experiments.config", "pam.config")
+    decoding = config.Decoding(beam=4, max_ratio=1.0, max_extra=1)
 
     def loss(batch: Any) -> None:
         with torch.no_grad():

@@ -169,23 +169,24 @@ def work_when_told(args: argparse.Namespace) -> None:
     import torch
 
     from pam.data.dataset import Prepared
-    from pam.experiments.config import Decoding, Network, parse
-    from pam.measuring import benchmark
+
+    benchmark = first_there("pam.measuring.benchmark", "pam.benchmark")
+    config = first_there("pam.experiments.config", "pam.config")
 
     # Else another version that is installed would be measured.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
         sys.exit(
-            f"error: {Path.cwd()} has no pam/measuring/benchmark.py; that of"
-            f" {benchmark.__file__} was found in its place"
+            f"error: {Path.cwd()} has no benchmark.py of pam; {benchmark.__file__} was found in"
+            " its place"
         )
 
-    devices = devices_of_this_version()
+    devices = first_there("pam.runtime.devices", "pam.training.devices")
     devices.keep_heap()
     torch.set_num_threads(1)
     devices.use_precision(args.precision)
     device = devices.choose_device(args.device)
 
-    network = Network(
+    network = config.Network(
         embedding=args.units, encoder=args.units // 2, decoder=args.units, dropout=0.3
     )
     components = benchmark.named_model(args.model)
@@ -200,7 +201,7 @@ def work_when_told(args: argparse.Namespace) -> None:
         work(batches[number % len(batches)])
 
     if args.beam:
-        settings = parse(Decoding, {"beam": args.beam, "precision": args.precision})
+        settings = config.parse(config.Decoding, {"beam": args.beam, "precision": args.precision})
         work = partial(benchmark.decode, model, components.targets == "actions", settings)
         for batch in batches[:WARM_UP]:
             work(batch)
@@ -233,12 +234,14 @@ def work_when_told(args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-def devices_of_this_version() -> Any:
-    """Import `devices`, which was in `pam.training` before there was a `pam.runtime`."""
-    try:
-        return importlib.import_module("pam.runtime.devices")
-    except ModuleNotFoundError:
-        return importlib.import_module("pam.training.devices")
+def first_there(*names: str) -> Any:
+    """Import a module by the first of its names, newest first, that this version has."""
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    return importlib.import_module(names[-1])
 
 
 def precision_and_device(args: argparse.Namespace) -> tuple[str, bool]:

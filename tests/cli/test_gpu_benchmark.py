@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
@@ -72,12 +72,8 @@ print('{"shapes":', end="", flush=True)
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script as a module."""
-    spec = importlib.util.spec_from_file_location("gpu", ROOT / "benchmarks/gpu.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "gpu", module)
-    spec.loader.exec_module(module)
-    return module
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("gpu")
 
 
 def driven(gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: Sequence[str]) -> Any:
