@@ -17,7 +17,7 @@ from pam.commands import command, option
 DRY = {"-n", "--dry-run", "--dryrun"}
 LOUD = DRY | {"--verbose"}
 # Options that say where jobs run; without any of them, on all cores.
-WHERE = ("--cores", "-c", "--profile", "--jobs", "-j")
+WHERE = {"--cores", "-c", "--profile", "--jobs", "-j"}
 # How the shell names a program that Ctrl-C has ended.
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -171,12 +171,13 @@ def _snakemake(words: Sequence[str]) -> list[str]:
     from pam.runtime.files import SHIPPED
 
     given = {word.split("=")[0] for word in words}
+    given |= {word[:2] for word in words if not word.startswith("--")}  # as in -c4
     call = [sys.executable, "-m", "snakemake"]
     if Path.cwd() != SHIPPED:
         if not given & {"--snakefile", "-s"}:
             call += ["--snakefile", str(SHIPPED / "workflow/Snakefile")]
         if "--workflow-profile" not in given:
             call += ["--workflow-profile", str(SHIPPED / "profiles/default")]
-    if not given.intersection(WHERE):
+    if not given & WHERE:
         call += ["--cores", "all"]
     return call

@@ -20,15 +20,19 @@ from pam.runtime.gpus import SHARING, VISIBLE, take_gpus, visible
 
 # Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`. The lock is
 # that of `pam.runtime.job_lock`; the shell and the command hold it until both have ended. A command
-# that fails shows the end of its log. A log on a full disk may hold none: the `echo` fails then
-# too, and bash says why.
+# that fails shows the end of its log, unless Ctrl-C has stopped it. A log on a full disk may hold
+# none: the `echo` fails then too, and bash says why.
 LOGGED = """
 logged() {
   local log="$1" lock=".snakemake/runs/jobs/$1"
   shift
   mkdir -p "${lock%/*}" && exec {held}>>"$lock" || return 1
   python -Sm pam.runtime.job_lock "$held" "$log" || return 1
-  "$@" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; echo >>"$log"; return 1; }
+  "$@" >>"$log" 2>&1 || {
+    [ $? = 130 ] || tail -n 20 "$log" >&2
+    echo >>"$log"
+    return 1
+  }
 }
 """.replace("{", "{{").replace("}", "}}")
 

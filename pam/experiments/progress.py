@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
@@ -328,7 +330,22 @@ def show(workflow: Any) -> None:
         cores=snakemake_internals.cores(workflow),
     )
     snakemake_internals.add_log_handler(progress, quiet=lines)
+    if lines:
+        _say_nothing_once_interrupted()
     threading.Thread(target=_tell_trainings_regularly, args=(progress,), daemon=True).start()
+
+
+def _say_nothing_once_interrupted() -> None:
+    """Keep what fails since Ctrl-C has stopped it off the terminal; `pam run` says how to go on."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        snakemake_internals.print_from(logging.CRITICAL + 1)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, interrupted)
 
 
 def tell(texts: Iterable[str]) -> None:

@@ -277,10 +277,19 @@ def add_log_handler(handler: logging.Handler, quiet: bool) -> None:
     line. `quiet` keeps what Snakemake itself prints on the terminal to what goes wrong; where its
     own handler is not known by its class, it prints all.
     """
-    logger = _module_part("snakemake.logging:logger") or logging.getLogger("snakemake.logging")
-    terminal = _module_part("snakemake.logging:ColorizingTextHandler")
-    for existing in logger.handlers:
-        if quiet and terminal is not None and isinstance(existing, terminal):
-            existing.setLevel(logging.WARNING)
+    if quiet:
+        print_from(logging.WARNING)
+    _logger().addHandler(handler)
 
-    logger.addHandler(handler)
+
+def print_from(level: int) -> None:
+    """Let Snakemake print on the terminal only records of this level or above."""
+    terminal = _module_part("snakemake.logging:ColorizingTextHandler")
+    for existing in _logger().handlers:
+        if terminal is not None and isinstance(existing, terminal):
+            existing.setLevel(level)
+
+
+def _logger() -> logging.Logger:
+    """Return Snakemake's logger."""
+    return _module_part("snakemake.logging:logger") or logging.getLogger("snakemake.logging")
