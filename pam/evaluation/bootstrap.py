@@ -7,21 +7,13 @@ sees the same draws, which makes differences between systems paired. The draws d
 seed and the number of units, so a system's interval does not change when another system joins
 the table.
 
-A figure is a mean over a few seeds. These are a sample too, of all trainings that the same
-configuration could have had, so `Draws` hold both levels. The units' draws give the mean over
-seeds in other test sets. To each draw is added how far that mean would be off with other seeds,
-which are drawn with replacement from those at hand. These deviations are widened by
-sqrt(n / (n - 1)), because n deviations from their own mean are too small by that factor. Few
-seeds estimate their own spread badly, so `spread` widens the tails from normal to Student's, by
-Satterthwaite's degrees of freedom. In simulations with three seeds of each system, 93 to 96 % of
-such 95 % intervals hold the truth, whichever level scatters more. Among intervals over units
-alone, as few as half do.
+These are intervals of single runs, over units alone. Means over seeds, and verdicts, are those of
+`pam.evaluation.two_levels`, which draws nothing.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -105,64 +97,6 @@ def _kept_frequencies(units: int, resamples: int, seed: int) -> list[NDArray[np.
     return [chunk.astype(np.uint16) for chunk in _frequencies(units, resamples, seed)]
 
 
-@dataclass(frozen=True)
-class Draws:
-    """A mean over seeds, or the difference of two, in resamples of units and of seeds."""
-
-    values: Floats  # (resamples,)
-    seed_parts: tuple[tuple[float, int], ...] = ()
-    """For each system that has several seeds, the variance of the mean that is due to seeds, and
-    its degrees of freedom.
-    """
-
-    def minus(self, other: Draws) -> Draws:
-        """Return the draws of the difference; units are paired, seeds are independent."""
-        return Draws(self.values - other.values, self.seed_parts + other.seed_parts)
-
-    def times(self, factor: float) -> Draws:
-        """Return the draws of `factor` times the mean."""
-        parts = tuple((variance * factor**2, freedom) for variance, freedom in self.seed_parts)
-        return Draws(self.values * factor, parts)
-
-    def spread(self) -> Floats:
-        """Return the draws (resamples,) with the tails of Student's distribution for so few seeds.
-
-        Satterthwaite's approximation gives the degrees of freedom f of the variance of all draws:
-        its square, divided by the sum of (part's variance)^2 / (part's degrees of freedom). A
-        normal deviation times sqrt(f / chi2_f) is one of Student's with f degrees of freedom.
-        """
-        uncertainty = sum(variance**2 / freedom for variance, freedom in self.seed_parts)
-        total_variance = float(np.var(self.values))
-        if uncertainty == 0 or total_variance == 0:
-            return self.values
-
-        freedom = total_variance**2 / uncertainty
-        chi_squared = np.random.default_rng(SEED).chisquare(freedom, size=len(self.values))
-        center = self.values.mean()
-        return np.asarray(center + (self.values - center) * np.sqrt(freedom / chi_squared))
-
-
-def draws_over_seeds(values: Floats, means: Floats, name: str) -> Draws:
-    """Return the draws of one system's mean over seeds.
-
-    Args:
-        values: (seeds,) the measured values.
-        means: (resamples,) the mean over these seeds in each resample of the units.
-        name: the system's, which decides its draws of seeds. So the draws of two systems are
-            independent, and those of one do not change when another joins.
-    """
-    seeds = len(values)
-    if seeds < 2:
-        return Draws(means)
-
-    generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
-    weights = generator.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=len(means)) / seeds
-    deviations = np.sqrt(seeds / (seeds - 1)) * (values - values.mean())
-    variance = float(values.var(ddof=1)) / seeds
-
-    return Draws(means + weights @ deviations, ((variance, seeds - 1),))
-
-
 def interval(values: Floats) -> Interval:
     """Return the central `LEVEL` of resampled values, (resamples,)."""
     tail = 100 * (1 - LEVEL) / 2
@@ -188,21 +122,3 @@ def p_value(differences: Floats, observed: float) -> float:
     # Differences lie on a lattice (whole forms), so a tie must not depend on the last bit.
     count = int(np.sum(shifted >= abs(observed) - 1e-9))
     return (count + 1) / (len(differences) + 1)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct each p for their number, by Holm's step-down method; the order stays.
-
-    The smallest of n is multiplied by n, the next by n - 1 and so on. None gets smaller than one
-    before it, nor larger than 1. If only those below a level are called differences, the chance of
-    calling any wrongly is at most that level.
-    """
-    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
-
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(ascending):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
-
-    return corrected

@@ -113,7 +113,7 @@ class Estimate:
     seeds: int | None = None
     is_gain: bool = False  # a gain is written with its sign
     p: float | None = None
-    p_holm: float | None = None  # corrected for all gains of the table
+    p_holm: float | None = None  # corrected for all gains of the task by the metric
 
     @property
     def mean_text(self) -> str:
@@ -172,15 +172,14 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What follows from a gain or a level, such as `agrees, within` or `better`."""
+    """What follows from a gain or a level, such as `agrees` or `better`."""
 
     word: str
-    detail: str = ""
 
     @property
     def text(self) -> str:
-        """Both words; one that is said twice is said once."""
-        return ", ".join(dict.fromkeys(filter(None, [self.word, self.detail])))
+        """The word."""
+        return self.word
 
     @property
     def html_class(self) -> str:

@@ -7,20 +7,21 @@ computes the rest by the rule of `pam.reporting.comparison`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from pam.evaluation import bootstrap
+from pam.evaluation import two_levels
 from pam.evaluation.attention import Analysis
-from pam.evaluation.bootstrap import RESAMPLES, Interval
+from pam.evaluation.bootstrap import LEVEL, Interval
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats, metric_of, percentage
+from pam.evaluation.two_levels import Estimate, Measured, Scatter
 from pam.experiments.config import Experiment
 from pam.experiments.parsing import Strict, parse
 from pam.experiments.yaml import read_yaml
@@ -28,20 +29,20 @@ from pam.reporting.catalogue import PaperTable
 from pam.reporting.comparison import (
     LEAST_SEEDS,
     Direction,
-    Measured,
-    Resampled,
     Verdict,
+    gain_of,
     judge_gain,
     judge_level,
     margin_of,
+    measure,
     seeds_text,
     setting_of,
     sign_of,
 )
-from pam.reporting.runs import ScoredRun, load_runs, processor_seconds
+from pam.reporting.runs import TaskRuns, load_runs, processor_of
 from pam.runtime.errors import UserError
 
-# how much a ratio of times may differ from the source's and still count as the same
+# how much a ratio may differ from the source's and still count as the same
 RATIO_MARGIN = 0.1
 HIGH_ENTROPY = 1.0  # nats from which attention counts as uncertain
 
@@ -75,6 +76,9 @@ class Claim(Strict):
     )
     table: str = Field("", description="table of paper_results.yaml with the source's figure")
     alike: bool = Field(False, description="the claim is that both models are alike")
+    times: float | None = Field(
+        None, description="the source's ratio of the first model to the second, which is judged"
+    )
     why: str = Field(description="what a reader has to know, in one line, without figures of ours")
     main: bool = Field(False, description="whether it stands in README too")
 
@@ -87,6 +91,19 @@ class Claim(Strict):
     def other_measure(self) -> str:
         """The name of `over` with the beam."""
         return self._of_beam(self.over)
+
+    @property
+    def compared(self) -> tuple[object, ...]:
+        """What is compared, which is the same for the same question of several sources."""
+        return (
+            self.experiment,
+            self.task,
+            tuple(self.models),
+            self.measure,
+            self.other_measure,
+            self.alike,
+            self.times,
+        )
 
     def _of_beam(self, metric: str) -> str:
         """Return the name of a metric with the claim's beam, if it has one."""
@@ -130,13 +147,13 @@ class Outcome(NamedTuple):
 
     verdict: Verdict
     paper: float | None  # the source's figure
-    ours: float
+    ours: float | None  # None where the stored runs do not have it
     interval: Interval | None
     p: float | None
-    p_holm: float | None
     setting: str
     unit: str  # `ratio`, `gain` or `level`
     digits: int
+    p_holm: float | None = None
 
     @property
     def word(self) -> str:
@@ -163,7 +180,7 @@ def _from_bins(low: float, high: float) -> Callable[[Analysis], float]:
 
 
 def _mean_entropy(analysis: Analysis) -> float:
-    """Return the mean entropy of attention in nats."""
+    """Return the mean entropy of the prior in nats."""
     return analysis.entropy.mean
 
 
@@ -176,15 +193,21 @@ def _covered(analysis: Analysis) -> Floats:
 class Measure(NamedTuple):
     """A quantity of a whole seed, so that its interval is over seeds alone."""
 
-    of: Callable[[Analysis], float]
+    of: Callable[[Analysis], float] | None  # None: no stored analysis has it
     lower_is_better: bool
     digits: int
+    lacking: str = ""  # why no stored analysis has it
 
 
+_NO_POSTERIOR = "the stored analyses have the entropy of the prior, not of the posterior"
 MEASURES: Mapping[str, Measure] = {
     "entropy": Measure(_mean_entropy, lower_is_better=True, digits=2),
+    "entropy_posterior": Measure(None, lower_is_better=True, digits=2, lacking=_NO_POSTERIOR),
     "accuracy_at_high_entropy": Measure(
         _from_bins(HIGH_ENTROPY, np.inf), lower_is_better=False, digits=1
+    ),
+    "accuracy_at_high_entropy_posterior": Measure(
+        None, lower_is_better=False, digits=1, lacking=_NO_POSTERIOR
     ),
     "accuracy_at_low_entropy": Measure(
         _from_bins(0.0, HIGH_ENTROPY), lower_is_better=False, digits=1
@@ -192,6 +215,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 COVERED = "covered"
 TIMES = ("training_time", "decoding_time")
+ByModel = Mapping[str, Measured]  # all models of a task that have a quantity
 
 
 @dataclass(frozen=True)
@@ -200,154 +224,102 @@ class Stored:
 
     experiment: Experiment
     folder: Path
-    claims: Sequence[Claim]  # the claims that these runs answer
+    _by_measure: dict[tuple[str, ...], ByModel] = field(default_factory=dict)
+    _scored: dict[tuple[str, str], TaskRuns | None] = field(default_factory=dict)
+    _analyses: dict[str, dict[str, list[Analysis]]] = field(default_factory=dict)
 
-    def runs(self, task: str, models: Sequence[str], name: str) -> list[Path]:
-        """Return the models' files called `name`; a `UserError` names a model that has none."""
-        paths: list[Path] = []
+    def measured(self, task: str, name: str) -> ByModel:
+        """Measure all models of a task by a metric, or by a key of `MEASURES`.
+
+        Seeds of all of them tell how much seeds scatter.
+        """
+        if (task, name) not in self._by_measure:
+            self._by_measure[task, name] = self._measure(task, name)
+        return self._by_measure[task, name]
+
+    def difference(self, task: str, name: str, other: str) -> ByModel:
+        """Measure by how much the runs of each model have more of one metric than of another."""
+        first = self.measured(task, name)
+        second = self.measured(task, other)
+        return {model: first[model].minus(second[model]) for model in first if model in second}
+
+    def pair(self, by_model: ByModel, claim: Claim, models: Sequence[str]) -> list[Measured]:
+        """Return what was measured of some models; a `UserError` names one that was not."""
         for model in models:
-            files = sorted(self.folder.glob(f"{task}/{model}/seed*/{name}"))
-            if not files:
-                raise UserError(f"no stored run has {name} of {task}, {model}", file=self.folder)
-            paths += files
-        return paths
+            if model not in by_model:
+                words = f"no stored run has {claim.measure} of {claim.task}, {model}"
+                raise UserError(words, file=self.folder)
+        return [by_model[model] for model in models]
 
-    @cached_property
-    def _measured(self) -> dict[tuple[str, str, str], Measured]:
-        """Task, model and measure -> what was measured before."""
-        return {}
+    def seconds(self, task: str, name: str) -> dict[str, ByModel]:
+        """Return log seconds of training or decoding by processor and model.
 
-    @cached_property
-    def _draws(self) -> dict[tuple[str, str], Resampled]:
-        """Task and name of file -> counts that were resampled before."""
-        return {}
-
-    @cached_property
-    def _read_analyses(self) -> dict[tuple[str, str], list[Analysis]]:
-        """Task and model -> analyses that were read before."""
-        return {}
-
-    def measured(self, task: str, model: str, measure: str) -> Measured:
-        """Return a model's values by a metric, one a seed, and the draws of their mean."""
-        key = (task, model, measure)
-        if key in self._measured:
-            return self._measured[key]
-
-        if measure in MEASURES:
-            values = [MEASURES[measure].of(analysis) for analysis in self._analyses(task, model)]
-            self._measured[key] = over_seeds(values, model)
-        elif measure in TIMES:
-            # A ratio of times is a difference of their logarithms.
-            log_seconds = np.log(self._seconds(task, model, measure))
-            self._measured[key] = over_seeds(log_seconds.tolist(), model)
-        else:
-            self._measured[key] = self._over_units(task, model, measure)
-        return self._measured[key]
-
-    def difference(self, task: str, model: str, measure: str, other: str) -> Measured:
-        """Return by how much a model's runs have more of one metric than of another.
-
-        Units and seeds are paired.
+        Seconds on different processors do not compare. A ratio of times is a difference of their
+        logarithms.
         """
-        first = metric_of(measure)
-        second = metric_of(other)
-        columns = [*first.columns, *second.columns]
-        counts = np.stack([run.scores.counts().of(columns) for run in self._scored(task, model)])
-        width = len(first.columns)
+        task_runs = self._runs(task, "scores.json")
+        seconds: dict[str, dict[str, list[float]]] = {}
+        for run in task_runs.runs if task_runs else []:
+            work = run.scores.training if name == "training_time" else run.main_decoding
+            spent = processor_of(work, run.scores.training)
+            if spent is not None:
+                processor, of_run = spent
+                seconds.setdefault(processor, {}).setdefault(run.model, []).append(of_run)
 
-        def value(sums: Floats) -> Floats:
-            return np.asarray(first.value(sums[..., :width]) - second.value(sums[..., width:]))
-
-        return over_units(counts, value, model)
-
-    def _over_units(self, task: str, model: str, measure: str) -> Measured:
-        """Measure by counts of units; a `UserError` if no stored run has the metric."""
-        if measure == COVERED:
-            counts = np.stack([_covered(analysis) for analysis in self._analyses(task, model)])
-            return over_units(counts, percentage, model)
-
-        metric = metric_of(measure)
-        for name in ("scores.json", "gold_scores.json"):
-            resampled = self._resampled(task, name)
-            if model in resampled.totals and set(metric.columns) <= set(resampled.columns):
-                return resampled.measured(metric, model)
-        raise UserError(f"no stored run has {measure} of {task}, {model}", file=self.folder)
-
-    def _resampled(self, task: str, name: str) -> Resampled:
-        """Return sums of the counts that the claims about a task need.
-
-        All models of the task are seen under the same draws of units.
-        """
-        if (task, name) in self._draws:
-            return self._draws[task, name]
-
-        claims = [claim for claim in self.claims if claim.task == task]
-        runs_of = {
-            model: self._scored(task, model, name)
-            for model in dict.fromkeys(model for claim in claims for model in claim.models)
-            if list(self.folder.glob(f"{task}/{model}/seed*/{name}"))
+        return {
+            processor: {
+                model: Measured.of_seeds(np.log(of_seeds).tolist())
+                for model, of_seeds in by_model.items()
+            }
+            for processor, by_model in seconds.items()
         }
 
-        columns: dict[str, None] = {}
-        for claim in claims:
-            runs = [run for model in claim.models for run in runs_of.get(model, [])]
-            if runs and all(claim.measure in run.scores.metrics for run in runs):
-                columns |= dict.fromkeys(metric_of(claim.measure).columns)
+    def _measure(self, task: str, name: str) -> ByModel:
+        """Measure all models of a task that have a quantity in all of their runs."""
+        if name in MEASURES:
+            of_analysis = MEASURES[name].of
+            if of_analysis is None:
+                return {}
+            return {
+                model: Measured.of_seeds([of_analysis(analysis) for analysis in analyses])
+                for model, analyses in self._analyses_of(task).items()
+            }
 
-        # A run that lacks a count leaves its model out.
-        complete = {
-            model: runs
-            for model, runs in runs_of.items()
-            if columns and all(run.scores.counts().has(columns) for run in runs)
-        }
+        if name == COVERED:
+            return {
+                model: Measured.of(np.stack([_covered(of_seed) for of_seed in seeds]), percentage)
+                for model, seeds in self._analyses_of(task).items()
+            }
 
-        self._draws[task, name] = Resampled.of(complete, list(columns))
-        return self._draws[task, name]
+        metric = metric_of(name)
+        for file in ("scores.json", "gold_scores.json"):
+            task_runs = self._runs(task, file)
+            by_model = {
+                model: measure(metric, runs)
+                for model, runs in (task_runs.models.items() if task_runs else ())
+                if all(metric.name in run.scores.metrics for run in runs)
+            }
+            if by_model:
+                return by_model
+        return {}
 
-    def _scored(self, task: str, model: str, name: str = "scores.json") -> list[ScoredRun]:
-        """Read the scores of a model's runs."""
-        return load_runs(self.runs(task, [model], name), self.experiment)[0].models[model]
+    def _runs(self, task: str, file: str) -> TaskRuns | None:
+        """Read the scores of all runs of a task, once."""
+        if (task, file) not in self._scored:
+            paths = sorted(self.folder.glob(f"{task}/*/seed*/{file}"))
+            runs = load_runs(paths, self.experiment)[0] if paths else None
+            self._scored[task, file] = runs
+        return self._scored[task, file]
 
-    def _analyses(self, task: str, model: str) -> list[Analysis]:
-        """Return the analyses of a model's runs, which are read once."""
-        if (task, model) not in self._read_analyses:
-            paths = self.runs(task, [model], "analysis.json")
-            self._read_analyses[task, model] = [load(Analysis, path) for path in paths]
-        return self._read_analyses[task, model]
-
-    def _seconds(self, task: str, model: str, measure: str) -> list[float]:
-        """Return the seconds of each seed that ran on the first one's kind of processor."""
-        spent = []
-        for run in self._scored(task, model):
-            work = run.scores.training if measure == "training_time" else run.main_decoding
-            device_and_seconds = processor_seconds(work)
-            if device_and_seconds is not None:
-                spent.append(device_and_seconds)
-        if not spent:
-            raise UserError(f"no stored run has the {measure} of {task}, {model}", file=self.folder)
-
-        # Seconds on different devices do not compare.
-        first_device = spent[0][0]
-        return [seconds for device, seconds in spent if device == first_device]
-
-
-def over_seeds(values: Sequence[float], name: str) -> Measured:
-    """Return values of seeds with draws of seeds alone."""
-    of_seeds = np.array(values, dtype=np.float64)
-    means = np.full(RESAMPLES, of_seeds.mean())
-    return Measured(of_seeds, bootstrap.draws_over_seeds(of_seeds, means, name))
-
-
-def over_units(counts: Floats, value: Callable[[Floats], Floats], name: str) -> Measured:
-    """Return values of seeds, with draws of units and seeds.
-
-    Args:
-        counts: (seeds, units, columns).
-        value: the metric of such counts summed over units.
-    """
-    values = value(counts.sum(axis=1))
-    resampled = value(bootstrap.resampled_sums(counts)).mean(axis=0)
-    return Measured(values, bootstrap.draws_over_seeds(values, resampled, name))
+    def _analyses_of(self, task: str) -> dict[str, list[Analysis]]:
+        """Read the analyses of all runs of a task by model, once."""
+        if task not in self._analyses:
+            by_model: dict[str, list[Analysis]] = {}
+            for path in sorted(self.folder.glob(f"{task}/*/seed*/analysis.json")):
+                analysis = load(Analysis, path)
+                by_model.setdefault(analysis.model, []).append(analysis)
+            self._analyses[task] = by_model
+        return self._analyses[task]
 
 
 # Judging.
@@ -356,30 +328,58 @@ def over_units(counts: Floats, value: Callable[[Floats], Floats], name: str) -> 
 def outcome(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> Outcome:
     """Judge a claim by the stored runs."""
     paper = papers[claim.table] if claim.table else None
+    if claim.metric in MEASURES and MEASURES[claim.metric].of is None:
+        return _not_stored(claim, stored, paper)
     if claim.metric in TIMES:
-        return _ratio(claim, stored, paper)
+        return _ratio_of_times(claim, stored, paper)
+    if claim.times is not None:
+        return _ratio_of_means(claim, stored, paper)
     if len(claim.models) == 1 and not claim.over:
         return _level(claim, stored, paper)
+    return _weakest(claim, stored, paper)
 
+
+def _not_stored(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
+    """Leave a claim unjudged whose quantity no stored run has, with the reason."""
+    lacking = MEASURES[claim.metric].lacking
+    return Outcome(
+        verdict=Verdict("not judged", lacking),
+        paper=None,
+        ours=None,
+        interval=None,
+        p=None,
+        setting=setting_of(stored.experiment, claim.task, paper, "no seeds"),
+        unit="gain",
+        digits=1,
+    )
+
+
+def _weakest(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
+    """Judge whether a model is better than each of its rivals, by the weakest gain.
+
+    That it is better than each needs no correction, as every single gain must show it. That it is
+    behind one of them is the best of several tests, so that intervals and p are corrected for their
+    number, by Bonferroni.
+    """
     # Where one metric is claimed to exceed another, both are of the same model.
     rivals = claim.models[1:] or [claim.models[0]]
-    return _weakest([_gain(claim, stored, paper, rival) for rival in rivals])
+    gains = [_gain(claim, stored, paper, rival) for rival in rivals]
+    if len(rivals) > 1 and any(gain.word != "agrees" for gain in gains):
+        gains = [_gain(claim, stored, paper, rival, tests=len(rivals)) for rival in rivals]
 
-
-def _weakest(gains: Sequence[Outcome]) -> Outcome:
-    """Return the outcome that decides whether a model is better than each of several rivals.
-
-    It is the worst verdict, and of equal verdicts the smallest gain.
-    """
     order = ("contradicts", "not judged", "cannot tell", "agrees")
-    return min(gains, key=lambda gain: (order.index(gain.verdict.direction), gain.ours))
+    weakest = min(gains, key=lambda gain: (order.index(gain.word), gain.ours or 0.0))
+    if weakest.word == "agrees" and len(gains) > 1:
+        # All of the gains have to be ones.
+        weakest = weakest._replace(p=max(gain.p or 0.0 for gain in gains))
+    return weakest
 
 
 def _sign_and_digits(claim: Claim) -> tuple[float, int]:
     """Return the sign that makes better values larger, and the digits after the point."""
     if claim.metric in MEASURES:
-        measure = MEASURES[claim.metric]
-        return (-1.0 if measure.lower_is_better else 1.0), measure.digits
+        quantity = MEASURES[claim.metric]
+        return (-1.0 if quantity.lower_is_better else 1.0), quantity.digits
     if claim.metric == COVERED:
         return 1.0, 1
 
@@ -401,57 +401,71 @@ def _figure(claim: Claim, stored: Stored, paper: PaperTable | None, model: str) 
 
 
 def _level(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
-    """Judge a claim about the level of one model."""
+    """Judge a claim about the level of one model.
+
+    On the source's own test set the interval is over seeds alone, as the units are the same.
+    """
     model = claim.models[0]
-    measured = stored.measured(claim.task, model, claim.measure)
-    seeds = len(measured.values)
-    spread = bootstrap.interval(measured.draws.spread())
+    by_model = stored.measured(claim.task, claim.measure)
+    (measured,) = stored.pair(by_model, claim, [model])
+    same_data = stored.experiment.tasks[claim.task].paper is not None
+    estimate = two_levels.level(measured, Scatter.of(by_model.values()))
+    if same_data and measured.seeds > 1:
+        estimate = two_levels.level_on_these_units(measured)
+    interval = estimate.interval()
 
     figure = _figure(claim, stored, paper, model)
     margin = 0.0 if figure is None else margin_of(claim.measure, figure)
-    same_data = stored.experiment.tasks[claim.task].paper is not None
     _, digits = _sign_and_digits(claim)
     return Outcome(
-        verdict=judge_level(figure, spread, seeds, margin, same_data),
+        verdict=judge_level(figure, interval, measured.seeds, margin, same_data),
         paper=figure,
-        ours=float(measured.values.mean()),
-        interval=spread,
+        ours=measured.mean,
+        interval=interval,
         p=None,
-        p_holm=None,
-        setting=setting_of(stored.experiment, claim.task, paper, seeds_text([seeds])),
+        setting=setting_of(stored.experiment, claim.task, paper, seeds_text([measured.seeds])),
         unit="level",
         digits=digits,
     )
 
 
-def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) -> Outcome:
-    """Judge the gain of a model over a rival, or of one metric over another of the same runs."""
+def _gain(
+    claim: Claim, stored: Stored, paper: PaperTable | None, rival: str, tests: int = 1
+) -> Outcome:
+    """Judge the gain of a model over a rival, or of one metric over another of the same runs.
+
+    Args:
+        tests: the number of rivals of which the worst gain decides.
+    """
     model = claim.models[0]
     sign, digits = _sign_and_digits(claim)
     figure = None
     margin = 0.0
+    estimate: Estimate | None
     if claim.over:
-        measured = stored.difference(claim.task, model, claim.measure, claim.other_measure)
-        gain = sign * float(measured.values.mean())
-        counts = [len(measured.values)]
-        differences = measured.draws.times(sign)
+        by_model = stored.difference(claim.task, claim.measure, claim.other_measure)
+        (measured,) = stored.pair(by_model, claim, [model])
+        scatter = Scatter.of(by_model.values())
+        value = sign * measured.mean
+        counts = [measured.seeds]
+        estimate = two_levels.level(measured, scatter).times(sign)
     else:
-        measured = stored.measured(claim.task, model, claim.measure)
-        of_rival = stored.measured(claim.task, rival, claim.measure)
-        gain = sign * float(measured.values.mean() - of_rival.values.mean())
-        counts = [len(measured.values), len(of_rival.values)]
-        differences = measured.draws.minus(of_rival.draws).times(sign)
+        by_model = stored.measured(claim.task, claim.measure)
+        measured, of_rival = stored.pair(by_model, claim, [model, rival])
+        scatter = Scatter.of(by_model.values())
+        value = sign * (measured.mean - of_rival.mean)
+        counts = [measured.seeds, of_rival.seeds]
+        estimate = gain_of(measured, of_rival, scatter, sign)
         figures = [_figure(claim, stored, paper, name) for name in (model, rival)]
         if figures[0] is not None and figures[1] is not None:
             figure = sign * (figures[0] - figures[1])
         if claim.alike:
-            margin = margin_of(claim.measure, float(of_rival.values.mean()))
+            margin = margin_of(claim.measure, of_rival.mean)
 
     interval = p = None
-    if min(counts) > 1:
-        draws = differences.spread()
-        interval = bootstrap.interval(draws)
-        p = bootstrap.p_value(draws, gain)
+    if estimate is not None and min(counts) > 1:
+        interval = estimate.interval(1 - (1 - LEVEL) / tests)
+        p = min(1.0, tests * estimate.p)
 
     if claim.alike:
         verdict = _judge_alike(interval, min(counts), 0.0, margin)
@@ -459,14 +473,16 @@ def _gain(claim: Claim, stored: Stored, paper: PaperTable | None, rival: str) ->
     else:
         # The claim is that the first is better, also where the source has no figure.
         verdict = judge_gain(figure, interval, min(counts), side=1.0)
+    if tests > 1:
+        reason = f"{verdict.reason}, corrected for {tests} rivals"
+        verdict = verdict._replace(reason=reason)
 
     return Outcome(
         verdict=verdict,
         paper=figure,
-        ours=gain,
+        ours=value,
         interval=interval,
         p=p,
-        p_holm=None,
         setting=setting_of(stored.experiment, claim.task, paper, seeds_text(counts)),
         unit="gain",
         digits=digits,
@@ -479,79 +495,130 @@ def _judge_alike(interval: Interval | None, seeds: int, center: float, margin: f
     It is judged as a level is: the interval has to lie within a margin.
     """
     if interval is None:
-        return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
+        return Verdict("not judged", f"fewer than {LEAST_SEEDS} seeds")
 
     verdict = judge_level(center, interval, seeds, margin)
     return verdict._replace(direction=LEVELS.get(verdict.direction, verdict.direction))
 
 
-def _ratio(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
-    """Judge the time of the first model over the second one's.
+def _ratio_of_times(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
+    """Judge the time of the first model over the second one's, on one processor.
 
-    The ratio is of geometric means over seeds; what is drawn are logarithms of seconds.
+    Where seeds ran on several processors, the one counts on which both have the most seeds.
     """
-    model, base = (stored.measured(claim.task, name, claim.metric) for name in claim.models[:2])
-    counts = [len(model.values), len(base.values)]
-    ratio = float(np.exp(model.values.mean() - base.values.mean()))
-
-    interval = log_interval = p = None
-    if min(counts) > 1:
-        draws = model.draws.minus(base.draws).spread()
-        ends = bootstrap.interval(draws)
-        interval = Interval(*np.exp([ends.low, ends.high]).tolist())
-        log_interval = Interval(float(np.log(interval.low)), float(np.log(interval.high)))
-        p = bootstrap.p_value(draws, float(np.log(ratio)))
+    models = claim.models[:2]
+    of_both = {
+        processor: by_model
+        for processor, by_model in stored.seconds(claim.task, claim.metric).items()
+        if all(model in by_model for model in models)
+    }
+    if not of_both:
+        raise UserError(
+            f"no processor has measured the {claim.metric} of {', '.join(models)}",
+            file=stored.folder,
+        )
+    by_model = max(
+        of_both.values(), key=lambda seconds: min(seconds[model].seeds for model in models)
+    )
 
     figure = paper.value("time_ratio", "any", claim.models[0]) if paper else None
+    return _ratio(claim, stored, paper, by_model, figure)
+
+
+def _ratio_of_means(claim: Claim, stored: Stored, paper: PaperTable | None) -> Outcome:
+    """Judge how many times as much of a metric the first model has as the second."""
+    by_model = {
+        model: measured.log()
+        for model, measured in stored.measured(claim.task, claim.measure).items()
+        if (measured.values > 0).all()
+    }
+    return _ratio(claim, stored, paper, by_model, claim.times)
+
+
+def _ratio(
+    claim: Claim,
+    stored: Stored,
+    paper: PaperTable | None,
+    by_model: ByModel,
+    figure: float | None,
+) -> Outcome:
+    """Judge the ratio of two models; it is of geometric means over seeds.
+
+    Args:
+        by_model: logarithms.
+        figure: the source's ratio, if it states one.
+    """
+    model, base = stored.pair(by_model, claim, claim.models[:2])
+    counts = [model.seeds, base.seeds]
+    estimate = gain_of(model, base, Scatter.of(by_model.values()))
+
+    interval = log_interval = p = None
+    if estimate is not None:
+        log_interval = estimate.interval()
+        interval = Interval(float(np.exp(log_interval.low)), float(np.exp(log_interval.high)))
+        p = estimate.p
+
     if claim.alike or figure is not None:
         figure = figure or 1.0
         verdict = _judge_alike(interval, min(counts), figure, RATIO_MARGIN)
         p = None
     else:
-        # The claim is that the first model takes longer.
+        # The claim is that the first model has more.
         verdict = judge_gain(None, log_interval, min(counts), side=1.0)
 
     return Outcome(
         verdict=verdict,
         paper=figure,
-        ours=ratio,
+        ours=float(np.exp(model.mean - base.mean)),
         interval=interval,
         p=p,
-        p_holm=None,
         setting=setting_of(stored.experiment, claim.task, paper, seeds_text(counts)),
         unit="ratio",
         digits=2,
     )
 
 
-def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Add p by Holm's correction for all judged claims of one source that have one."""
-    tested = [
-        index
-        for index, judged in enumerate(outcomes)
+def corrected(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Add p by Holm's correction for all judged comparisons of one source that have one."""
+    p_values = {
+        claim.compared: judged.p
+        for claim, judged in zip(claims, outcomes, strict=True)
         if judged.p is not None and judged.word != "not judged"
+    }
+    with_holm = dict(zip(p_values, two_levels.holm(list(p_values.values())), strict=True))
+
+    return [
+        judged._replace(p_holm=with_holm.get(claim.compared))
+        for claim, judged in zip(claims, outcomes, strict=True)
     ]
-    p_values = [outcomes[index].p or 0.0 for index in tested]
-
-    # Holm's correction is over the tested claims alone, in their order.
-    with_holm = list(outcomes)
-    for index, p in zip(tested, bootstrap.holm(p_values), strict=True):
-        with_holm[index] = with_holm[index]._replace(p_holm=p)
-    return with_holm
 
 
-def counted(outcomes: Sequence[Outcome], open_claims: int) -> str:
-    """Count in one line the claims that our runs agree with, contradict and leave open."""
-    words = [judged.word for judged in outcomes]
-    # verdicts that stay significant when all claims of their source are tested together
-    lasting = [judged.word for judged in outcomes if (judged.p_holm or 0.0) < 0.05]
+def counted(judged: Iterable[tuple[Claim, Outcome]], open_claims: int) -> str:
+    """Count the comparisons that our runs agree with, contradict and leave open.
+
+    Two claims about the same comparison count as one.
+    """
+    pairs = list(judged)
+    distinct: dict[tuple[object, ...], list[Outcome]] = {}
+    for claim, result in pairs:
+        distinct.setdefault(claim.compared, []).append(result)
+
+    words = Counter(results[0].word for results in distinct.values())
+    # Without p a verdict is not tested, and cannot last through a correction.
+    lasting = Counter(
+        results[0].word
+        for results in distinct.values()
+        if all(result.p_holm is not None and result.p_holm < 1 - LEVEL for result in results)
+    )
+    tested = sum(results[0].p_holm is not None for results in distinct.values())
+    judged_count = len(distinct) - words["not judged"]
 
     return (
-        f"Of {len(words) + open_claims} claims we judge {len(words) - words.count('not judged')}:"
-        f" our runs agree with {words.count('agrees')}, contradict {words.count('contradicts')},"
-        f" and leave {words.count('cannot tell')} open (cannot tell)."
-        f" After Holm's correction they agree with {lasting.count('agrees')} and contradict"
-        f" {lasting.count('contradicts')}."
-        f" We do not judge {words.count('not judged')} claims with fewer than {LEAST_SEEDS} seeds"
-        f" or on other data, and {open_claims} claims without a run."
+        f"We list {len(pairs) + open_claims} claims, of which {open_claims} have no run; the other"
+        f" {len(pairs)} make {len(distinct)} distinct comparisons. We judge {judged_count} of"
+        f" these: our runs agree with {words['agrees']}, contradict {words['contradicts']}, and"
+        f" leave {words['cannot tell']} open (cannot tell). {tested} have a p; after Holm's"
+        f" correction they agree with {lasting['agrees']} and contradict {lasting['contradicts']}."
+        f" We do not judge {words['not judged']}, which have fewer than {LEAST_SEEDS} seeds, other"
+        " data, or no stored record of what is claimed."
     )

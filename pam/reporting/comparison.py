@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pam.evaluation import bootstrap
-from pam.evaluation.bootstrap import LEVEL, MANY, RESAMPLES, RESAMPLES_OF_MANY, Draws, Interval
-from pam.evaluation.metrics import Floats, Metric, metric_of
+from pam.evaluation import two_levels
+from pam.evaluation.bootstrap import LEVEL, Interval
+from pam.evaluation.metrics import Metric, metric_of
+from pam.evaluation.two_levels import Estimate, Measured, Scatter
 from pam.experiments.config import Experiment
 from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
 from pam.reporting.cells import FINEST
@@ -64,38 +65,36 @@ MARGIN_OF_SHARES = 0.02  # for metrics between 0 and 1, and for CIDEr
 MARGIN_OF_PERPLEXITY = 0.05  # a share of the paper's figure
 
 _INTERVALS = (
-    f"Intervals are {100 * LEVEL:g} % bootstrap intervals of means over seeds, over two levels:"
-    f" test units (lemmas or sentences; {RESAMPLES:,} draws, {RESAMPLES_OF_MANY:,} of more than"
-    f" {MANY:,} units) and seeds, with Student's tails for few seeds. A single seed has an interval"
-    " over units alone, and its gain has none. p is two-sided; `Holm` is p corrected for all gains"
-    " of the table."
+    f"Intervals are {100 * LEVEL:g} % intervals of means over seeds, over test units (lemmas or"
+    " sentences) and seeds together, in closed form: nothing is drawn. How much seeds scatter is"
+    " pooled over the models of a task. A single seed has an interval over units alone, and its"
+    " gain has none. p is of the same test as the interval, two-sided; `Holm` is p corrected for"
+    " all gains of a task by one metric."
 )
 # One paragraph each on the page.
 PARTS_OF_RULE: tuple[str, ...] = (
     _INTERVALS,
     f"With fewer than {LEAST_SEEDS} seeds of a model or the baseline nothing is judged, nor where"
     " the paper has no figure.",
-    "A gain over the baseline is counted so that better is positive, in the paper and here, and"
-    " judged twice. Direction: `agrees` if our interval excludes 0 on the side of the paper's gain,"
-    " `contradicts` if it excludes 0 on the other side, else `cannot tell`. Size: `larger` or"
-    " `smaller` if our interval lies wholly beyond the paper's gain, away from 0 or towards it;"
-    " else `cannot tell` if it has 0 in it too, else `within`.",
-    "The baseline is judged by its level, on the paper's own data alone, with a margin around the"
-    f" paper's figure: {MARGIN_OF_PERCENTAGES:g} of metrics in per cent, {MARGIN_OF_SHARES:g} of"
-    f" shares and CIDEr, {100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity. It is `equivalent` if"
-    " our interval lies within the margin, `differs` if wholly outside of it, else `agrees with` if"
-    " the paper's figure lies in our interval, else `cannot tell`; its size says where the paper's"
-    " figure lies.",
+    "A gain over the baseline is counted so that better is positive, in the paper and here. The"
+    " verdict `agrees` if our interval excludes 0 on the side of the paper's gain, `contradicts` if"
+    " it excludes 0 on the other side, else `cannot tell`. The sizes of both gains are not judged,"
+    " as the paper's is of single runs and has no interval.",
+    "The baseline is judged by its level, on the paper's own test set alone, so that the interval"
+    " is over seeds alone, with a margin around the paper's figure:"
+    f" {MARGIN_OF_PERCENTAGES:g} of metrics in per cent, {MARGIN_OF_SHARES:g} of shares and CIDEr,"
+    f" {100 * MARGIN_OF_PERPLEXITY:g} % of a perplexity. It is `equivalent` if the interval lies"
+    " within the margin, `differs` if wholly outside of it, else `agrees with` if the paper's"
+    " figure lies in the interval, else `cannot tell`.",
     "The setting says whose data and size ours are: a verdict on other data, or at another size, is"
     " about the claim, not about the paper's figure.",
-    f"A gain is `better` or `worse` if its interval excludes 0 and p is at most {1 - LEVEL:.2g},"
-    f" else `undecided`, with {LEAST_SEEDS} seeds and more.",
+    "A gain is `better` or `worse` if its interval excludes 0, else `undecided`, with"
+    f" {LEAST_SEEDS} seeds and more.",
 )
 PARTS_OF_RULE_OF_OWN_DATA: tuple[str, ...] = (
     _INTERVALS,
     "A gain over the baseline, counted so that better is positive, is `better` or `worse` if its"
-    f" paired interval excludes 0 and p is at most {1 - LEVEL:.2g}, else `undecided`, with"
-    f" {LEAST_SEEDS} seeds and more.",
+    f" paired interval excludes 0, else `undecided`, with {LEAST_SEEDS} seeds and more.",
 )
 RULE = " ".join(PARTS_OF_RULE)
 RULE_OF_OWN_DATA = " ".join(PARTS_OF_RULE_OF_OWN_DATA)
@@ -105,29 +104,17 @@ NOTE_OF_OWN_DATA = f"Comparison. {RULE_OF_OWN_DATA}"
 Direction = Literal[
     "agrees", "contradicts", "cannot tell", "equivalent", "differs", "agrees with", "not judged"
 ]
-Size = Literal["within", "larger", "smaller", "cannot tell", ""]
 
 
 class Verdict(NamedTuple):
-    """A judgement of the paper's claim by our interval, in two words, with its reason."""
+    """A judgement of the paper's claim by our interval, with its reason."""
 
     direction: Direction
-    size: Size  # empty where the paper has no figure, or nothing is judged
     reason: str
 
-    @property
-    def words(self) -> str:
-        """Direction and size, such as `agrees, within`; `cannot tell` of both is said once."""
-        return ", ".join(dict.fromkeys(filter(None, [self.direction, self.size])))
 
-
-def outcome_of(low: float, high: float, p: float | None) -> str:
-    """Return `better`, `worse` or `undecided` by a gain's interval and, where there is one, its p.
-
-    Near the border the two tests may differ; a gain is decided only if both say so.
-    """
-    if p is not None and p > 1 - LEVEL:
-        return "undecided"
+def outcome_of(low: float, high: float) -> str:
+    """Return `better`, `worse` or `undecided` by a gain's interval."""
     if low > 0:
         return "better"
     if high < 0:
@@ -158,69 +145,43 @@ def judge_gain(
     """
     if side is None:
         if paper is None:
-            return Verdict("not judged", "", "the paper has no figure")
+            return Verdict("not judged", "the paper has no figure")
         if paper == 0:
-            return Verdict("not judged", "", "the paper's gain is 0")
+            return Verdict("not judged", "the paper's gain is 0")
         side = float(np.sign(paper))
     if seeds < LEAST_SEEDS or ours is None:
-        return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
+        return Verdict("not judged", f"fewer than {LEAST_SEEDS} seeds")
 
     # Seen from the side of the claim, on which gains are positive.
     low, high = sorted((side * ours.low, side * ours.high))
-    direction: Direction = "cannot tell"
-    reason = "our interval has 0 in it"
     if low > 0:
-        direction = "agrees"
-        reason = "our interval excludes 0 on the side of the claim"
-    elif high < 0:
-        direction = "contradicts"
-        reason = "our interval excludes 0 on the other side"
-
-    if paper is None:
-        return Verdict(direction, "", reason)
-
-    size: Size = "within"
-    if low > side * paper:
-        size = "larger"
-    elif high < side * paper:
-        size = "smaller"
-    elif direction == "cannot tell":
-        size = "cannot tell"
-
-    where = "outside" if size in ("larger", "smaller") else "within"
-    return Verdict(direction, size, f"{reason}; the paper's gain lies {where} it")
+        return Verdict("agrees", "our interval excludes 0 on the side of the claim")
+    if high < 0:
+        return Verdict("contradicts", "our interval excludes 0 on the other side")
+    return Verdict("cannot tell", "our interval has 0 in it")
 
 
 def judge_level(
-    paper: float | None, ours: Interval, seeds: int, margin: float, same_data: bool = True
+    paper: float | None, ours: Interval | None, seeds: int, margin: float, same_data: bool = True
 ) -> Verdict:
     """Judge a level, such as the baseline's, by `RULE`."""
     if paper is None:
-        return Verdict("not judged", "", "the paper has no figure")
+        return Verdict("not judged", "the paper has no figure")
     if not same_data:
-        return Verdict("not judged", "", "other data than the paper's")
-    if seeds < LEAST_SEEDS:
-        return Verdict("not judged", "", f"fewer than {LEAST_SEEDS} seeds")
+        return Verdict("not judged", "other data than the paper's")
+    if seeds < LEAST_SEEDS or ours is None:
+        return Verdict("not judged", f"fewer than {LEAST_SEEDS} seeds")
 
-    size: Size = "within"
-    if ours.low > paper:
-        size = "larger"
-    elif ours.high < paper:
-        size = "smaller"
-
+    where = f"our interval, {ours.low:.4g} to {ours.high:.4g},"
     if paper - margin <= ours.low and ours.high <= paper + margin:
-        reason = f"our interval lies within {margin:g} of the paper's figure"
-        return Verdict("equivalent", size, reason)
+        return Verdict("equivalent", f"{where} lies within {margin:g} of the paper's figure")
     if ours.low > paper + margin or ours.high < paper - margin:
-        reason = f"our interval lies more than {margin:g} from the paper's figure"
-        return Verdict("differs", size, reason)
-    if size == "within":
-        reason = (
-            f"the paper's figure lies in our interval, which is wider than the margin of {margin:g}"
-        )
-        return Verdict("agrees with", size, reason)
-    reason = f"our interval excludes the paper's figure, not all that is within {margin:g}"
-    return Verdict("cannot tell", size, reason)
+        return Verdict("differs", f"{where} lies more than {margin:g} from the paper's figure")
+    if paper in ours:
+        return Verdict("agrees with", f"{where} has the paper's figure and more than {margin:g}")
+    return Verdict(
+        "cannot tell", f"{where} excludes the paper's figure, not all that is within {margin:g}"
+    )
 
 
 def setting_of(experiment: Experiment, task: str, paper: PaperTable | None, seeds: str) -> str:
@@ -281,13 +242,12 @@ class Row(NamedTuple):
     values: tuple[float, ...]  # the metric for each seed, in ascending order of seeds
     mean: float
     sd: float | None  # over seeds, n - 1 below
-    # ends of the bootstrap interval of `mean` over units and seeds; of a single seed over units
+    # ends of the interval of `mean` over units and seeds; of a single seed over units
     low: float
     high: float
     paper: float | None  # the paper's value, shown also where its data are not ours
     same_data: bool  # whether the paper's value was measured on this data set
     direction: Direction
-    size: Size
     setting: str
     # how many seeds the judgement is of, such as `5 seeds`: the baseline's and the model's
     seeds_text: str
@@ -304,7 +264,7 @@ class Row(NamedTuple):
     gain_low: float | None = None
     gain_high: float | None = None
     p: float | None = None
-    p_holm: float | None = None  # corrected for all rows that were compared together
+    p_holm: float | None = None  # corrected for all models of the task by this metric
     # None also where the paper has no value of the model or of the baseline
     paper_gain: float | None = None
 
@@ -334,12 +294,7 @@ class Row(NamedTuple):
         """`better`, `worse` or `undecided`; None where there is no gain, or too few seeds."""
         if self.gain_low is None or self.gain_high is None or self.compared_seeds < LEAST_SEEDS:
             return None
-        return outcome_of(self.gain_low, self.gain_high, self.p)
-
-    @property
-    def verdict(self) -> str:
-        """Direction and size in two words."""
-        return Verdict(self.direction, self.size, self.reason).words
+        return outcome_of(self.gain_low, self.gain_high)
 
     @property
     def digits(self) -> int:
@@ -373,11 +328,11 @@ def _alike(ends: tuple[float | None, float | None], digits: int) -> bool:
 
 
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """Return the rows as a frame, with `n` seeds, the metric's name and the verdict in words."""
+    """Return the rows as a frame, with `n` seeds and the metric's name."""
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
     derived = {
         name: pd.Series([getattr(row, name) for row in rows], dtype=object)
-        for name in ("difference", "cpu_s", "gpu_s", "verdict")
+        for name in ("difference", "cpu_s", "gpu_s")
     }
     return frame.assign(
         metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived
@@ -390,6 +345,7 @@ def compare(
     patterns: Sequence[str],
     paper: PaperTable | None,
     first: bool = False,
+    only: Collection[str] | None = None,
 ) -> list[Row]:
     """Return one row per task, metric and model, in the order of the configuration.
 
@@ -397,6 +353,7 @@ def compare(
         patterns: names of metrics, or patterns such as `bleu_b*`.
         paper: the results to show with ours; None for metrics that no paper reports.
         first: take only the first of a task's metrics.
+        only: models to return, None for all; seeds of all of them tell how much seeds scatter.
 
     Raises:
         UserError: no task has such a metric.
@@ -409,14 +366,12 @@ def compare(
         if first:
             metrics = metrics[:1]
 
-        columns = list(dict.fromkeys(column for metric in metrics for column in metric.columns))
-        # One resampling serves all metrics of a task, so that they are compared on the same draws.
-        resampled = Resampled.of(task.models, columns)
         for metric in metrics:
-            measured = {model: resampled.measured(metric, model) for model in task.models}
-            rows += _with_members(list(_rows(task, metric, measured, experiment, paper)))
+            measured = {model: measure(metric, runs) for model, runs in task.models.items()}
+            of_metric = _with_members(list(_rows(task, metric, measured, experiment, paper)))
+            rows += _corrected([row for row in of_metric if only is None or row.model in only])
 
-    return _corrected(rows)
+    return rows
 
 
 # The metric of a task's models at a glance. A task shows the first one that it has. The later ones
@@ -442,69 +397,31 @@ def compare_sweeps(tasks: Sequence[TaskRuns], experiment: Experiment) -> list[Ro
         UserError: no model of a sweep was scored, or none by such a metric.
     """
     points = experiment.points()
-    swept_tasks = []
-    for task in tasks:
-        models = {
-            model: task.models[model]
-            for model in task.models
-            if model in points or model == experiment.baseline
-        }
-        if points.keys() & models.keys():
-            swept_tasks.append(replace(task, models=models))
-
+    swept_tasks = [task for task in tasks if points.keys() & task.models.keys()]
     if not swept_tasks:
         raise UserError("no scores of a sweep", hint="name scores.json of the models of a sweep")
-    return compare(swept_tasks, experiment, QUALITIES, None, first=True)
+
+    models = {*points, experiment.baseline}
+    return compare(swept_tasks, experiment, QUALITIES, None, first=True, only=models)
 
 
 def _corrected(rows: Sequence[Row]) -> list[Row]:
-    """Add p by Holm's correction for all gains of the rows."""
+    """Add p by Holm's correction for the gains of a task by one metric.
+
+    The same outputs read by another metric, such as BLEU of another beam, are no more hypotheses.
+    """
     p_values = [row.p for row in rows if row.p is not None]
-    corrected = iter(bootstrap.holm(p_values))
+    corrected = iter(two_levels.holm(p_values))
     return [row if row.p is None else row._replace(p_holm=next(corrected)) for row in rows]
 
 
-class Measured(NamedTuple):
-    """The values of one model on one task by one metric."""
+def measure(metric: Metric, runs: Sequence[ScoredRun]) -> Measured:
+    """Measure a model by the counts of its runs.
 
-    values: Floats  # (seeds,)
-    draws: Draws  # of their mean
-
-
-class Resampled(NamedTuple):
-    """Sums of counts over units, by model.
-
-    All models by all metrics are seen under the same draws of units.
+    An output that no training made, such as a text's first sentences, has no seeds.
     """
-
-    columns: list[str]
-    totals: dict[str, Floats]  # (seeds, columns)
-    draws: dict[str, Floats]  # (seeds, resamples, columns)
-
-    @classmethod
-    def of(cls, models: Mapping[str, Sequence[ScoredRun]], columns: list[str]) -> Resampled:
-        """Draw the units of all runs of a task at once."""
-        if not models:
-            return cls([], {}, {})
-
-        counts = {
-            model: np.stack([run.scores.counts().of(columns) for run in runs])
-            for model, runs in models.items()
-        }
-        totals = {model: seeds.sum(axis=1) for model, seeds in counts.items()}
-
-        # One call draws the same units for all runs, which pairs the models.
-        all_draws = bootstrap.resampled_sums(np.concatenate(list(counts.values())))
-        ends = np.cumsum([len(seeds) for seeds in counts.values()])[:-1]
-        draws = dict(zip(counts, np.split(all_draws, ends), strict=True))
-        return cls(columns, totals, draws)
-
-    def measured(self, metric: Metric, model: str) -> Measured:
-        """Measure a model by a metric of these counts."""
-        indices = [self.columns.index(column) for column in metric.columns]
-        values = metric.value(self.totals[model][:, indices])
-        means = metric.value(self.draws[model][..., indices]).mean(axis=0)
-        return Measured(values, bootstrap.draws_over_seeds(values, means, model))
+    counts = np.stack([run.scores.counts().of(metric.columns) for run in runs])
+    return Measured.of(counts, metric.value, repeatable=not runs[0].scores.training)
 
 
 def sign_of(metric: Metric) -> float:
@@ -512,31 +429,20 @@ def sign_of(metric: Metric) -> float:
     return -1.0 if metric.lower_is_better else 1.0
 
 
-class Gain(NamedTuple):
-    """The gain of one model over another, positive where it is better.
-
-    A single seed has no interval.
-    """
-
-    value: float
-    interval: Interval | None
-    p: float | None
-
-
-def gain_of(mine: Measured, base: Measured, metric: Metric, repeatable: bool = False) -> Gain:
-    """Compare two models.
+def gain_of(
+    model: Measured, base: Measured, scatter: Scatter, sign: float = 1.0
+) -> Estimate | None:
+    """Estimate the gain of a model over another, positive where it is better.
 
     Args:
-        repeatable: the first one was not trained, so that its single seed is all that there is.
-    """
-    sign = sign_of(metric)
-    value = sign * float(mine.values.mean() - base.values.mean())
-    if len(base.values) < 2 or (len(mine.values) < 2 and not repeatable):
-        return Gain(value, None, None)
+        sign: -1 where lower is better.
 
-    # The draws of both are of the same units, so that their difference is paired.
-    differences = mine.draws.minus(base.draws).times(sign).spread()
-    return Gain(value, bootstrap.interval(differences), bootstrap.p_value(differences, value))
+    Returns:
+        None where a model that was trained has a single seed.
+    """
+    if any(compared.seeds < 2 and not compared.repeatable for compared in (model, base)):
+        return None
+    return two_levels.gain(model, base, scatter).times(sign)
 
 
 def _rows(
@@ -553,30 +459,33 @@ def _rows(
     if paper:
         reported = {model: paper.value(metric.name, paper_row, model) for model in reported}
 
+    scatter = Scatter.of(measured.values())
+    sign = sign_of(metric)
     for model, of_model in measured.items():
         runs = task.models[model]
-        spread = bootstrap.interval(of_model.draws.spread())
-        counts = [len(of_model.values)]
+        spread = two_levels.level(of_model, scatter).interval()
+        counts = [of_model.seeds]
         gain: dict[str, float | None] = {}
 
         if model == experiment.baseline:
-            verdict = _judge_baseline(metric, reported[model], spread, counts[0], same_data)
+            verdict = _judge_baseline(metric, reported[model], of_model, same_data)
         elif experiment.baseline in measured:
             of_baseline = measured[experiment.baseline]
-            # An output that no training made, such as a text's first sentences, has no seeds.
-            repeatable = not runs[0].scores.training
-            counts = [len(of_baseline.values)]
-            if not repeatable:
-                counts.append(len(of_model.values))
-            our_gain = gain_of(of_model, of_baseline, metric, repeatable)
+            counts = [of_baseline.seeds]
+            if not of_model.repeatable:
+                counts.append(of_model.seeds)
+            our_gain = gain_of(of_model, of_baseline, scatter, sign)
             paper_gain = _paper_gain(metric, reported[model], reported[experiment.baseline])
-            verdict = judge_gain(paper_gain, our_gain.interval, min(counts))
-            gain = {"gain": our_gain.value, "p": our_gain.p, "paper_gain": paper_gain}
-            if our_gain.interval:
-                gain["gain_low"] = our_gain.interval.low
-                gain["gain_high"] = our_gain.interval.high
+            gain = {"gain": sign * (of_model.mean - of_baseline.mean), "paper_gain": paper_gain}
+            gain_interval = None
+            if our_gain:
+                gain_interval = our_gain.interval()
+                gain["p"] = our_gain.p
+                gain["gain_low"] = gain_interval.low
+                gain["gain_high"] = gain_interval.high
+            verdict = judge_gain(paper_gain, gain_interval, min(counts))
         else:
-            verdict = Verdict("not judged", "", "the baseline was not run")
+            verdict = Verdict("not judged", "the baseline was not run")
 
         seconds, divided = _seconds_by_device(runs)
         yield Row(
@@ -586,14 +495,13 @@ def _rows(
             label=runs[0].label,
             metric=metric,
             values=tuple(of_model.values.tolist()),
-            mean=float(of_model.values.mean()),
-            sd=float(of_model.values.std(ddof=1)) if len(of_model.values) > 1 else None,
+            mean=of_model.mean,
+            sd=float(of_model.values.std(ddof=1)) if of_model.seeds > 1 else None,
             low=spread.low,
             high=spread.high,
             paper=reported[model],
             same_data=same_data,
             direction=verdict.direction,
-            size=verdict.size,
             setting=setting_of(experiment, task.name, paper, seeds_text(counts)),
             seeds_text=seeds_text(counts),
             reason=verdict.reason,
@@ -606,13 +514,19 @@ def _rows(
 
 
 def _judge_baseline(
-    metric: Metric, paper: float | None, ours: Interval, seeds: int, same_data: bool
+    metric: Metric, paper: float | None, ours: Measured, same_data: bool
 ) -> Verdict:
-    """Judge the baseline's level, with the margin of the metric."""
+    """Judge the baseline's level, with the margin of the metric.
+
+    The paper tested on the same units, so that only seeds differ.
+    """
     margin = 0.0
     if paper is not None:
         margin = margin_of(metric.name, paper)
-    return judge_level(paper, ours, seeds, margin, same_data)
+    interval = None
+    if ours.seeds > 1:
+        interval = two_levels.level_on_these_units(ours).interval()
+    return judge_level(paper, interval, ours.seeds, margin, same_data)
 
 
 def _paper_gain(metric: Metric, model: float | None, baseline: float | None) -> float | None:

@@ -141,9 +141,7 @@ def _outcome(gain: Any) -> str | None:
     if int(gain["seeds"]) < LEAST_SEEDS:
         return None
 
-    p_text = gain.get("p")
-    p = float(p_text) if p_text not in (None, "") else None
-    return outcome_of(float(gain["low"]), float(gain["high"]), p)
+    return outcome_of(float(gain["low"]), float(gain["high"]))
 
 
 def _seeds(rows: pd.DataFrame) -> str:

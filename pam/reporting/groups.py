@@ -51,7 +51,7 @@ SHOWN = (
 )
 NOTE = (
     "Groups are those that the data name for each row of the test split (`scores_by`). Intervals"
-    " are bootstrap intervals over the units of the group alone and over seeds. `Of`: things"
+    " are over the units of the group alone and over seeds. `Of`: things"
     " judged, such as sentences or forms. A metric that is not defined for a group is left out of"
     " it."
 )

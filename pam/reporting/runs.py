@@ -311,6 +311,20 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
     return None
 
 
+def processor_of(work: dict[str, Any], training: dict[str, Any]) -> tuple[str, float] | None:
+    """Return the name of the processor that did a piece of work, and its seconds.
+
+    A record of decoding without a name counts as made on the machine of the training.
+    """
+    spent = processor_seconds(work)
+    if spent is None:
+        return None
+
+    kind, seconds = spent
+    hardware = work.get("hardware") or training.get("hardware") or {}
+    return str(hardware.get(kind.lower()) or kind), seconds
+
+
 DEVICES = ("CPU", "GPU")
 
 

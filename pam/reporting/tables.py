@@ -108,7 +108,6 @@ LEVEL = (
 )
 JUDGED = (
     Field("direction", "verdict", "word"),
-    Field("size", "verdict", "detail"),
     Field("setting", "setting"),
 )
 COMPARISON = (
@@ -158,8 +157,8 @@ OURS_OF_ONE_SEED = "the value of a single seed"
 OURS_OF_SEVERAL_SEEDS = "mean and standard deviation over seeds"
 GAIN_NOTE = "Gain: over {0}, positive where the model is better."
 TEST_NOTE = (
-    " p: bootstrap against {0}, paired by units, two-sided; Holm: p corrected for all gains of this"
-    " table."
+    " p: by the test of the interval, against {0}, paired by units, two-sided; Holm: p corrected"
+    " for all gains of a task by one metric."
 )
 NO_TEST_NOTE = " A single seed has no interval of its gain, and no p."
 DEVICES_NOTE = (
@@ -308,7 +307,7 @@ def _cells_of(row: Compared, baseline: Name) -> dict[str, Cell]:
         "gain": gain,
         "paper_gain": _paper_figure(row.paper_gain, row, is_gain=True),
         "outcome": outcome,
-        "verdict": Judgement(row.direction, row.size),
+        "verdict": Judgement(row.direction),
         "setting": Value(row.setting),
         "judged_seeds": Value(row.seeds_text),
         "reason": Value(row.reason),
@@ -568,7 +567,7 @@ GLANCE_SHOWN = (
     *(Column(heading, name) for name, (heading, _) in MEASURED.items()),
     SEEDS,
 )
-QUALITY_NOTE = "Quality: {}; {}, with a 95 % bootstrap interval {}."
+QUALITY_NOTE = "Quality: {}; {}, with a 95 % interval {}."
 GLANCE_NOTE = (
     "Perplexity is of the likelihood, also where a bound was trained: positions are summed out by"
     " the prior, latent vectors are at their means, hard attention feeds back the most probable"

@@ -14,7 +14,7 @@ from made_translations import make_translations
 from pam.experiments.config import Experiment
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
-from pam.reporting.comparison import Row, compare, outcome_of, setting_of
+from pam.reporting.comparison import Row, compare, setting_of
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
 
@@ -116,14 +116,14 @@ def test_of_other_data_the_baselines_level_is_not_judged(tmp_path: Path) -> None
 
     assert row.paper == 85.50
     assert row.difference is None
-    assert (row.verdict, row.reason) == ("not judged", "other data than the paper's")
+    assert (row.direction, row.reason) == ("not judged", "other data than the paper's")
 
 
 def test_one_seed_has_no_deviation_and_no_verdict(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], seeds=[1], count=20)
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.sd is None
-    assert (row.verdict, row.reason) == ("not judged", "fewer than 3 seeds")
+    assert (row.direction, row.reason) == ("not judged", "fewer than 3 seeds")
 
 
 def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_baseline_of_one_seed_decides_nothing(tmp_path: Path) -> None:
     row = find(rows_of(made), "de-noun", "postr-joint")
 
     assert row.seeds == 2
-    assert (row.verdict, row.reason) == ("not judged", "fewer than 3 seeds")
+    assert (row.direction, row.reason) == ("not judged", "fewer than 3 seeds")
 
 
 def test_the_interval_of_a_mean_is_over_seeds_too(judged: MadeExperiment) -> None:
@@ -165,7 +165,7 @@ def test_without_the_baseline_there_is_no_gain(tmp_path: Path) -> None:
     made = make_experiment(tmp_path, tasks=["de-noun"], models=["postr-joint"], count=20)
     row = find(rows_of(made), "de-noun", "postr-joint")
     assert row.gain is None
-    assert (row.verdict, row.reason) == ("not judged", "the baseline was not run")
+    assert (row.direction, row.reason) == ("not judged", "the baseline was not run")
 
 
 def test_a_metric_of_the_outputs_is_the_one_that_scoring_measured(
@@ -259,17 +259,26 @@ def test_a_model_that_one_task_leaves_out_is_in_the_others(tmp_path: Path) -> No
     assert [(row.task, row.model) for row in rows] == expected
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "p", "outcome"),
-    [
-        (0.1, 0.4, 0.01, "better"),
-        (-0.4, -0.1, 0.05, "worse"),
-        (-0.1, 0.4, 0.04, "undecided"),
-        (0.1, 0.4, 0.052, "undecided"),
-        (0.1, 0.4, None, "better"),
-    ],
-)
-def test_a_gain_is_decided_only_where_its_interval_and_its_p_agree(
-    low: float, high: float, p: float | None, outcome: str
-) -> None:
-    assert outcome_of(low, high, p) == outcome
+def test_a_gain_is_decided_where_p_says_so_too(judged: MadeExperiment) -> None:
+    gains = [row for row in rows_of(judged, "accuracy", "paradigm_accuracy") if row.p is not None]
+    assert len(gains) == 4
+    for row in gains:
+        assert (row.outcome in ("better", "worse")) is (row.p is not None and row.p < 0.05)
+
+
+def test_each_metric_of_the_same_outputs_is_a_family_of_its_own(judged: MadeExperiment) -> None:
+    alone = {row.model: row.p_holm for row in rows_of(judged, "accuracy")}
+    together = rows_of(judged, "accuracy", "paradigm_accuracy")
+    assert {row.model: row.p_holm for row in together if row.metric.name == "accuracy"} == alone
+
+
+def test_a_verdict_is_the_same_at_any_time(judged: MadeExperiment) -> None:
+    first = rows_of(judged)
+    np.random.seed(1)
+    assert rows_of(judged) == first
+
+
+def test_a_level_is_judged_over_seeds_alone(judged: MadeExperiment) -> None:
+    row = find(rows_of(judged), "de-noun", "soft")
+    half = 4.302653 * (row.sd or 0.0) / np.sqrt(3)
+    assert f"{row.mean - half:.4g} to {row.mean + half:.4g}" in row.reason

@@ -76,7 +76,7 @@ def test_the_table_has_the_columns_that_others_build_on(ran: tuple[Checkout, Out
 
     expected = (
         "task model metric mean sd n low high paper difference gain gain_low gain_high p_vs_soft"
-        " p_holm direction size setting cpu_s gpu_s"
+        " p_holm direction setting cpu_s gpu_s"
     )
 
     assert list(rows[0]) == expected.split()

@@ -60,8 +60,7 @@ def main() -> None:
 def written() -> dict[Path, str]:
     """Return the pages with their old tables replaced by the current ones."""
     judged = judge_all(load_sources(CLAIMS))
-    outcomes = [result for _, results in judged for result in results]
-    line = counted(outcomes, sum(len(source.open) for source, _ in judged))
+    line = counted(pairs(judged), sum(len(source.open) for source, _ in judged))
     sections = "".join(section(source, results) for source, results in judged)
     main_rows = "".join(main_row(claim, result) for claim, result in pairs(judged) if claim.main)
     tables = {
@@ -88,7 +87,7 @@ def pairs(judged: Judged) -> list[tuple[Claim, Outcome]]:
 def main_row(claim: Claim, result: Outcome) -> str:
     """Return the row of a claim in README."""
     setting, seeds = short(result.setting)
-    verdict = result.verdict.words
+    verdict = result.verdict.direction
     return table_row(claim.claim, figure_of_paper(result), ours(result), setting, seeds, verdict)
 
 
@@ -161,13 +160,7 @@ def judge_all(sources: list[Source]) -> Judged:
             if experiment not in stored:
                 folder = ending.enter_context(unpacked(STORED / experiment, JUDGED))
                 config = load_experiment(STORED / experiment / EXPERIMENT)
-                claims = [
-                    claim
-                    for source in sources
-                    for claim in source.claims
-                    if claim.experiment == experiment
-                ]
-                stored[experiment] = Stored(config, folder, claims)
+                stored[experiment] = Stored(config, folder)
 
             return stored[experiment]
 
@@ -176,7 +169,7 @@ def judge_all(sources: list[Source]) -> Judged:
             outcomes = [
                 outcome(claim, runs_of(claim.experiment), papers) for claim in source.claims
             ]
-            judged.append((source, corrected(outcomes)))
+            judged.append((source, corrected(source.claims, outcomes)))
 
     return judged
 
@@ -198,7 +191,7 @@ def section(source: Source, outcomes: list[Outcome]) -> str:
             claim.where,
             figure_of_paper(result),
             ours(result),
-            result.verdict.words,
+            result.verdict.direction,
         )
         bullet = f"{number}. "
         filled = textwrap.fill(
@@ -246,6 +239,8 @@ def figure_of_paper(result: Outcome) -> str:
 
 def ours(result: Outcome) -> str:
     """Return our figure with its interval, signed if it is a gain, `x` behind a ratio."""
+    if result.ours is None:
+        return ""
     write = signed if result.unit == "gain" else unsigned
     value = write(result.ours, result.digits)
     if result.unit == "ratio":
