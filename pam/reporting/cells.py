@@ -172,14 +172,15 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What follows from a gain or a level, such as `agrees` or `better`."""
+    """What follows from a gain or a level, such as `agrees`, `better` or `not judged, 1 seed`."""
 
     word: str
+    detail: str = ""
 
     @property
     def text(self) -> str:
-        """The word."""
-        return self.word
+        """Both words; one that is said twice is said once."""
+        return ", ".join(dict.fromkeys(filter(None, [self.word, self.detail])))
 
     @property
     def html_class(self) -> str:
