@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any
 from pam.version import __version__
 
 if TYPE_CHECKING:
-    from pam.library.api import AttentionMap, Prediction, Score, TrainedModel, load, pretrained
+    from pam.library.api import (
+        AttentionMap,
+        InputWarning,
+        Prediction,
+        Score,
+        TrainedModel,
+        load,
+        pretrained,
+    )
+    from pam.library.pairs import train
     from pam.models.posterior_attention import PosteriorAttention
     from pam.runtime.errors import UserError
 
 LIBRARY = {
     "AttentionMap": "pam.library.api",
+    "InputWarning": "pam.library.api",
     "PosteriorAttention": "pam.models.posterior_attention",
     "Prediction": "pam.library.api",
     "Score": "pam.library.api",
@@ -27,9 +37,11 @@ LIBRARY = {
     "UserError": "pam.runtime.errors",
     "load": "pam.library.api",
     "pretrained": "pam.library.api",
+    "train": "pam.library.pairs",
 }
 __all__ = [
     "AttentionMap",
+    "InputWarning",
     "PosteriorAttention",
     "Prediction",
     "Score",
@@ -38,6 +50,7 @@ __all__ = [
     "__version__",
     "load",
     "pretrained",
+    "train",
 ]
 
 

@@ -266,8 +266,16 @@ def predict(args: Namespace) -> int:
 )
 def export(args: Namespace) -> int:
     from pam.library.exporting import export as export_model
+    from pam.models.checkpoint import load_model
 
-    export_model(RunFolder(args.run), args.out, args.half, args.force)
+    run = RunFolder(args.run)
+    model = load_model(run.model)
+    config = model.run
+    # A run that was only trained has no run.yaml.
+    if run.config_file.is_file():
+        config = run.load()
+
+    export_model(model, config, run, args.out, args.half, args.force)
     return 0
 
 

@@ -24,6 +24,7 @@ from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
 from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.decoding import protections
+from pam.decoding.constraints import Constraint, Constraints
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
 from pam.decoding.protections import Decoded, told_of_line
 from pam.decoding.search import Sampling, beam_search, sample
@@ -121,11 +122,15 @@ class Generator:
         sources: Sequence[Sequence[str]],
         first: int = 0,
         on_progress: Callable[[int], None] = lambda _: None,
+        constraints: Sequence[Constraint] = (),
     ) -> list[list[Hypothesis]]:
         """Return the outputs of each source, which is symbols without an end symbol.
 
         The other arguments are those of `decode`.
         """
+        continues = None
+        if constraints:
+            continues = self._continues()
         outputs_of_sources = decode(
             self.model.network,
             [self.model.read(source) for source in sources],
@@ -137,11 +142,22 @@ class Generator:
             sampling=self.sampling,
             first=first,
             on_progress=on_progress,
+            constraints=constraints,
+            continues=continues,
         )
         return [
             [self._hypothesis(output, source) for output in outputs]
             for source, outputs in zip(sources, outputs_of_sources, strict=True)
         ]
+
+    def _continues(self) -> Tensor:
+        """Return which target symbols (V,) go on in the next symbol, as subwords of a word do."""
+        codec = self.model.codec
+        continues = [False] * len(SPECIALS)
+        for symbol in self.model.target.symbols:
+            first, second = codec.words([symbol, symbol], "target")
+            continues.append(first == second)
+        return torch.tensor(continues)
 
     def _hypothesis(self, output: Output, source: Sequence[str]) -> Hypothesis:
         """Write an output as text."""
@@ -216,6 +232,8 @@ def decode(
     sampling: Sampling | None = None,
     first: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
+    constraints: Sequence[Constraint] = (),
+    continues: Tensor | None = None,
 ) -> list[list[Output]]:
     """Decode sources of any length, similar lengths side by side.
 
@@ -230,13 +248,16 @@ def decode(
         sampling: draws outputs instead of searching for the best.
         first: number of the first source; sampling depends on a source's number.
         on_progress: called after each batch with the number of sources that are done.
+        constraints: what the outputs of each source must be like; none: anything.
+        continues: as `Constraints` has it.
 
     Returns:
         For each source, in the order given, its `n_best` outputs: the best first, or as drawn; or
         one for each of `penalties`. A UserError names a source of which nothing is left to attend
-        to.
+        to, or whose constraint no output meets.
     """
     check_none_empty(sources, first)
+    _check_constraints(sources, constraints, decoding, sampling, first)
     device = next(model.parameters()).device
     # Sources of similar lengths need little padding.
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
@@ -247,6 +268,9 @@ def decode(
         read = [sources[row][: decoding.max_source] for row in rows]
         source = padded(read).to(device)
         lengths = torch.tensor([len(symbols) for symbols in read], device=device)
+        asked = None
+        if constraints:
+            asked = Constraints.of([constraints[row] for row in rows], continues, device)
 
         with sampling_latents(model, decoding.latent_samples) as network:
             if sampling is None:
@@ -259,6 +283,7 @@ def decode(
                     actions=actions,
                     prior=prior,
                     penalties=penalties,
+                    constraints=asked,
                 )
             else:
                 outputs_of_rows = sample(
@@ -270,11 +295,44 @@ def decode(
                     numbers=[first + row for row in rows],
                     n_best=n_best,
                     actions=actions,
+                    constraints=asked,
                 )
+        if constraints:
+            _check_found(rows, outputs_of_rows, first)
         outputs |= dict(zip(rows, outputs_of_rows, strict=True))
         on_progress(len(outputs))
 
     return [outputs[row] for row in range(len(sources))]
+
+
+def _check_constraints(
+    sources: Sequence[Tensor],
+    constraints: Sequence[Constraint],
+    decoding: Decoding,
+    sampling: Sampling | None,
+    first: int,
+) -> None:
+    """Check before any work that constraints can be met; a UserError names the first source."""
+    beam = None
+    if sampling is None:
+        beam = decoding.beam
+
+    for number, (source, constraint) in enumerate(zip(sources, constraints, strict=False), first):
+        length = len(source[: decoding.max_source])
+        limit = int(longest_outputs(np.array([length]), decoding)[0])
+        try:
+            constraint.check(limit, beam)
+        except UserError as error:
+            raise UserError(f"source {number}: {error.message}", hint=error.hint) from error
+
+
+def _check_found(rows: Sequence[int], outputs: Sequence[Sequence[Output]], first: int) -> None:
+    """Check that each source has an output that is possible; a UserError names one without."""
+    for row, outputs_of_row in zip(rows, outputs, strict=True):
+        if not all(np.isfinite(output.log_prob) for output in outputs_of_row):
+            message = f"source {first + row}: no output with all that it must have was found"
+            hint = "widen the beam, raise `max_length` or `max_extra`, or ask for less"
+            raise UserError(message, hint=hint)
 
 
 @contextmanager
@@ -415,7 +473,8 @@ def predict_split(
         content = cost | _settings(generator.decoding, best, cost["wall_s"]) | counts
         content["unseen"] = dict(sorted(unseen.most_common(MOST_UNSEEN)))
         if generator.sampling is not None:
-            content["sampling"] = vars(generator.sampling)
+            settings = vars(generator.sampling)
+            content["sampling"] = {key: v for key, v in settings.items() if v is not None}
         content["device"] = str(device)
         content["hardware"] = hardware(device)
         content["precision"] = generator.precision

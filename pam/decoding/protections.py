@@ -60,10 +60,15 @@ class Protection:
     is_caution: bool = True
 
 
-def _told_of_unseen(decoded: Decoded) -> str:
-    if not decoded.unseen:
+def unseen_in_words(symbols: Sequence[str]) -> str:
+    """Say which symbols of a source training lacks; nothing if there are none."""
+    if not symbols:
         return ""
-    return f"not seen in training: {' '.join(map(shown, decoded.unseen))}"
+    return f"not seen in training: {' '.join(map(shown, symbols))}"
+
+
+def _told_of_unseen(decoded: Decoded) -> str:
+    return unseen_in_words(decoded.unseen)
 
 
 def _told_of_unread(decoded: Decoded) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import BOS, EOS
+from pam.decoding.constraints import Constraints, spread
 from pam.decoding.hypotheses import (
     NOTHING,
     Best,
@@ -52,6 +53,7 @@ def beam_search(
     actions: bool = False,
     prior: LengthPrior | None = None,
     penalties: Sequence[float] = (),
+    constraints: Constraints | None = None,
 ) -> list[list[Output]]:
     """Decode a batch by beam search; a beam of 1 is greedy search.
 
@@ -75,6 +77,8 @@ def beam_search(
         actions: whether the model writes pointer actions; steps stay in the output.
         prior: of target lengths, for `decoding.length_prior`.
         penalties: length penalties, each in place of that of `decoding`; `n_best` is then 1.
+        constraints: what outputs must be like. Where they must contain words, the beam is shared
+            out by how far hypotheses have come with these.
 
     Returns:
         For each sentence its `n_best` outputs; fewer where the beam finds fewer. Outputs that ended
@@ -93,12 +97,19 @@ def beam_search(
     bf16 = processor.usable_search_precision(decoding.precision, source.device) == "bf16"
     hypotheses = Hypotheses(model, source, lengths, decoding.beam, bf16)
     look_every = steps_between_looks(source.device)
+    # Hopeless hypotheses would take places from others of the same progress.
+    if constraints is not None and constraints.has_include:
+        look_every = 1
     last = int(limits.max())
 
     for written in range(1, last + 1):
         log_probs = hypotheses.step(beams.symbol).index_fill_(2, forbidden, -torch.inf)
         forbid(log_probs, beams.written, decoding)
-        parents = beams.extend(log_probs)
+        asked = None
+        if constraints is not None:
+            asked = constraints.select(beams.rows)
+            asked.forbid(log_probs, beams.written)
+        parents = beams.extend(log_probs, asked)
 
         looks = written % look_every == 0 or written == last
         beams.collect(written, looks)
@@ -216,14 +227,20 @@ class _Beams:
         self.attended = self.written
         self.unread: list[_Done] = []  # of the steps since the search has looked
 
-    def extend(self, log_probs: Tensor) -> Tensor:
+    def extend(self, log_probs: Tensor, asked: Constraints | None = None) -> Tensor:
         """Go on with the best of all continuations (B, k, V); return their parents, (B, k).
 
-        `log_probs` are overwritten.
+        `log_probs` are overwritten. Hypotheses that are too long to go on and lack a word that is
+        `asked` for are dropped.
         """
         beam = self.symbol.shape[1]
         vocabulary = log_probs.shape[2]
-        self.total, chosen = largest(log_probs.add_(self.total[:, :, None]).flatten(1), beam)
+        scores = log_probs.add_(self.total[:, :, None]).flatten(1)
+        if asked is not None and asked.has_include:
+            progress = asked.progress(self.written, vocabulary).flatten(1)
+            self.total, chosen = spread(scores, progress, asked.required(), beam)
+        else:
+            self.total, chosen = largest(scores, beam)
         parents = chosen // vocabulary
         self.symbol = chosen - parents * vocabulary
 
@@ -231,6 +248,12 @@ class _Beams:
         self.written = torch.cat([self.written, self.symbol[:, :, None]], 2)
         if self.attended.shape[2]:
             self.attended = self.attended.gather(1, _wide(parents, self.attended))
+
+        if asked is not None and asked.has_include:
+            # The end symbol of a complete one is no part of a word.
+            is_last = (self.written.shape[2] >= self.limits[self.rows])[:, None]
+            is_lacking = is_last & ~asked.has_all(self.written)
+            self.total = self.total.masked_fill(is_lacking, -torch.inf)
         return parents
 
     def collect(self, written: int, looks: bool) -> None:
@@ -299,14 +322,21 @@ class Sampling:
     # symbols are drawn with probability proportional to p^(1 / temperature)
     temperature: float = 1.0
     seed: int = 1  # outputs depend on it and on the sentence's number, not on the batch
+    top_k: int | None = None  # only so many of the most probable symbols are drawn
+    # only the most probable symbols are drawn whose probability is this together, or just above
+    top_p: float | None = None
 
     def __post_init__(self) -> None:
-        """Check both; a UserError names the one that is wrong."""
+        """Check all; a UserError names the one that is wrong."""
         if not 0 < self.temperature < float("inf"):
             hint = "use a number above 0; below 1 is less random"
             raise UserError(f"temperature {self.temperature}", hint=hint)
         if self.seed < 0:
             raise UserError(f"seed {self.seed}", hint="use a whole number, at least 0")
+        if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
+            raise UserError(f"top_k {self.top_k}", hint="use a whole number, at least 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UserError(f"top_p {self.top_p}", hint="use a number above 0, at most 1")
 
 
 @torch.no_grad()
@@ -319,6 +349,7 @@ def sample(
     numbers: Sequence[int],
     n_best: int = 1,
     actions: bool = False,
+    constraints: Constraints | None = None,
 ) -> list[list[Output]]:
     """Draw outputs for each sentence of a batch.
 
@@ -329,6 +360,7 @@ def sample(
         decoding: length limits; its beam and its ranking do not matter.
         numbers: (B,) numbers of the sentences, so that each has random numbers of its own.
         actions: whether the model writes pointer actions; steps stay in the output.
+        constraints: a prefix that outputs begin with, and words that they do not contain.
 
     Returns:
         For each sentence `n_best` independent outputs in the order drawn; `log_prob` is the model's
@@ -352,9 +384,11 @@ def sample(
     while written.shape[2] % look_every or is_open.any():
         log_probs = hypotheses.step(symbol).index_fill_(2, forbidden, -torch.inf)
         forbid(log_probs, written, decoding)
+        if constraints is not None:
+            constraints.forbid(log_probs, written)
 
         uniform = np.stack([generator.random(n_best) for generator in generators])
-        symbol = _draw(log_probs, sampling.temperature, torch.from_numpy(uniform).to(device))
+        symbol = _draw(log_probs, sampling, torch.from_numpy(uniform).to(device))
         total += torch.where(is_open, log_probs.gather(2, symbol[:, :, None]).squeeze(2), 0.0)
         written = torch.cat([written, torch.where(is_open, symbol, EOS)[:, :, None]], 2)
 
@@ -373,12 +407,36 @@ def sample(
     return outputs
 
 
-def _draw(log_probs: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+def _draw(log_probs: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     """Draw symbols (B, k) by inverting the distribution function at `uniform` (B, k) in [0, 1)."""
-    weights = torch.softmax(log_probs.double() / temperature, dim=2).cumsum(2)
+    probs = torch.softmax(log_probs.double() / sampling.temperature, dim=2)
+    if sampling.top_k is not None:
+        probs = _most_probable(probs, sampling.top_k)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        probs = _nucleus(probs, sampling.top_p)
+
+    weights = probs.cumsum(2)
     symbol = torch.searchsorted(weights, (uniform * weights[:, :, -1])[:, :, None], right=True)
     # Rounding may reach the very end of the distribution.
     return symbol.squeeze(2).clamp_max(log_probs.shape[2] - 1)
+
+
+def _most_probable(probs: Tensor, count: int) -> Tensor:
+    """Keep the `count` largest probabilities (B, k, V); the others become zero."""
+    kept, symbols = probs.topk(min(count, probs.shape[2]), 2)
+    return torch.zeros_like(probs).scatter_(2, symbols, kept)
+
+
+def _nucleus(probs: Tensor, mass: float) -> Tensor:
+    """Keep the largest probabilities (B, k, V), as few as together have `mass` of the sum.
+
+    The others become zero (Holtzman et al. 2020).
+    """
+    ranked, symbols = probs.sort(dim=2, descending=True)
+    total = ranked.cumsum(2)
+    # A symbol is kept if those that are more probable have not enough.
+    is_kept = total - ranked < mass * total[:, :, -1:]
+    return torch.zeros_like(probs).scatter_(2, symbols, ranked * is_kept)
 
 
 def _output(written: list[int], log_prob: float, attended: list[int], limit: int) -> Output:

@@ -105,6 +105,13 @@ def exported_choices(model_folder: Path) -> dict[int, Choice]:
     return {choice.beam: choice for choice in choices}
 
 
+def chosen_penalties(run: RunFolder) -> dict[int, Choice]:
+    """Read what was chosen for each beam of a run."""
+    files = sorted(run.path.glob("beam*/length_penalty.json"))
+    choices = [load(Choice, file) for file in files]
+    return {choice.beam: choice for choice in choices}
+
+
 def chosen_penalty(
     run: RunFolder | None, exported: Mapping[int, Choice], decoding: Decoding, beam: int
 ) -> float:

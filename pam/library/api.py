@@ -14,10 +14,13 @@ target is a sentence or a form as people write it.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
@@ -25,9 +28,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pam.data.vocabulary import END, UNK
+from pam.data.vocabulary import END, STEP, UNK
+from pam.decoding.constraints import Constraint
 from pam.decoding.generator import HINT, Generator, Hypothesis, check_none_empty, sampling_of
+from pam.decoding.protections import unseen_in_words
 from pam.decoding.search import Sampling
+from pam.decoding.typed_constraints import TypedConstraints, Words
 from pam.evaluation.length_penalty import Choice, chosen_penalty, exported_choices
 from pam.experiments.config import Decoding, RunConfig
 from pam.experiments.parsing import parse
@@ -35,6 +41,7 @@ from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import opened
 from pam.library.model_files import pretrained as pretrained
 from pam.models.checkpoint import SavedModel, load_model
+from pam.models.model import TeacherForced
 from pam.runtime.devices import enough_for, usable_device
 from pam.runtime.errors import UserError
 
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from pam.alignment.aligner import WordAlignment
 
 INCHES_PER_SYMBOL = 0.28
+MOST_TOLD = 5  # sources that one warning names
 
 # Keys of a configuration's `decoding` that a single search does not have, and what to do instead.
 OF_EXPERIMENTS = {
@@ -65,6 +73,11 @@ class Settings(TypedDict, total=False):
     sample: bool | None
     temperature: float | None
     seed: int | None
+    top_k: int | None
+    top_p: float | None
+    prefix: str | Sequence[str]
+    include: Words
+    exclude: Words
     length_penalty_form: Literal["power", "wu"]
     length_prior: float
     replace_unknown: bool
@@ -91,6 +104,10 @@ class AlignOptions(TypedDict, total=False):
     batch_size: int
 
 
+class InputWarning(UserWarning):
+    """Tells what a model does not know, or does not read, of a source."""
+
+
 @dataclass(frozen=True)
 class Prediction:
     """One output for a source.
@@ -100,12 +117,21 @@ class Prediction:
         score: the number that ranks outputs of a source; `log_prob` without a length penalty.
         log_prob: log p(text | source) in nats, end symbol included.
         complete: False if the length limit cut the output short.
+        symbols: n symbols of the output, with the end symbol if it is complete.
+        log_probs: (n,) log p(y_t | y_<t, x) in nats; None without `details`.
+        attention: the attention of these symbols; None without `details`.
+        copied: (n,) probability that each symbol was copied from the source, given the symbol; None
+            without `details`, and in models that copy nothing.
     """
 
     text: str
     score: float
     log_prob: float
     complete: bool
+    symbols: list[str] = field(compare=False, repr=False)
+    log_probs: Floats | None = field(default=None, compare=False, repr=False)
+    attention: AttentionMap | None = field(default=None, compare=False, repr=False)
+    copied: Floats | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +269,46 @@ class TrainedModel:
         """The settings of search, from the run's `run.yaml` or else from its training."""
         return self.config.decoding
 
+    def to(self, device: str | torch.device) -> TrainedModel:
+        """Move the model to a device, as `torch.nn.Module.to` does; return the model itself.
+
+        Args:
+            device: as of `load`.
+
+        Raises:
+            UserError: the device cannot be used.
+
+        Example:
+            >>> load("pretrained:nouns/soft").to("cpu").device
+            device(type='cpu')
+        """
+        self.saved.network.to(usable_device(device))
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the model computes on."""
+        return next(self.saved.network.parameters()).device
+
+    def export(self, path: str | Path, half: bool = False, force: bool = False) -> None:
+        """Write the model as one file or one folder, as the command `export` does.
+
+        The weights are those that the model has now. The card has the records of the run, or is
+        that of the file from which the model was loaded.
+
+        Args:
+            path: a name that ends in `.pam` is a file; any other is a new or empty folder.
+            half: store weights in float16, in half the bytes.
+            force: replace a file that exists; a folder that is not empty is always refused.
+
+        Raises:
+            UserError: there is such a file or folder, or it cannot be written.
+        """
+        # Here, as drawing and scoring texts need none of the parts of a card.
+        from pam.library.exporting import export
+
+        export(self.saved, self.config, self.run, Path(path), half, force, self.choices)
+
     @overload  # a string is itself an iterable of strings
     def predict(  # type: ignore[overload-overlap]
         self, sources: str, *, n_best: None = None, **settings: Unpack[Settings]
@@ -250,7 +316,7 @@ class TrainedModel:
 
     @overload  # a string is itself an iterable of strings
     def predict(  # type: ignore[overload-overlap]
-        self, sources: str, *, n_best: int, **settings: Unpack[Settings]
+        self, sources: str, *, n_best: int, details: bool = False, **settings: Unpack[Settings]
     ) -> list[Prediction]: ...
 
     @overload
@@ -260,7 +326,12 @@ class TrainedModel:
 
     @overload
     def predict(
-        self, sources: Iterable[str], *, n_best: int, **settings: Unpack[Settings]
+        self,
+        sources: Iterable[str],
+        *,
+        n_best: int,
+        details: bool = False,
+        **settings: Unpack[Settings],
     ) -> list[list[Prediction]]: ...
 
     def predict(
@@ -268,11 +339,17 @@ class TrainedModel:
         sources: str | Iterable[str],
         *,
         n_best: int | None = None,
+        details: bool = False,
         beam: int | None = None,
         length_penalty: float | None = None,
         sample: bool | None = None,
         temperature: float | None = None,
         seed: int | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        prefix: str | Sequence[str] = "",
+        include: Words = (),
+        exclude: Words = (),
         **decoding: Any,
     ) -> str | list[Prediction] | list[str] | list[list[Prediction]]:
         r"""Write the most probable output for each source.
@@ -284,12 +361,21 @@ class TrainedModel:
         Args:
             sources: a text, or any number of them; similar lengths are decoded side by side.
             n_best: outputs for each source; None: one, as a plain string.
+            details: with `n_best`, also compute log p and the attention of each symbol, and what
+                was copied; this reads each output once more.
             beam: hypotheses that are followed; None: what the run's configuration says.
             length_penalty: log p is divided by length^this; None: the run's, or what it chose.
             sample: draw outputs in place of searching for the best; None: what the run's
                 configuration says.
             temperature: of outputs that are drawn; below 1 is less random, None is 1.
             seed: of the random numbers by which outputs are drawn; None is 1.
+            top_k: of outputs that are drawn: only so many of the most probable symbols are.
+            top_p: of outputs that are drawn: only the fewest most probable symbols are whose
+                probability is this together. With `top_k` it is a share of what that leaves.
+            prefix: the text that each output begins with, or one for each source.
+            include: words that each output must contain, or a list of words for each source. They
+                need a beam of more hypotheses than they have symbols.
+            exclude: words that no output may contain, or a list of words for each source.
             decoding: further keys of the configuration's `decoding`, such as `length_prior`.
 
         Returns:
@@ -304,6 +390,14 @@ class TrainedModel:
         Raises:
             UserError: a source or a setting is wrong, or no penalty was chosen for this beam.
 
+        A word of `include` and `exclude`, and a `prefix`, is a text that the model's tokenizer
+        splits into symbols; the output has or has not these symbols in a row. With subwords they
+        have to begin a word. So a word that is spelled by other subwords is not found.
+
+        Warns:
+            InputWarning: a source has symbols that training did not have, or more than the model
+                reads; or its best output is blank or cut short.
+
         Example:
             >>> model = load("pretrained:nouns/postr-joint")
             >>> source = "Apfelbaum\tcase=nominative,number=plural"
@@ -314,28 +408,55 @@ class TrainedModel:
             >>> outputs = model.predict(source, beam=4, n_best=2)
             >>> [(output.text, round(output.score, 1)) for output in outputs]
             [('Apfelbäume', -0.2), ('Apfelbaume', -2.2)]
+            >>> (best,) = model.predict(source, n_best=1, details=True)
+            >>> list(zip(best.symbols, best.log_probs.round(2)))[4:7]
+            [('l', np.float64(-0.0)), ('b', np.float64(-0.0)), ('ä', np.float64(-0.13))]
+            >>> best.attention.source[best.attention.posterior[6].argmax()]
+            'a'
         """
+        if details:
+            self._check_details(n_best, decoding)
         if beam is not None:
             decoding["beam"] = beam
         if length_penalty is not None:
             decoding["length_penalty"] = length_penalty
-        sampling = self._sampling(sample, temperature, seed)
+        sampling = self._sampling(
+            sample, {"temperature": temperature, "seed": seed, "top_k": top_k, "top_p": top_p}
+        )
         settings = self._settings(decoding, is_drawn=sampling is not None)
+        asked = TypedConstraints(prefix=prefix, include=include, exclude=exclude)
+        if asked:
+            self._check_writes_symbols()
+        if exclude and settings.replace_unknown:
+            message = "`exclude` with unknown words that are replaced by any of the source"
+            raise UserError(message, hint="set `replace_unknown=False`")
 
         generator = Generator(
             self.saved, settings, n_best=1 if n_best is None else n_best, sampling=sampling
         )
-        source_symbols = self._source_symbols(_listed(sources, "sources"))
+        source_texts = _listed(sources, "sources")
+        source_symbols = self._source_symbols(source_texts)
+        constraints: list[Constraint] = []
+        if asked:
+            constraints = asked.read(self.saved, source_symbols, settings.max_source)
+
         work = enough_for(f"decoding {settings.batch_size} sources side by side", HINT)
         with work, self.saved.network.evaluating():
-            hypotheses = generator(source_symbols)
+            hypotheses = generator(source_symbols, constraints=constraints)
+
+        codec = self.saved.codec
+        rows = zip(source_texts, source_symbols, hypotheses, strict=True)
+        _warn(generator.told(row, outputs[:1], codec.unread(text)) for text, row, outputs in rows)
 
         if n_best is None:
             texts = [outputs[0].text for outputs in hypotheses]
             return texts[0] if isinstance(sources, str) else texts
         predictions = [
-            [_prediction(hypothesis) for hypothesis in outputs] for outputs in hypotheses
+            [self._prediction(hypothesis, source) for hypothesis in outputs]
+            for source, outputs in zip(source_symbols, hypotheses, strict=True)
         ]
+        if details:
+            predictions = self._with_details(source_symbols, hypotheses, predictions, settings)
         return predictions[0] if isinstance(sources, str) else predictions
 
     @overload
@@ -371,31 +492,45 @@ class TrainedModel:
             >>> model.score(source, "Apfelbaumе").unseen  # the last letter is Cyrillic
             ['е']
         """
-        self._check_writes_symbols()
-        source_texts, target_texts = _listed_pairs(sources, targets)
-
-        # Texts are checked before any work is done.
-        source_symbols = self._source_symbols(source_texts)
-        target_symbols = self._target_symbols(target_texts)
-        check_none_empty([self.saved.read(symbols) for symbols in source_symbols], 0)
+        pairs = self._pairs(sources, targets)
 
         # Batch by batch, so that memory does not grow with the number of texts.
         batch_size = self.decoding.batch_size
         scores: list[Score] = []
-        for first in range(0, len(source_symbols), batch_size):
-            rows = slice(first, first + batch_size)
-            scores += self._score_batch(source_symbols[rows], target_symbols[rows])
+        for first in range(0, len(pairs), batch_size):
+            batch = pairs[first : first + batch_size]
+            scores += self._score_batch(
+                [source for source, _ in batch], [target for _, target in batch]
+            )
 
         return scores[0] if isinstance(sources, str) else scores
 
-    def attention(self, source: str, target: str | None = None) -> AttentionMap:
+    @overload
+    def attention(  # type: ignore[overload-overlap]
+        self, sources: str, targets: str | None = None
+    ) -> AttentionMap: ...
+
+    @overload
+    def attention(
+        self, sources: Iterable[str], targets: Iterable[str] | None = None
+    ) -> list[AttentionMap]: ...
+
+    def attention(
+        self, sources: str | Iterable[str], targets: str | Iterable[str] | None = None
+    ) -> AttentionMap | list[AttentionMap]:
         r"""Return the attention of the model while it writes a target.
 
         Args:
-            target: the text that is written; None: the model's own output.
+            sources: a text, or any number of them.
+            targets: the text that is written, or one for each source; None: the model's own
+                outputs.
+
+        Returns:
+            An `AttentionMap` for each pair: for one text a single one, for several a list.
 
         Raises:
-            UserError: a text is none for this model, or the model writes pointer actions.
+            UserError: the numbers differ, a text is none for this model, or the model writes
+                pointer actions.
 
         Example:
             Before the model sees `May` it looks at `es`, and once it does at `Mai`:
@@ -409,31 +544,28 @@ class TrainedModel:
             >>> look.prior.shape
             (13, 11)
         """
-        self._check_writes_symbols()
-        (source_symbols,) = self._source_symbols([source])
-        check_none_empty([self.saved.read(source_symbols)], 0)
-        if target is None:
-            target = self.predict(source)
-        (target_symbols,) = self._target_symbols([target])
+        if not isinstance(sources, str):
+            sources = _listed(sources, "sources")
+        if targets is None:
+            self._check_writes_symbols()
+            with warnings.catch_warnings():
+                # Sources are told of below.
+                warnings.simplefilter("ignore", InputWarning)
+                targets = self.predict(sources)
+        pairs = self._pairs(sources, targets)
 
-        longest = self.decoding.max_source
-        with self.saved.network.evaluating():
-            batch = self.saved.pairs([source_symbols], [target_symbols], longest)
-            forced = self.saved.network.teacher_force(*batch)
+        maps: list[AttentionMap] = []
+        batch_size = self.decoding.batch_size
+        for first in range(0, len(pairs), batch_size):
+            batch = pairs[first : first + batch_size]
+            target_ids = [self.saved.target_ids(target, source) for source, target in batch]
+            longest = self.decoding.max_source
+            forced = self._forced([source for source, _ in batch], target_ids, longest)
+            for row, (source, target) in enumerate(batch):
+                read = self.saved.spelled(source, longest)
+                maps.append(self._map(forced, row, read, [*target, END]))
 
-        # Without a likelihood of each position there is no posterior over positions.
-        posterior = None
-        if self.saved.run.components.marginalization.gives_positions:
-            posterior = _array(forced.posterior[0])
-
-        return AttentionMap(
-            label=self.label,
-            source=self.saved.spelled(source_symbols, longest),
-            target=[*target_symbols, END],
-            prior=_array(forced.prior[0]),
-            alignment=_array(forced.alignment[0]),
-            posterior=posterior,
-        )
+        return maps[0] if isinstance(sources, str) else maps
 
     @overload
     def align(  # type: ignore[overload-overlap]
@@ -517,6 +649,120 @@ class TrainedModel:
                 ],
             )
 
+    def _pairs(
+        self, sources: str | Iterable[str], targets: str | Iterable[str]
+    ) -> list[tuple[Sequence[str], list[str]]]:
+        """Split pairs of typed texts into symbols; all are checked before any work is done."""
+        self._check_writes_symbols()
+        source_texts, target_texts = _listed_pairs(sources, targets)
+        source_symbols = self._source_symbols(source_texts)
+        target_symbols = self._target_symbols(target_texts)
+        check_none_empty([self.saved.read(symbols) for symbols in source_symbols], 0)
+        _warn([unseen_in_words(self.saved.unseen(symbols))] for symbols in source_symbols)
+        return list(zip(source_symbols, target_symbols, strict=True))
+
+    # Reading given targets.
+
+    def _forced(
+        self,
+        sources: Sequence[Sequence[str]],
+        target_ids: Sequence[Sequence[int]],
+        longest: int | None,
+    ) -> TeacherForced:
+        """Run the network over given targets; arguments as of `SavedModel.batch`."""
+        work = enough_for(f"reading {len(sources)} targets side by side", HINT)
+        with work, self.saved.network.evaluating():
+            batch = self.saved.batch(sources, target_ids, longest)
+            return self.saved.network.teacher_force(*batch)
+
+    def _map(
+        self, forced: TeacherForced, row: int, source: list[str], target: list[str]
+    ) -> AttentionMap:
+        """Return the attention in a row of a batch, without what pads it."""
+        rows = (row, slice(len(target)), slice(len(source)))
+
+        # Without a likelihood of each position there is no posterior over positions.
+        posterior = None
+        if self.saved.run.components.marginalization.gives_positions:
+            posterior = _array(forced.posterior[rows])
+
+        return AttentionMap(
+            label=self.label,
+            source=source,
+            target=target,
+            prior=_array(forced.prior[rows]),
+            alignment=_array(forced.alignment[rows]),
+            posterior=posterior,
+        )
+
+    # Outputs.
+
+    def _prediction(self, hypothesis: Hypothesis, source: Sequence[str]) -> Prediction:
+        """Return what a user sees of a decoded hypothesis."""
+        output = hypothesis.output
+        ids = [symbol for symbol in output.symbols if symbol != STEP]
+        symbols = self.saved.target.spell(ids, source)
+        if output.complete:
+            symbols.append(END)
+
+        return Prediction(
+            text=hypothesis.text,
+            score=output.score,
+            log_prob=output.log_prob,
+            complete=output.complete,
+            symbols=symbols,
+        )
+
+    def _check_details(self, n_best: int | None, changed: Mapping[str, Any]) -> None:
+        """Check that details are asked of outputs that can have them."""
+        if n_best is None:
+            raise UserError("`details` of outputs that are texts", hint="add `n_best=1`")
+        if changed.get("latent_samples", self.decoding.latent_samples):
+            message = "`details` of outputs of drawn latent vectors"
+            raise UserError(message, hint="leave one of them out, or set `latent_samples=0`")
+        self._check_writes_symbols()
+
+    def _with_details(
+        self,
+        sources: Sequence[Sequence[str]],
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        predictions: Sequence[Sequence[Prediction]],
+        settings: Decoding,
+    ) -> list[list[Prediction]]:
+        """Add log p, attention and what was copied to predictions, by reading them again."""
+        rows = [
+            (source, hypothesis.output.symbols, prediction)
+            for source, of_source, predicted in zip(sources, hypotheses, predictions, strict=True)
+            for hypothesis, prediction in zip(of_source, predicted, strict=True)
+        ]
+        detailed: list[Prediction] = []
+        for first in range(0, len(rows), settings.batch_size):
+            batch = rows[first : first + settings.batch_size]
+            forced = self._forced(
+                [source for source, *_ in batch],
+                [ids for _, ids, _ in batch],
+                settings.max_source,
+            )
+            for row, (source, _, prediction) in enumerate(batch):
+                read = self.saved.spelled(source, settings.max_source)
+                symbols = slice(len(prediction.symbols))
+                copied = None
+                if forced.copied is not None:
+                    copied = _array(forced.copied[row, symbols])
+                detailed.append(
+                    replace(
+                        prediction,
+                        log_probs=_array(forced.log_probs[row, symbols]),
+                        attention=self._map(forced, row, read, prediction.symbols),
+                        copied=copied,
+                    )
+                )
+
+        in_order = iter(detailed)
+        return [[next(in_order) for _ in predicted] for predicted in predictions]
+
+    # Texts and settings.
+
     def _source_symbols(self, texts: Sequence[str]) -> list[Sequence[str]]:
         """Split typed sources into symbols; an error names a source by its number."""
         codec = self.saved.codec
@@ -535,9 +781,7 @@ class TrainedModel:
                 symbols.append(codec.target_symbols(codec.typed_target(text)))
         return symbols
 
-    def _sampling(
-        self, sample: bool | None, temperature: float | None, seed: int | None
-    ) -> Sampling | None:
+    def _sampling(self, sample: bool | None, given: Mapping[str, Any]) -> Sampling | None:
         """Return how outputs are drawn, or None where they are searched for."""
         sampling = None
         if sample:
@@ -545,8 +789,7 @@ class TrainedModel:
         elif sample is None:
             sampling = sampling_of(self.decoding, self.config.seed)
 
-        given = {"temperature": temperature, "seed": seed}
-        changed: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        changed = {name: value for name, value in given.items() if value is not None}
         if sampling is None:
             if changed:
                 hint = "add `sample=True`, or leave it out"
@@ -583,16 +826,22 @@ class TrainedModel:
             )
 
 
-def load(name: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
+def load(
+    name: str | Path, device: str | torch.device = "cpu", *, sha256: str | None = None
+) -> TrainedModel:
     """Load a trained model into memory.
 
     Args:
-        name: a run's folder, a model folder, an exported file or folder, or `pretrained:NAME`.
+        name: a run's folder, a model folder, an exported file or folder, `pretrained:NAME`, or the
+            address of an exported file, by https, http or file.
         device: `auto`, or any device that torch knows by name, such as `cpu` or `cuda:1`; `auto` is
             CUDA where there is one, else the CPU.
+        sha256: the SHA-256 that an exported file must have; an address needs it. The file of an
+            address is not kept.
 
     Raises:
-        UserError: there is no such model, its files are damaged, or the device cannot be used.
+        UserError: there is no such model, its file has another hash, its files are damaged, or the
+            device cannot be used.
 
     Example:
         >>> load("pretrained:nouns/postr-joint")
@@ -608,7 +857,7 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
     """
     chosen_device = usable_device(device)
     # Random numbers go on as if there were no model: its first weights are drawn, and replaced.
-    with opened(name) as folder, torch.random.fork_rng(devices=[]):
+    with opened(name, sha256) as folder, torch.random.fork_rng(devices=[]):
         saved = load_model(folder, chosen_device)
         choices = exported_choices(folder)
 
@@ -658,12 +907,31 @@ def _naming(side: str, number: int, text: object) -> Iterator[None]:
         raise UserError(f"{side} {number}: {error.message}", hint=error.hint) from error
 
 
-def _prediction(hypothesis: Hypothesis) -> Prediction:
-    """Return what a user sees of a decoded hypothesis."""
-    output = hypothesis.output
-    return Prediction(
-        text=hypothesis.text, score=output.score, log_prob=output.log_prob, complete=output.complete
-    )
+def _warn(texts_of_sources: Iterable[Sequence[str]]) -> None:
+    """Warn of what is to be said of sources, by their numbers, in one warning."""
+    told = [
+        f"source {number}: {text}"
+        for number, texts in enumerate(texts_of_sources)
+        for text in texts
+        if text
+    ]
+    if not told:
+        return
+
+    lines = told[:MOST_TOLD]
+    if len(told) > MOST_TOLD:
+        lines.append(f"and {len(told) - MOST_TOLD} more")
+    warnings.warn("; ".join(lines), InputWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel` by which a warning names the line that called the library."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 def _array(values: Tensor) -> Floats:

@@ -8,9 +8,9 @@ archive of that folder, the same bytes each time.
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ import yaml
 from torch import Tensor
 
 from pam.data.dataset import SUMMARY
-from pam.evaluation.inputs import load
-from pam.evaluation.length_penalty import exported_choice
+from pam.evaluation.inputs import load, save
+from pam.evaluation.length_penalty import Choice, chosen_penalties, exported_choice
 from pam.evaluation.scores import Scores
-from pam.experiments.config import EXPORTED_SUFFIX
+from pam.experiments.config import EXPORTED_SUFFIX, RunConfig
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_folder import RunFolder
-from pam.library.model_files import CONFIG, EXPORTED_WEIGHTS, WEIGHTS
-from pam.models.checkpoint import SavedModel, load_model, load_tensors, save_tensors
+from pam.library.model_files import CARD, CONFIG, EXPORTED_WEIGHTS
+from pam.models.checkpoint import SavedModel, save_tensors
 from pam.runtime.errors import UserError
 from pam.runtime.files import (
     atomic_folder,
@@ -35,12 +35,10 @@ from pam.runtime.files import (
     read_json,
     scratch_folder,
     sha256_of,
-    whole_files,
     write_json,
     write_text,
 )
 
-CARD = "README.md"
 CONFIG_JSON = "config.json"
 # date of each file in the archive, so that the archive's bytes depend on nothing but content
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)
@@ -84,33 +82,59 @@ def _read_if_there(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def export(run: RunFolder, out: Path, half: bool = False, force: bool = False) -> None:
-    """Write the model of a run, with its card, as a file or as a folder.
+def export(
+    model: SavedModel,
+    config: RunConfig,
+    run: RunFolder | None,
+    out: Path,
+    half: bool = False,
+    force: bool = False,
+    choices: Mapping[int, Choice] | None = None,
+) -> None:
+    """Write a model, with its card, as a file or as a folder.
 
     Args:
+        model: with the weights that are written.
+        config: the configuration of its run, with the settings by which it decodes.
+        run: the folder of the run, whose records the card tells; None: the card is the one that an
+            exported model came with.
         out: a name that ends in `.pam` is a file; any other is a folder, which must not exist or be
             empty.
         half: whether weights are stored in float16, in half the bytes.
         force: whether a file that is there is replaced.
+        choices: the length penalty that was chosen for each beam, of a model without its run.
 
     Raises:
-        UserError: the run has no model, there is such a file, or the folder has something in it.
+        UserError: there is such a file, or the folder has something in it.
     """
     is_file = out.suffix == EXPORTED_SUFFIX
     _check_free(out, is_file, force)
 
-    model = load_model(run.model)
-    origin = Origin.of_run(run)
+    if run is not None:
+        choices = chosen_penalties(run)
 
     # The model takes its place when it is whole, so that no error and no kill leaves half of it.
-    if is_file:
-        with scratch_folder() as folder:
-            write_folder(model, run, origin, folder, half)
-            pack(folder, out)
-        return
+    with ExitStack() as stack:
+        if is_file:
+            folder = stack.enter_context(scratch_folder())
+        else:
+            folder = stack.enter_context(atomic_folder(out.resolve()))
 
-    with atomic_folder(out.resolve()) as folder:
-        write_folder(model, run, origin, folder, half)
+        write_folder(model, config, folder, half)
+        for choice in (choices or {}).values():
+            save(choice, folder / exported_choice(choice.beam))
+        write_text(folder / CARD, _card_of(model, run))
+        if is_file:
+            pack(folder, out)
+
+
+def _card_of(model: SavedModel, run: RunFolder | None) -> str:
+    """Return the card of a run's model, or the one that an exported model came with."""
+    if run is not None:
+        return card(model, Origin.of_run(run))
+    if CARD in model.files:
+        return model.files[CARD].decode()
+    return card(model, Origin(training={}, scores=None, data={}))
 
 
 def _check_free(out: Path, is_file: bool, force: bool) -> None:
@@ -134,32 +158,28 @@ def _check_free(out: Path, is_file: bool, force: bool) -> None:
         raise UserError("the folder in which this command runs", file=out, hint=hint)
 
 
-def write_folder(model: SavedModel, run: RunFolder, origin: Origin, out: Path, half: bool) -> None:
-    """Write all files of an exported model into an empty folder."""
-    # Weights get another name, and may be stored in half the bytes.
-    for path in whole_files(run.model):
-        if path.name != WEIGHTS:
-            shutil.copyfile(path, out / path.name)
-    tensors, notes = load_tensors(run.model / WEIGHTS)
+def write_folder(model: SavedModel, config: RunConfig, out: Path, half: bool) -> None:
+    """Write the files of a model, with a configuration, into an empty folder."""
+    hashes = json.loads(model.notes["files"])
+    for name in hashes:
+        (out / name).write_bytes(model.files[name])
+
+    # The model decodes as its run does, whose settings may have changed since the training.
+    changed = model.run.model_copy(update={"decoding": config.decoding})
+    notes = dict(model.notes)
+    if changed != model.run:
+        write_text(out / CONFIG, dump_yaml(changed))
+        hashes[CONFIG] = sha256_of(out / CONFIG)
+        notes["files"] = json.dumps(hashes)
+
+    # Parameters may share memory, and stored ones may not.
+    tensors = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
     if half:
         tensors = {name: halved(tensor) for name, tensor in tensors.items()}
 
-    # The model decodes as its run does, whose settings may have changed since the training.
-    config = model.run
-    if run.config_file.is_file():
-        config = config.model_copy(update={"decoding": run.load().decoding})
-    if config != model.run:
-        write_text(out / CONFIG, dump_yaml(config))
-        hashes = json.loads(notes["files"]) | {CONFIG: sha256_of(out / CONFIG)}
-        notes = notes | {"files": json.dumps(hashes)}
-    for choice in sorted(run.path.glob("beam*/length_penalty.json")):
-        beam = choice.parent.name.removeprefix("beam")
-        shutil.copyfile(choice, out / exported_choice(beam))
-
     save_tensors(out / EXPORTED_WEIGHTS, tensors, notes)
-    content = {"model_type": "pam", "task": model.task} | config.model_dump(mode="json")
+    content = {"model_type": "pam", "task": model.task} | changed.model_dump(mode="json")
     write_json(out / CONFIG_JSON, content)
-    write_text(out / CARD, card(model, origin))
 
 
 def halved(tensor: Tensor) -> Tensor:

@@ -8,12 +8,16 @@ this module whenever it starts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from pam.data.archives import extract_all
+from pam.data.download import UnavailableError, Wanted, download
 from pam.data.prepare import Symbols
 from pam.data.tokenizers import CODECS
 from pam.experiments.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
@@ -24,10 +28,15 @@ from pam.runtime.files import scratch_folder, sha256_of
 PRETRAINED_FOLDER = Path(__file__).parents[1] / "pretrained"
 LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
 
+ADDRESSES = ("https://", "http://", "file://")
+"""Beginnings of names that are addresses."""
+
 CONFIG = "config.yaml"
 WEIGHTS = "weights.safetensors"
 EXPORTED_WEIGHTS = "model.safetensors"
 """The weights of an exported model, under the name by which model hubs find them."""
+CARD = "README.md"
+"""What an exported model tells people of itself."""
 
 
 def find(name: str | Path) -> Path:
@@ -61,13 +70,24 @@ def pretrained() -> list[str]:
 
 
 @contextmanager
-def opened(name: str | Path) -> Iterator[Path]:
+def opened(name: str | Path, sha256: str | None = None) -> Iterator[Path]:
     """Give the model folder of a name; that of a file is there as long as the context.
 
+    Args:
+        name: a path, `pretrained:NAME`, or an address.
+        sha256: the hash that the file must have; an address needs it.
+
     Raises:
-        UserError: there is no such model, or its file is damaged.
+        UserError: there is no such model, or its file is damaged, or has another hash.
     """
+    if str(name).startswith(ADDRESSES):
+        with _downloaded(str(name), sha256) as file, _unpacked(file, str(name)) as folder:
+            yield folder
+        return
+
     path = find(name)
+    if sha256 is not None:
+        _check_hash(path, sha256)
     if path.is_file():
         with _unpacked(path) as folder:
             yield folder
@@ -84,17 +104,55 @@ def opened(name: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _unpacked(file: Path) -> Iterator[Path]:
+def _downloaded(address: str, sha256: str | None) -> Iterator[Path]:
+    """Give the file at an address; it is there as long as the context."""
+    if sha256 is None:
+        hint = "give the SHA-256 that the file must have, `sha256=...`: anybody may replace it"
+        raise UserError("an address without a hash", file=address, hint=hint)
+    _check_is_hash(sha256)
+
+    origin = address
+    if address.startswith("file:"):
+        origin = url2pathname(urlsplit(address).path)
+    with scratch_folder() as folder:
+        file = folder / f"model{EXPORTED_SUFFIX}"
+        try:
+            download(file, Wanted(sha256=sha256), [origin])
+        except UnavailableError as error:
+            hint = "check the address, and the hash with `sha256sum` where the file was made"
+            raise UserError(error.message, hint=hint) from error
+        yield file
+
+
+def _check_hash(path: Path, sha256: str) -> None:
+    """Check the hash of a file; a UserError says that it is another one."""
+    _check_is_hash(sha256)
+    if not path.is_file():
+        raise UserError("a hash is for a file", file=path, hint="leave out `sha256`")
+    if sha256_of(path) != sha256:
+        hint = "copy the file once more, or correct the hash if it is the right file"
+        raise UserError(f"its SHA-256 is {sha256_of(path)}", file=path, hint=hint)
+
+
+def _check_is_hash(sha256: object) -> None:
+    """Check that a hash is one of SHA-256."""
+    if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise UserError(f"sha256 {sha256}", hint="write 64 digits 0-9 and a-f")
+
+
+@contextmanager
+def _unpacked(file: Path, name: str | None = None) -> Iterator[Path]:
     """Give a temporary folder with the files of an exported model.
 
-    Errors name the exported file, as nobody knows the temporary folder.
+    Errors name the exported file, or its `name`, as nobody knows the temporary folder.
     """
+    name = name or str(file)
     hint = "export the model again, or copy the file once more"
     with scratch_folder() as folder:
         try:
             extract_all(file, folder, LARGEST_MODEL)
         except UserError as error:
-            raise UserError(error.message, file=file, hint=hint) from error
+            raise UserError(error.message, file=name, hint=hint) from error
 
         try:
             yield folder
@@ -102,7 +160,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
             if error.file is None or not Path(error.file).is_relative_to(folder):
                 raise
             member = Path(error.file).relative_to(folder)
-            raise UserError(f"{member} in it: {error.message}", file=file, hint=hint) from error
+            raise UserError(f"{member} in it: {error.message}", file=name, hint=hint) from error
 
 
 def files_of(name: str) -> list[Path]:

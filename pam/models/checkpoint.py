@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.experiments.config import RunConfig, load_run
 from pam.experiments.parsing import dump_yaml
-from pam.library.model_files import CONFIG, WEIGHTS, belongings, weights_file
+from pam.library.model_files import CARD, CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.ensemble import Ensemble
@@ -88,6 +88,9 @@ class SavedModel:
     network: Model
     source_eos: bool = True  # whether the sources that it reads end in an end symbol
     lengths: LengthPrior | None = None  # of target lengths; None: the training counted none
+    # for an export: what is noted with the weights, and the content of the other files by name
+    notes: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def copies(self) -> bool:
@@ -137,16 +140,24 @@ class SavedModel:
 
         Returns: sources (B, m), their lengths (B,) and targets (B, T), on the model's device.
         """
+        target_ids = [
+            self.target_ids(target, source) for target, source in zip(targets, sources, strict=True)
+        ]
+        return self.batch(sources, target_ids, longest)
+
+    def batch(
+        self,
+        sources: Sequence[Sequence[str]],
+        target_ids: Sequence[Sequence[int]],
+        longest: int | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Make a batch as `pairs` does, of targets that are ids without an end symbol."""
         device = next(self.network.parameters()).device
         source_ids = [self.read(source)[:longest] for source in sources]
         lengths = torch.tensor([len(ids) for ids in source_ids], device=device)
 
-        target_ids = [
-            torch.tensor(ended(self.target_ids(target, source)))
-            for target, source in zip(targets, sources, strict=True)
-        ]
-
-        target_rows = unread_as_unknown(padded(target_ids), len(self.target), longest)
+        target_rows = padded([torch.tensor(ended(ids)) for ids in target_ids])
+        target_rows = unread_as_unknown(target_rows, len(self.target), longest)
 
         return padded(source_ids).to(device), lengths, target_rows.to(device)
 
@@ -262,7 +273,15 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         network=network,
         source_eos=notes.get("source_eos") != "false",
         lengths=lengths,
+        notes=notes,
+        files=_contents(folder, notes),
     )
+
+
+def _contents(folder: Path, notes: Mapping[str, str]) -> dict[str, bytes]:
+    """Read the files that were saved with the weights, and the card of an exported model."""
+    names = [*json.loads(notes.get("files", "{}")), CARD]
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
 
 
 def _fresh_network(run: RunConfig, source: int, target: int, vectors: int) -> Model:

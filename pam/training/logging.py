@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,19 @@ class Reporter:
     """Reports steps and epochs: a bar on a terminal or plain lines in a log, and curves.
 
     Each line begins with `name`; TensorBoard's events are in the folder `events`. Without one it
-    reports nothing, as in all processes of a group but the main one.
+    reports nothing, as in all processes of a group but the main one. `on_epoch` is called with the
+    row of each epoch.
     """
 
-    def __init__(self, name: str, events: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        events: Path | None,
+        on_epoch: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
         self.name = name
         self.events = events
+        self.on_epoch = on_epoch
 
     @contextmanager
     def open(
@@ -117,6 +124,8 @@ class Reporter:
             f" {row['cpu_s']:.0f} CPU s, {row['tokens'] / max(row['wall_s'], 1e-9):,.0f} target"
             " tokens/s"
         )
+        if self.on_epoch is not None:
+            self.on_epoch(dict(row))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,6 +61,11 @@ class Stop:
 
         A second SIGINT ends the process at once. A signal that is ignored stays so.
         """
+        # Only the main thread of a program may handle signals.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def note(number: int, frame: FrameType | None) -> None:

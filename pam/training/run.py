@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +53,27 @@ from pam.training.trainer import Trainer
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Whoever asks for a training.
+
+    Attributes:
+        command: the command that the record names; None: the one of this process.
+        on_epoch: called after each epoch with its row of the history.
+    """
+
+    command: str | None = None
+    on_epoch: Callable[[Mapping[str, Any]], None] | None = None
+
+
 def train(
     run: RunFolder,
     data: Path,
     state: Path,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     code: str | None = None,
     processes: int = 1,
+    caller: Caller = Caller(),
 ) -> int:
     """Train a model on prepared `data`, or go on from its last `state`.
 
@@ -69,6 +83,7 @@ def train(
         code: the fingerprint of the code, which a state has to share to be resumed; None: compute
             it.
         processes: how many share the training; each has a GPU of its own, where there are some.
+        caller: whoever asks for it.
 
     Returns:
         0, or the exit code of a training that was stopped and can go on.
@@ -82,7 +97,7 @@ def train(
         stop = Stop(near=lambda: deadline.near, launcher=launcher)
         try:
             with distributed.joined(device) as group:
-                _train_in_group(run, data, state, code, group, stop)
+                _train_in_group(run, data, state, code, group, stop, caller)
             exit_code = 0
         except Stopped as stopped:
             exit_code = stopped.code
@@ -100,6 +115,7 @@ def _train_in_group(
     code: str | None,
     group: ProcessGroup,
     stop: Stop,
+    caller: Caller,
 ) -> None:
     """Train and publish the results, unless this very training is finished already."""
     devices.keep_heap()
@@ -134,6 +150,7 @@ def _train_in_group(
             reporter = Reporter(
                 name=f"{run.task}/{run.model}/seed{run.seed}",
                 events=folder.path / "events" if group.is_main else None,
+                on_epoch=caller.on_epoch,
             )
 
             with stop.handle_signals():
@@ -155,6 +172,7 @@ def _train_in_group(
                 _save_model(results.folder / "model", inputs, weights)
                 write_history(results.folder / "history.csv", progress.history)
                 record = _record(run, progress, model, group, inputs.starts)
+                record["command"] = caller.command or command_line()
                 write_json(results.folder / "training.json", record)
                 results.complete()
                 states.clear()
@@ -363,7 +381,6 @@ def _record(
         **_replays(progress),
         "resumed": progress.resumed,
         **origin,
-        "command": command_line(),
     }
 
 

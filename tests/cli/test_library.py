@@ -20,7 +20,10 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, get_overloads, get_type_hints
 
 import matplotlib as mpl
@@ -30,10 +33,12 @@ import torch
 import yaml
 
 import pam
+from pam.evaluation.length_penalty import Choice
 from pam.experiments.config import Decoding
 from pam.library import api
 from pam.runtime.devices import usable_device
 from pam.runtime.errors import UserError
+from pam.runtime.files import sha256_of
 from tests.cli.conftest import Call
 
 mpl.use("agg")
@@ -50,11 +55,8 @@ def model(trained: Path) -> pam.TrainedModel:
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model as one file."""
-    from pam.experiments.run_folder import RunFolder
-    from pam.library.exporting import export
-
     out = tmp_path_factory.mktemp("exported") / "model.pam"
-    export(RunFolder(trained), out)
+    pam.load(trained).export(out)
 
     return out
 
@@ -136,12 +138,13 @@ def test_a_string_is_one_source_and_has_one_result(model: pam.TrainedModel) -> N
 
 
 def test_the_settings_of_a_search_are_those_of_the_configuration() -> None:
-    settings = set(api.Settings.__annotations__) - {"sample", "seed"}
+    of_calls = {"sample", "seed", "top_k", "top_p", "prefix", "include", "exclude"}
+    settings = set(api.Settings.__annotations__) - of_calls
     assert settings == set(Decoding.model_fields) - set(api.OF_EXPERIMENTS)
     assert set(api.OF_SEARCH) <= settings
 
 
-@pytest.mark.parametrize("method", ["predict", "score"])
+@pytest.mark.parametrize("method", ["predict", "score", "attention"])
 def test_types_tell_one_result_from_several(method: str) -> None:
     overloads = [
         get_type_hints(o, api.__dict__) for o in get_overloads(getattr(api.TrainedModel, method))
@@ -156,6 +159,32 @@ def test_types_tell_one_result_from_several(method: str) -> None:
 def test_outputs_that_are_drawn_depend_on_the_seed_alone(model: pam.TrainedModel) -> None:
     texts = [model.predict(SOURCES, sample=True, temperature=2.0, seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def test_outputs_begin_with_a_prefix_and_have_words_or_not(model: pam.TrainedModel) -> None:
+    outputs = model.predict(
+        SOURCES, beam=4, prefix=["Hä", "Ti"], include=[["e"], []], exclude=["r"]
+    )
+    assert outputs[0].startswith("Hä") and "e" in outputs[0] and "r" not in outputs[0]
+    assert outputs[1].startswith("Ti") and "r" not in outputs[1]
+
+    for output in model.predict(SOURCES, beam=4, n_best=2, prefix="Ta", include=["us"]):
+        assert all(text.text.startswith("Ta") and "us" in text.text for text in output)
+    # The log p is the model's own.
+    (output,) = model.predict(SOURCES[0], n_best=1, prefix="Häu")
+    expected = model.score(SOURCES[0], output.text).log_probs[: len(output.symbols)]
+    assert output.log_prob == pytest.approx(expected.sum(), abs=1e-4)
+    # No output has a word that the model cannot write.
+    assert model.predict(SOURCES, exclude=["漢"]) == model.predict(SOURCES)
+
+
+def test_constraints_follow_words_of_subwords() -> None:
+    translator = pam.load("pretrained:phrases/postr-joint")
+    source = "Am 14. Mai waren es 5 Grad Celsius in Irland."
+    assert translator.predict(source, prefix="On May 14").startswith("On May 14")
+    assert "It" not in translator.predict(source, exclude=["It"])
+    included = translator.predict([source] * 2, beam=8, include=[["Germany"], ["people"]])
+    assert "Germany" in included[0] and "people" in included[1]
 
 
 def test_a_score_is_the_likelihood_that_search_reports(model: pam.TrainedModel) -> None:
@@ -217,7 +246,7 @@ def test_the_state_that_a_caller_leaves_changes_no_answer(state: Any) -> None:
 def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
     model: pam.TrainedModel,
 ) -> None:
-    look = model.attention(SOURCES[0], target="Häusern")
+    look = model.attention(SOURCES[0], "Häusern")
     assert look.source == ["case=dative", "number=plural", *"Haus", "</s>"]
     assert look.target == [*"Häusern", "</s>"]
     assert look.posterior is not None
@@ -259,6 +288,84 @@ def test_what_is_not_read_of_a_source_has_no_weights(
     assert short.predict(SOURCES[0]) == model.predict(SOURCES[0], max_source=4)
 
 
+def test_attention_of_many_sources_is_that_of_each(model: pam.TrainedModel) -> None:
+    targets = ["Häusern", "Tischs"]
+    looks = model.attention(SOURCES, targets)
+    for source, target, look in zip(SOURCES, targets, looks, strict=True):
+        alone = model.attention(source, target)
+        assert (look.source, look.target) == (alone.source, alone.target)
+        assert look.posterior is not None and alone.posterior is not None
+        np.testing.assert_allclose(look.prior, alone.prior, atol=1e-6)
+        np.testing.assert_allclose(look.posterior, alone.posterior, atol=1e-6)
+
+    own = model.attention(SOURCES)
+    assert ["".join(look.target[:-1]) for look in own] == model.predict(SOURCES)
+    assert model.attention([]) == []
+
+
+def test_details_of_outputs_are_those_of_their_texts(model: pam.TrainedModel) -> None:
+    sources = [SOURCES[0], "Ei\tcase=dative"]
+    plain = model.predict(sources, beam=3, n_best=2)
+    detailed = model.predict(sources, beam=3, n_best=2, details=True, batch_size=3)
+    for source, outputs, with_details in zip(sources, plain, detailed, strict=True):
+        for output, detail in zip(outputs, with_details, strict=True):
+            assert output.log_probs is output.attention is output.copied is None
+            assert (detail.text, detail.symbols) == (output.text, output.symbols)
+            assert detail.log_probs is not None and detail.attention is not None
+            assert detail.log_probs.sum() == pytest.approx(output.log_prob, abs=1e-4)
+            assert detail.copied is None
+
+            # What was cut short has no end symbol.
+            n = len(output.symbols)
+            assert output.complete == (output.symbols[-1] == "</s>")
+            score = model.score(source, output.text)
+            look = model.attention(source, output.text)
+            np.testing.assert_allclose(detail.log_probs, score.log_probs[:n], atol=1e-5)
+            np.testing.assert_allclose(detail.attention.prior, look.prior[:n], atol=1e-5)
+            assert detail.attention.target == look.target[:n]
+            assert detail.attention.source == look.source
+
+
+def test_details_follow_what_is_read_of_a_source(model: pam.TrainedModel) -> None:
+    (output,) = model.predict(SOURCES[0], n_best=1, details=True, max_source=4)
+    assert output.attention is not None
+    assert output.attention.source == ["case=dative", "number=plural", "H", "a"]
+
+
+def test_unseen_symbols_of_sources_are_warned_of_once_for_all(
+    model: pam.TrainedModel, trained: Path, called: Call
+) -> None:
+    strange = "H漢us\tcase=dative,number=plural"
+    typed = f"{SOURCES[0]}\n{strange}\n"
+    command = called("predict", "--model", trained / "model", typed=typed).err.splitlines()
+    expected = [line.replace("line 2:", "source 1:") for line in command if "line 2:" in line]
+    assert any("漢" in text for text in expected)
+
+    for call in (model.predict, model.attention, lambda texts: model.score(texts, texts)):
+        with pytest.warns(pam.InputWarning) as warned:
+            call([SOURCES[0], strange])
+        (warning,) = warned
+        assert "source 1" in str(warning.message) and "漢" in str(warning.message)
+        assert warning.filename == __file__
+
+    with pytest.warns(pam.InputWarning) as warned:
+        model.predict([SOURCES[0], strange])
+    assert all(text in str(warned[0].message) for text in expected)
+    # However many they are, a warning stays short.
+    with pytest.warns(pam.InputWarning, match=r"and \d+ more") as warned:
+        model.predict([strange] * 50)
+    assert len(str(warned[0].message)) < 1000
+
+
+def test_a_model_moves_to_a_device_that_can_be_used(model: pam.TrainedModel) -> None:
+    assert model.to("cpu") is model
+    assert model.device == torch.device("cpu")
+    moved = copy.deepcopy(model).to(torch.device("cpu"))
+    assert moved.predict(SOURCES) == model.predict(SOURCES)
+    with pytest.raises(UserError, match="device"):
+        model.to("gpu")
+
+
 def test_a_target_is_read_in_composed_letters_as_training_text_is() -> None:
     translator = pam.load("pretrained:phrases/soft")
     source = "Am Montag kostet das Haus 8.500 Euro."
@@ -294,6 +401,26 @@ def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) 
         (lambda model: model.predict(SOURCES, sample=True, length_prior=0.5), "`length_prior`"),
         (lambda model: model.predict(SOURCES, temperature=0.5), "`temperature`"),
         (lambda model: model.predict(SOURCES, seed=3), "`seed`"),
+        (lambda model: model.predict(SOURCES, details=True), "`details`"),
+        (lambda model: model.predict(SOURCES, top_k=3), "`top_k`"),
+        (lambda model: model.predict(SOURCES, sample=True, top_k=0), "top_k 0"),
+        (lambda model: model.predict(SOURCES, sample=True, top_k=1.5), "top_k 1.5"),
+        (lambda model: model.predict(SOURCES, sample=True, top_p=0), "top_p 0"),
+        (lambda model: model.predict(SOURCES, sample=True, top_p=np.nan), "top_p nan"),
+        (lambda model: model.predict(SOURCES, prefix=["H"]), "`prefix` does not fit 2 sources"),
+        (lambda model: model.predict(SOURCES, prefix=["H", 3]), "source 1: `prefix`"),
+        (lambda model: model.predict(SOURCES, prefix=["H", "漢"]), "source 1: .*漢"),
+        (lambda model: model.predict(SOURCES, prefix="H" * 99), "source 0: 99 symbols"),
+        (lambda model: model.predict(SOURCES, include="Haus"), "`include`"),
+        (lambda model: model.predict(SOURCES, include=["e", " "], beam=5), "source 0: `include`"),
+        (lambda model: model.predict(SOURCES, include=["us"], beam=2), "source 0: a beam of 2"),
+        (lambda model: model.predict(SOURCES, include=["e"], exclude=["e"], beam=5), "source 0"),
+        (lambda model: model.predict(SOURCES, include=["e"], sample=True), "source 0"),
+        (lambda model: model.predict(SOURCES, exclude=["e"], replace_unknown=True), "`exclude`"),
+        (
+            lambda model: model.predict(SOURCES, n_best=1, details=True, latent_samples=2),
+            "`details`",
+        ),
         (lambda model: model.predict(SOURCES, beams=[2, 3]), "`beams`"),
         (lambda model: model.predict(SOURCES, dev=True), "`dev`"),
         (lambda model: model.predict([SOURCES[0], 3]), "source 1"),
@@ -303,7 +430,10 @@ def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) 
         (lambda model: model.score(SOURCES, ["Haus", None]), "target 1"),
         (lambda model: model.score(SOURCES[0], ["Haus"]), "single text"),
         (lambda model: model.attention("Haus"), "expected a lemma"),
-        (lambda model: model.attention(SOURCES[0], 3), "target 0"),
+        (lambda model: model.attention(SOURCES[0], 3), "`targets`"),
+        (lambda model: model.attention(SOURCES, ["Haus", 3]), "target 1"),
+        (lambda model: model.attention(SOURCES, ["Haus"]), "2 sources and 1 targets"),
+        (lambda model: model.attention(SOURCES, "Haus"), "single text"),
         (lambda model: model.unseen(None), "source 0"),
     ],
 )
@@ -425,6 +555,42 @@ def test_an_exported_file_is_the_same_model_anywhere(
     assert result.out.splitlines() == model.predict(SOURCES[:1])
 
 
+def test_python_exports_what_the_command_exports(
+    model: pam.TrainedModel, exported: Path, trained: Path, tmp_path: Path, called: Call
+) -> None:
+    assert called("export", "--run", trained, "--out", tmp_path / "command.pam").code == 0
+    assert exported.read_bytes() == (tmp_path / "command.pam").read_bytes()
+
+    # A file that is loaded is exported with its card and its choices.
+    pam.load(exported).export(tmp_path / "again.pam")
+    assert (tmp_path / "again.pam").read_bytes() == exported.read_bytes()
+    choice = Choice(beam=3, length_penalty_form="power", chosen=0.8, candidates=[])
+    replace(pam.load(exported), choices={3: choice}).export(tmp_path / "folder", half=True)
+    assert pam.load(tmp_path / "folder").choices == {3: choice}
+
+    with pytest.raises(UserError, match="exists") as error:
+        model.export(tmp_path / "again.pam")
+    assert "force=True" in str(error.value.hint)
+    model.export(tmp_path / "again.pam", force=True)
+
+
+def test_an_export_has_the_weights_and_settings_that_a_model_has_now(
+    exported: Path, tmp_path: Path
+) -> None:
+    model = pam.load(exported)
+    decoding = model.decoding.model_copy(update={"beam": 3})
+    changed = replace(model, config=model.config.model_copy(update={"decoding": decoding}))
+    with torch.no_grad():
+        next(changed.saved.network.parameters()).add_(1.0)
+    changed.export(tmp_path / "changed.pam")
+
+    loaded = pam.load(tmp_path / "changed.pam")
+    assert loaded.decoding.beam == 3
+    expected = changed.score(SOURCES[0], "Haus").log_prob
+    assert loaded.score(SOURCES[0], "Haus").log_prob == expected
+    assert pam.load(exported).score(SOURCES[0], "Haus").log_prob != expected
+
+
 def test_an_exported_folder_has_the_layout_of_model_hubs(
     trained: Path, tmp_path: Path, called: Call
 ) -> None:
@@ -466,6 +632,61 @@ def test_an_export_that_fails_leaves_no_folder_and_the_next_one_succeeds(
     out.rename(tmp_path / "hub")
     message, _ = called("export", "--run", trained, "--out", ".").message()
     assert message == ".: the folder in which this command runs"
+
+
+@pytest.fixture(scope="module")
+def served(exported: Path) -> Iterator[str]:
+    """The address of a server that has the folder of the exported model."""
+    handler = partial(Quiet, directory=str(exported.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server of files that writes no log."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- as in its base
+        """Write nothing."""
+
+
+def test_a_model_is_loaded_from_an_address_by_its_hash(
+    model: pam.TrainedModel, exported: Path, served: str
+) -> None:
+    sha256 = sha256_of(exported)
+    for address in (f"{served}/{exported.name}", exported.as_uri(), exported, str(exported)):
+        loaded = pam.load(address, sha256=sha256)
+        assert loaded.predict(SOURCES) == model.predict(SOURCES)
+        with pytest.raises(UserError, match=sha256) as error:
+            pam.load(address, sha256="0" * 64)
+        assert "hash" in str(error.value.hint)
+
+    # Nothing is loaded that somebody may have replaced.
+    for address in (f"{served}/{exported.name}", exported.as_uri()):
+        with pytest.raises(UserError, match="without a hash") as error:
+            pam.load(address)
+        assert "sha256=" in str(error.value.hint)
+
+
+def test_what_is_wrong_with_an_address_or_a_hash_is_said(
+    trained: Path, served: str, tmp_path: Path
+) -> None:
+    known: dict[str, Any] = {"sha256": "0" * 64}
+    with pytest.raises(UserError, match="404"):
+        pam.load(f"{served}/none.pam", **known)
+    with pytest.raises(UserError, match="no such file"):
+        pam.load((tmp_path / "none.pam").as_uri(), **known)
+    with pytest.raises(UserError, match="hash is for a file"):
+        pam.load(trained, **known)
+    with pytest.raises(UserError, match="sha256 abc"):
+        pam.load(f"{served}/none.pam", sha256="abc")
+
+    other = tmp_path / "other.pam"
+    other.write_bytes(b"no model")
+    with pytest.raises(UserError) as error:
+        pam.load(other.as_uri(), sha256=sha256_of(other))
+    assert error.value.file == other.as_uri()
 
 
 def test_a_model_is_exported_to_the_same_bytes_each_time(

@@ -76,14 +76,38 @@ def test_what_is_cut_off_a_source_cannot_be_copied(data: Path) -> None:
     assert torch.equal(examples.cut(3, None).batch(torch.arange(4).numpy()).target, batch.target)
 
 
-def test_a_score_takes_a_name_in_the_unread_part_of_a_source_for_unknown(
-    data: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def untrained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> pam.TrainedModel:
+    """A model that copies, with fresh weights; not to be changed."""
     prepared = Prepared(data)
     run = small.run("soft-pointer")
+    torch.manual_seed(1)
     network = build(run.components, run.network, len(prepared.source), len(prepared.target))
-    save_model(tmp_path, run, prepared.summary["task"], data, network.state_dict())
-    model = pam.load(tmp_path)
+    folder = tmp_path_factory.mktemp("untrained")
+    save_model(folder, run, prepared.summary["task"], data, network.state_dict())
+    return pam.load(folder)
+
+
+def test_outputs_tell_what_they_copied(untrained: pam.TrainedModel) -> None:
+    source, _ = TEXTS["test"][0]
+    (output,) = untrained.predict(source, n_best=1, details=True, max_length=8)
+    assert output.copied is not None and output.log_probs is not None
+    assert output.copied.shape == output.log_probs.shape == (len(output.symbols),)
+
+    is_in_source = np.array([symbol in source.split() for symbol in output.symbols])
+    assert is_in_source.any()
+    assert (output.copied[is_in_source] > 0).all()
+    assert (output.copied[~is_in_source] == 0).all()
+    # A name that no vocabulary has can only be copied.
+    is_name = np.array([symbol == NAMES[80] for symbol in output.symbols])
+    np.testing.assert_allclose(output.copied[is_name], 1.0, atol=1e-5)
+
+
+def test_a_score_takes_a_name_in_the_unread_part_of_a_source_for_unknown(
+    untrained: pam.TrainedModel,
+) -> None:
+    model = untrained
+    run = model.config
     decoding = run.decoding.model_copy(update={"max_source": 2})
     short = replace(model, config=run.model_copy(update={"decoding": decoding}))
 

@@ -32,8 +32,34 @@ def draw(
     return decode(model, sources, decoding, actions, n_best=n_best, sampling=sampling)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_first_symbols_follow_the_models_distribution(temperature: float) -> None:
+def cut(probs: list[float], top_k: int | None, top_p: float | None) -> list[float]:
+    """Cut a distribution by its definition, symbol by symbol in order of probability."""
+    kept = [0.0] * len(probs)
+    total = sum(sorted(probs, reverse=True)[:top_k])
+    for symbol in sorted(range(len(probs)), key=lambda symbol: -probs[symbol])[:top_k]:
+        if top_p is None or sum(kept) < top_p * total:
+            kept[symbol] = probs[symbol]
+    return [prob / sum(kept) for prob in kept]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(0.5),
+        Sampling(1.0),
+        Sampling(2.0),
+        Sampling(2.0, top_k=1),
+        Sampling(2.0, top_k=3),
+        Sampling(2.0, top_k=100),
+        Sampling(2.0, top_p=0.5),
+        Sampling(2.0, top_p=0.8),
+        Sampling(2.0, top_p=1.0),
+        Sampling(0.7, top_p=1e-9),
+        Sampling(3.0, top_k=4, top_p=0.7),
+    ],
+    ids=lambda sampling: f"{sampling.temperature},{sampling.top_k},{sampling.top_p}",
+)
+def test_first_symbols_follow_the_models_distribution(sampling: Sampling) -> None:
     model = varied.model("postr-joint")
     source = [6, 7]
     draws = 4000
@@ -45,12 +71,15 @@ def test_first_symbols_follow_the_models_distribution(temperature: float) -> Non
         ]
 
     log_probs[forbidden_symbols(False)] = -torch.inf
-    probs = torch.softmax(log_probs / temperature, 0).numpy()
-    (outputs,) = draw(model, [source], Sampling(temperature), draws)
+    tempered = torch.softmax(log_probs / sampling.temperature, 0).tolist()
+    probs = np.array(cut(tempered, sampling.top_k, sampling.top_p))
+    (outputs,) = draw(model, [source], sampling, draws)
     counts = Counter(output.symbols[0] if output.symbols else EOS for output in outputs)
     frequencies = np.array([counts[symbol] / draws for symbol in range(tiny.VOCABULARY)])
     # Standard deviation of a frequency; four of them are exceeded once in 16,000 times.
     noise = np.sqrt(probs * (1 - probs) / draws)
+    if sampling.top_k is None and sampling.top_p is None:
+        assert (probs > 0).sum() > 4
 
     assert (np.abs(frequencies - probs) <= 4 * noise + 1e-12).all()
     assert frequencies[[PAD, BOS, STEP]].tolist() == [0, 0, 0]
