@@ -19,7 +19,7 @@ from pam.data.vocabulary import PAD
 from pam.models.couplings import smoothed_step
 from pam.models.guide import Guide
 from pam.models.head import AttentionHead, AttentionState
-from pam.models.interfaces import AttentionHistory, Contexts, Memory, Noise, Smoothing
+from pam.models.interfaces import AttentionHistory, Memory, Noise, Smoothing
 from pam.models.model import Model, TeacherForced
 from pam.models.outputs import Attention, PositionDistribution, TokenDistribution
 from pam.models.packing import PackedTargets, cat_optional, rows_of
@@ -140,12 +140,7 @@ class AttentionModel(Model):
             beam: hypotheses of each sentence; the memory has a row for each of them.
         """
         memory = self.for_search(self.encoded(source, lengths), rows=beam * len(source))
-        viewed = None
-        if self.head.marginalization.needs_context:
-            viewed = Contexts(memory.values, self.head.readout.of_values.weight)
-
-        readout = self.head.readout.for_search(memory.readout.views, beam)
-        return replace(memory, viewed=viewed, readout=readout).for_beam(beam)
+        return self.head.for_search(memory, beam)
 
     @abstractmethod
     def encoded(self, source: Tensor, lengths: Tensor) -> Memory:

@@ -17,7 +17,7 @@ else's (`posterior_attention`) differ in how they make queries alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -170,6 +170,15 @@ class AttentionHead:
             readout=self.readout.for_targets(views),
             transitions=self.coupling.transitions(values.shape[1]),
         )
+
+    def for_search(self, memory: Memory, beam: int) -> Memory:
+        """Return the memory of a search without gradients, a row for each of `beam` hypotheses."""
+        viewed = None
+        if self.marginalization.needs_context:
+            viewed = Contexts(memory.values, self.readout.of_values.weight)
+
+        readout = self.readout.for_search(memory.readout.views, beam)
+        return replace(memory, viewed=viewed, readout=readout).for_beam(beam)
 
     # Step by step.
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS
+from pam.models.lstm import replace_unknown
 from pam.models.posterior_attention import AttentionState, PosteriorAttention
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime.errors import UserError
@@ -20,6 +21,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "mono-postr-joint": {"coupling": "monotone"},
     "prior-joint": {"input_feeding": "prior"},
     "soft": {"marginalization": "input", "input_feeding": "prior"},
+    "postr-joint-pointer": {"copying": "pointer", "embedding": 4},
+    "soft-pointer": {
+        "score": "mlp",
+        "marginalization": "input",
+        "input_feeding": "prior",
+        "copying": "pointer",
+        "embedding": 4,
+    },
 }
 """Named models, and the components with which the layer is the same one."""
 
@@ -53,7 +62,8 @@ class Loop(nn.Module):
         """Return the states after each symbol."""
         values, final = self.encoder(source, lengths)
         mask = torch.arange(source.shape[1]) < lengths[:, None]
-        memory = self.layer.memory(values, mask)
+        copies = self.layer.head.copying.copies
+        memory = self.layer.memory(values, mask, source=source if copies else None)
         state = self.layer.start(memory)
 
         ((h, c),) = self.bridge.start(final)
@@ -61,9 +71,12 @@ class Loop(nn.Module):
         previous = torch.full_like(target[:, 0], BOS)
         states = []
         for symbol in target.t():
-            inputs = torch.cat([self.bridge.embedding(previous), state.context], dim=1)
+            embedded = self.bridge.embedding(replace_unknown(previous, self.bridge.embedding))
+            inputs = torch.cat([embedded, state.context], dim=1)
             outputs, hidden = self.lstm(inputs[None], hidden)
-            step = self.layer.step(memory, state, query=outputs[0])
+            step = self.layer.step(
+                memory, state, query=outputs[0], embedded=embedded if copies else None
+            )
             state = self.layer.update(memory, step, symbol)
             states.append(state)
             previous = symbol
@@ -75,7 +88,7 @@ def test_the_layer_gives_the_values_and_gradients_of_the_whole_model(name: str) 
     model = tiny.model(tiny.components(name))
     layer = layer_of(model, **MODELS[name])
     loop = Loop(model, layer)
-    batch = tiny.batch()
+    batch = with_copies(tiny.batch()) if "pointer" in name else tiny.batch()
 
     expected = model.log_likelihood(*batch)
     weights = dict(model.named_parameters())
@@ -97,6 +110,143 @@ def test_the_layer_gives_the_values_and_gradients_of_the_whole_model(name: str) 
 
     alignment = torch.stack([state.alignment for state in states], dim=1)
     torch.testing.assert_close(alignment, model.teacher_force(*batch).alignment)
+
+
+def with_copies(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Put a word that the vocabulary lacks into each source, and write it in the targets."""
+    source, lengths, target = batch
+    source = source.clone()
+    target = target.clone()
+    # Any id that is no symbol's stands for the word; it is written as the place that has it.
+    source[:, 0] = tiny.VOCABULARY + 30
+    target[:, 1] = tiny.VOCABULARY
+    return source, lengths, target
+
+
+def test_copies_are_told_as_in_the_whole_model() -> None:
+    model = tiny.model(tiny.components("postr-joint-pointer"))
+    layer = layer_of(model, **MODELS["postr-joint-pointer"])
+    torch.manual_seed(1)
+    values = torch.randn(2, 3, 6, dtype=torch.float64)
+    source = torch.tensor([[5, 40, 5], [6, 41, 0]])
+    mask = source > 0
+    query = torch.randn(2, 5, dtype=torch.float64)
+    embedded = torch.randn(2, 4, dtype=torch.float64)
+    memory = layer.memory(values, mask, source)
+    step = layer.step(memory, layer.start(memory), query, embedded)
+
+    probs = step.log_probs().exp()
+    assert probs.shape == (2, tiny.VOCABULARY + 3)
+    torch.testing.assert_close(probs.sum(1), torch.ones(2, dtype=torch.float64))
+    # A word that no vocabulary has is copied, and a symbol that the source has not is generated.
+    word = torch.tensor([tiny.VOCABULARY + 1] * 2)
+    torch.testing.assert_close(step.copied(word), torch.ones(2, dtype=torch.float64))
+    assert step.copied(torch.tensor([8, 8])).tolist() == [0, 0]
+    copied = step.copied(torch.tensor([5, 6]))
+    assert bool(((copied > 0) & (copied < 1)).all())
+    # The posterior moves to the only position that has the word.
+    torch.testing.assert_close(step.posterior(word)[:, 1], torch.ones(2, dtype=torch.float64))
+
+    with pytest.raises(NotImplementedError):
+        a_step()[2].copied(torch.tensor([5, 6]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hypotheses_of_a_beam_share_the_memory_of_their_source(name: str) -> None:
+    model = tiny.model(tiny.components(name))
+    layer = layer_of(model, **MODELS[name])
+    copies = layer.head.copying.copies
+    torch.manual_seed(1)
+    beam = 3
+    values = torch.randn(2, 4, 6, dtype=torch.float64)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    source = torch.tensor([[5, 6, 7, 8], [30, 5, 0, 0]]) if copies else None
+
+    shared = layer.memory(values, mask, source, beam=beam)
+    assert shared.values.shape[0] == 2
+    # As if each hypothesis had a source of its own.
+    repeated = layer.memory(
+        values.repeat_interleave(beam, 0),
+        mask.repeat_interleave(beam, 0),
+        None if source is None else source.repeat_interleave(beam, 0),
+    )
+    with torch.no_grad():
+        states = [layer.start(shared), layer.start(repeated)]
+        for _ in range(4):
+            query = torch.randn(6, 5, dtype=torch.float64)
+            embedded = torch.randn(6, 4, dtype=torch.float64) if copies else None
+            parents = torch.cat([torch.randint(3, (3,)), 3 + torch.randint(3, (3,))])
+            symbol = torch.randint(5, 9, (6,))
+            steps = [
+                layer.step(memory, state, query, embedded)
+                for memory, state in zip((shared, repeated), states, strict=True)
+            ]
+            torch.testing.assert_close(steps[0].prior, steps[1].prior)
+            torch.testing.assert_close(steps[0].log_probs(), steps[1].log_probs())
+
+            chosen = steps[1].log_probs()[parents, symbol]
+            states = [
+                layer.update(shared, steps[0].select(parents), symbol),
+                layer.update(
+                    repeated,
+                    layer.step(
+                        repeated,
+                        states[1].select(parents),
+                        query[parents],
+                        None if embedded is None else embedded[parents],
+                    ),
+                    symbol,
+                ),
+            ]
+            torch.testing.assert_close(states[0].log_prob, chosen)
+            torch.testing.assert_close(states[0].context, states[1].context)
+            torch.testing.assert_close(states[0].alignment, states[1].alignment)
+
+
+@pytest.mark.parametrize("sentences", [[1], [1, 0]])
+def test_sources_that_are_finished_leave_the_memory_of_a_beam(sentences: list[int]) -> None:
+    torch.manual_seed(1)
+    layer = PosteriorAttention(query=5, values=6, symbols=9).double()
+    values = torch.randn(2, 4, 6, dtype=torch.float64)
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    query = torch.randn(4, 5, dtype=torch.float64)
+    memory = layer.memory(values, mask, beam=2)
+    log_probs = layer.step(memory, layer.start(memory), query).log_probs()
+
+    kept = memory.select(torch.tensor(sentences))
+    rows = torch.tensor([row for sentence in sentences for row in (2 * sentence, 2 * sentence + 1)])
+    step = layer.step(kept, layer.start(memory).select(rows), query[rows])
+    torch.testing.assert_close(step.log_probs(), log_probs[rows])
+
+
+def test_what_is_wrong_with_copying_or_a_beam_is_said() -> None:
+    for options in ({"copying": "pointer"}, {"embedding": 3}, {"embedding": -1}):
+        with pytest.raises(UserError) as error:
+            PosteriorAttention(query=5, values=6, symbols=9, **options)
+        assert error.value.hint
+
+    plain = PosteriorAttention(query=5, values=6, symbols=9)
+    copying = PosteriorAttention(query=5, values=6, symbols=9, embedding=4, copying="pointer")
+    values = torch.zeros(2, 3, 6)
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    source = torch.full((2, 3), 5)
+    calls: list[tuple[PosteriorAttention, dict[str, Any], str]] = [
+        (plain, {"source": source}, "copying"),
+        (copying, {}, "copying"),
+        (copying, {"source": source[:, :2]}, "symbols"),
+        (copying, {"source": source.float()}, "symbols"),
+        (plain, {"beam": 0}, "beam"),
+        (plain, {"beam": 1.5}, "beam"),
+    ]
+    for layer, options, message in calls:
+        with pytest.raises(ValueError, match=message):
+            layer.memory(values, mask, **options)
+
+    memory = copying.memory(values, mask, source)
+    with pytest.raises(ValueError, match="copying"):
+        copying.step(memory, copying.start(memory), torch.zeros(2, 5))
+    with pytest.raises(ValueError, match="embeddings"):
+        copying.step(memory, copying.start(memory), torch.zeros(2, 5), torch.zeros(2, 5))
 
 
 def test_only_the_most_probable_positions_are_summed_as_in_the_whole_model() -> None:
