@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import io
 import json
@@ -132,6 +133,30 @@ def test_posterior_attention_learns_in_a_loop_of_ones_own(
     assert len(losses) == 3
     assert losses[2] < losses[0]
     assert re.match(r"\d+ of 400 forms of unseen nouns are right; written: \['", result)
+
+
+def test_the_examples_of_the_library_page_print_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    usage = page.split("## In a model of your own")[0]
+    blocks = re.findall(r"^```(pycon|python)\n(.*?)^```", usage, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) > 4
+
+    names: dict[str, Any] = {}
+    runner = doctest.DocTestRunner(verbose=False)
+    for kind, code in blocks:
+        if kind == "python":
+            exec(code, names)  # noqa: S102 -- the page's own lines
+            continue
+        example = doctest.DocTestParser().get_doctest(code, names, "library.md", None, None)
+        runner.run(example, clear_globs=False)
+        names = example.globs
+
+    assert runner.summarize(verbose=False).failed == 0
+    plt.close("all")
 
 
 def test_the_library_page_shows_the_lines_of_the_example() -> None:
