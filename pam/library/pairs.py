@@ -265,7 +265,7 @@ def _corpus(
     )
 
 
-def _checked(pairs: Iterable[Pair], name: str) -> list[Pair]:
+def _checked(pairs: Any, name: str) -> list[Pair]:
     """Return pairs as a list; a UserError names the first that is none by its number, from 0."""
     hint = "give pairs of a source and a target, both texts of one line"
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
@@ -346,7 +346,7 @@ def _sides(languages: Sequence[str] | None, start: TrainedModel | None) -> tuple
     if start is not None and isinstance(start.saved.codec, TranslationCodec):
         settings = start.saved.codec.settings
         return settings.source.language, settings.target.language
-    return SIDES
+    return "source", "target"
 
 
 # The run.
@@ -442,7 +442,7 @@ def _prepare(place: Path, corpus: Corpus) -> None:
 def _settings_kept(device: torch.device) -> Iterator[None]:
     """Leave the settings of torch, and its random numbers, as they were before a training."""
     threads = torch.get_num_threads()
-    flags = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
     tf32 = [flag.allow_tf32 for flag in flags]
     devices = [device] if device.type == "cuda" else []
     with ExitStack() as stack:
