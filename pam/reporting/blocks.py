@@ -65,6 +65,13 @@ class Block:
     weights: str = ""  # of all models' attention maps, as JSON
     anchor: str = ""  # a name on the page that no other block has
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it shows one number, which another table has too."""
+        if self.form == "figure":
+            return self.rows == 1
+        return self.form == "table" and self.rows == 1 and self.columns <= 2
+
 
 class Caution(NamedTuple):
     """What a reader has to know about the results of some tasks."""
@@ -148,12 +155,15 @@ class Blocks:
         data = read_csv(folder / f"{name}.csv")
         names = Names(self.labels, self.model_names, self.experiment.baseline)
         finding = escape(caption(FIGURES[name].draws, data, names))
+        table = beside_picture(data)
 
         return Block(
             name=name,
             title=menu_label(FIGURES[name], self.experiment),
             form="figure",
-            html=Markup(grid(beside_picture(data))),  # noqa: S704
+            html=Markup(grid(table)),  # noqa: S704
+            rows=len(table.rows),
+            columns=len(table.columns),
             downloads=(download(folder / f"{name}.csv"),),
             caption=Markup(" ").join([finding, self._caption("figure", figure=name)]),
             image=picture(folder / f"{name}.svg"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -20,16 +20,10 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for number, row in data.groupby("row", sort=False):
         models = []
-        symbols = {}
-
+        symbols: dict[str, list[str]] = {}
         for label, cells in row.groupby("label", sort=False):
-            for side in ("source", "target"):
-                is_repeated = cells[f"{side}_place"].astype(int).duplicated()
-                symbols[side] = list(cells[side][~is_repeated])
-            # The cells of a row are in the order of target symbols, then of source symbols.
-            shape = (len(symbols["target"]), len(symbols["source"]))
-            weights = cells["weight"].astype(float).round(DIGITS).to_numpy().reshape(shape).T
-            models.append((label, weights.tolist()))
+            symbols = _symbols(cells)
+            models.append((label, _weights(cells, symbols, "weight")))
 
         first_maps = models[:SHOWN]
         if len(first_maps) == SHOWN:
@@ -43,6 +37,80 @@ def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
         parts.append(part | {"heading": heading(symbols["source"], symbols["target"])})
 
     return parts
+
+
+class Moved(NamedTuple):
+    """Attention of one model on one row before and after each symbol is written."""
+
+    label: str  # of the model
+    heading: str
+    source: list[str]
+    target: list[str]
+    maps: list[tuple[str, list[list[float]]]]  # heading, weights (source x target)
+    place: tuple[int, int]  # source and target of the square that gains most
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The weights of that square, before and after."""
+        source, target = self.place
+        before, after = (weights[source][target] for _, weights in self.maps)
+        return before, after
+
+
+def moved(data: pd.DataFrame, most_cells: int) -> Moved | None:
+    """Choose the row and the model whose attention a written symbol moves most.
+
+    Args:
+        most_cells: of a map that is shown.
+
+    Returns:
+        None where no model has a posterior, or where the data have no prior.
+    """
+    if "prior" not in data:
+        return None
+    candidates = [row for row in _moved(data) if len(row.source) * len(row.target) <= most_cells]
+    if not candidates:
+        return None
+    return max(candidates, key=lambda row: row.weights[1] - row.weights[0])
+
+
+def _moved(data: pd.DataFrame) -> Iterator[Moved]:
+    """Yield each row of each model whose posterior is another than its prior."""
+    for (_, label), cells in data.groupby(["row", "label"], sort=False):
+        if (cells["prior"] == "").any() or (cells["prior"] == cells["weight"]).all():
+            continue
+
+        symbols = _symbols(cells)
+        before = _weights(cells, symbols, "prior")
+        after = _weights(cells, symbols, "weight")
+        gains = {
+            (source, target): after[source][target] - before[source][target]
+            for source in range(len(symbols["source"]))
+            for target in range(len(symbols["target"]))
+        }
+        yield Moved(
+            label=str(label),
+            heading=heading(symbols["source"], symbols["target"]),
+            maps=[("Prior", before), ("Posterior", after)],
+            place=max(gains, key=gains.__getitem__),
+            **symbols,
+        )
+
+
+def _symbols(cells: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the symbols of source and target of a row of one model."""
+    return {
+        side: list(cells[side][~cells[f"{side}_place"].astype(int).duplicated()])
+        for side in ("source", "target")
+    }
+
+
+def _weights(cells: pd.DataFrame, symbols: dict[str, list[str]], column: str) -> list[list[float]]:
+    """Return a column of weights (source x target) of a row of one model."""
+    # The cells of a row are in the order of target symbols, then of source symbols.
+    shape = (len(symbols["target"]), len(symbols["source"]))
+    weights = cells[column].astype(float).round(DIGITS).to_numpy().reshape(shape).T
+    return [list(map(float, line)) for line in weights]
 
 
 def weights_of(parts: Sequence[dict[str, Any]]) -> str:

@@ -6,7 +6,7 @@ They are for a reader who has read no paper.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -66,6 +66,10 @@ TASKS = {
 }
 
 
+POSTERIOR = "postr-joint"  # in the names of models with posterior attention
+PAPER = "https://openreview.net/forum?id=BkltNhC9FX"  # which introduces posterior attention
+
+
 class Example(NamedTuple):
     """An input of a task and its reference."""
 
@@ -75,8 +79,7 @@ class Example(NamedTuple):
 
 def question(experiment: Experiment) -> str:
     """Say what the experiment asks."""
-    bases = {_base_of(model, experiment) for model in experiment.model_names}
-    if any("postr-joint" in model for model in bases):
+    if any(has_posterior(model, experiment) for model in experiment.model_names):
         return (
             "A model that writes an output symbol by symbol looks at its source at each step. Does"
             " it help if the symbol just written corrects where it looked?"
@@ -84,6 +87,41 @@ def question(experiment: Experiment) -> str:
     return (
         "A model that writes an output symbol by symbol looks at its source at each step. Which"
         " way of looking gives the better output?"
+    )
+
+
+def has_posterior(model: str, experiment: Experiment) -> bool:
+    """Check whether a model, or the model of which it is a variant, has posterior attention."""
+    return POSTERIOR in _base_of(model, experiment)
+
+
+class About(NamedTuple):
+    """The first sentence of the page, in parts: before the link, the link's text and after it."""
+
+    before: str
+    link: str
+    after: str
+
+
+def about(experiment: Experiment, labels: Sequence[str], names_authors: bool) -> About:
+    """Say what is compared on which tasks, and where posterior attention comes from.
+
+    Args:
+        labels: the tasks'.
+        names_authors: whether the page speaks of papers.
+    """
+    models = len(experiment.model_names)
+    *first, last = labels
+    tasks = f"{', '.join(first)} and {last}" if first else last
+    count = "One model is run" if models == 1 else f"{models} models are compared"
+    if not any(has_posterior(model, experiment) for model in experiment.model_names):
+        return About(f"{count} on {tasks}; they differ in their attention to the source.", "", "")
+
+    authors = " (Shankar and Sarawagi, ICLR 2019)" if names_authors else ""
+    return About(
+        before=f"{count} on {tasks}; those with",
+        link=f"posterior attention{authors}",
+        after="correct where they looked in the source once a symbol is written.",
     )
 
 

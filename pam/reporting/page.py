@@ -16,36 +16,41 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import pandas as pd
 from markupsafe import Markup
 
 from pam.evaluation.metrics import metric_of
 from pam.experiments.config import Experiment
 from pam.reporting import groups
+from pam.reporting.answers import answer
 from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
 from pam.reporting.catalogue import COSTS, FIGURES, TABLES, is_demonstration, refers_to_papers
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
 from pam.reporting.data_and_cost import Summary, datasets
-from pam.reporting.findings import cautions, finding
+from pam.reporting.findings import cautions
+from pam.reporting.heat_maps import Moved, moved
 from pam.reporting.introduction import (
     MAIN_MODELS,
+    PAPER,
+    about,
     descriptions,
     example_of,
+    has_posterior,
     question,
     task_in_words,
 )
 from pam.reporting.outputs import FILTERS
-from pam.reporting.render import Row, Table, read, read_csv
+from pam.reporting.render import read, read_csv
 from pam.reporting.runs import TaskRuns, label_of
 from pam.reporting.standings import Ranking, metric_of_finding, ranking, rows_of
 from pam.runtime.files import write_text
 
+MOST_CELLS_MOVED = 220  # the largest attention map of the first screen
 MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
 
@@ -128,6 +133,7 @@ class Page:
             front.append(self.figure(pictured))
         if main:
             front.append(self.make.table(main, self.ranked(main)))
+        front = [block for block in front if not block.is_single]
         # A section without blocks is left out.
         sections = [section for section in self.sections(main, pictured) if section["blocks"]]
         self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
@@ -140,7 +146,10 @@ class Page:
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
-            "findings": self.findings(main) if main else [""],
+            "about": about(self.experiment, list(self.labels.values()), self.refers),
+            "paper": PAPER,
+            "answers": self.answers(main) if main else [],
+            "moved": self.moved(),
             "question": question(self.experiment),
             "tasks": [self.introduced(task) for task in [*self.real, *self.demonstrations]],
             **self.models_in_words(),
@@ -251,7 +260,8 @@ class Page:
                 task = self.task_of_map(name)
                 if task in tasks:
                     maps.append(self.make.attention(name, task))
-        return tables, figures, outputs, maps
+        shown = [[block for block in part if not block.is_single] for part in (tables, figures)]
+        return *shown, outputs, maps
 
     # The front.
 
@@ -319,31 +329,30 @@ class Page:
             for task in self.ranked(main)
         ]
 
-    def findings(self, main: str) -> list[str]:
-        """Say in a sentence for each task of the first screen what the main table shows."""
-        others = [task for task in self.ranked(main) if task != self.first]
-        texts = [self.finding(main, task) for task in others]
-        return [self.finding(main, self.first), *filter(None, texts)]
+    def answers(self, main: str) -> list[str]:
+        """Answer the question in a sentence for each task of the first screen."""
+        answers = []
+        for task in self.ranked(main):
+            table = self.tables[main]
+            metric = metric_of_finding(TABLES[main], rows_of(table, task))
+            models = self.experiment.models_of(task)
+            rows = [row for row in rows_of(table, task, metric) if row["model"].key in models]
+            if metric is None or not rows:
+                continue
+            asked = [model for model in models if has_posterior(model, self.experiment)]
+            answers.append(answer(Name(task, self.labels[task]), metric_of(metric), rows, asked))
+        return answers
 
-    def finding(self, main: str, task: str) -> str:
-        """Say in one sentence what the main table shows of a task; empty if it lacks the metric."""
-        table = self.tables[main]
-        metric = metric_of_finding(TABLES[main], rows_of(table, task))
-        if metric is None:
-            return ""
-
-        gains: list[Row] = []
-        if f"{main}_gains" in self.files.tables:
-            gains = rows_of(self.tables[f"{main}_gains"], task, metric)
-        models = self.experiment.models_of(task)
-        labels = {model: label for model, label in self.model_names.items() if model in models}
-        return finding(
-            label=self.labels[task],
-            metric=metric_of(metric),
-            rows=with_texts(table, rows_of(table, task, metric), "level"),
-            gains=with_texts(self.tables[f"{main}_gains"], gains, "gain") if gains else NO_GAINS,
-            names=labels,
-        )
+    def moved(self) -> Moved | None:
+        """Return how posterior attention moves on the first task that shows it."""
+        for task in [*self.real, *self.demonstrations]:
+            for name in self.files.figures:
+                if self.task_of_map(name) == task:
+                    data = read_csv(self.files.folder / f"figures/{name}.csv")
+                    shown = moved(data, MOST_CELLS_MOVED)
+                    if shown:
+                        return shown
+        return None
 
     def spent(self) -> str:
         """Say how many trainings there were and what they cost."""
@@ -391,17 +400,3 @@ class Page:
             Caution(number, tasks, [self.labels[task] for task in tasks], text)
             for number, (text, tasks) in enumerate(tasks_by_text.items(), start=1)
         ]
-
-
-NO_GAINS = pd.DataFrame(columns=["task", "metric", "model"])
-
-
-def with_texts(table: Table, rows: Sequence[Row], cell: str) -> pd.DataFrame:
-    """Return the data of some rows, with the value and the interval of a cell as people see them.
-
-    The data are rounded for machines. Rounded again for people, some would become other numbers.
-    """
-    return replace(table, rows=rows).data.assign(
-        value_text=[row[cell].mean_text for row in rows],
-        interval_text=[row[cell].interval for row in rows],
-    )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from pam.evaluation.metrics import METRICS, metric_of
 from pam.experiments.config import Experiment
+from pam.reporting.answers import answer, in_sentence
 from pam.reporting.catalogue import TABLES
 from pam.reporting.cells import (
     Cell,
@@ -106,3 +109,58 @@ def test_a_figure_of_other_data_is_explained_below_the_ranking(same_data: bool) 
     of = ranked(compared("soft", 80.0), compared("hard", 82.0, paper_gain=gain))
     assert of.has_paper
     assert bool(of.note) is not same_data
+
+
+def gained(value: float, p_holm: float, word: str = "better") -> dict[str, Cell]:
+    """Return the cells of a judged gain."""
+    gain = Estimate(value, 2, value - 1, value + 1, seeds=3, is_gain=True, p=0.01, p_holm=p_holm)
+    return {"gain": gain, "outcome": Judgement(word)}
+
+
+def test_a_gain_that_holms_correction_does_not_bear_out_has_no_color_and_shows_its_p() -> None:
+    chance, sure = ranked(
+        compared("hard", 82.0, **gained(2.0, p_holm=0.232)),
+        compared("lead", 83.0, **gained(3.0, p_holm=0.01)),
+    ).rows
+    assert (chance.html_class, sure.html_class) == ("undecided", "better")
+    assert "0.232" in chance.caveat
+    assert sure.caveat == ""
+
+
+def answered(*rows: Row, asked: Sequence[str] = ("joint", "mono")) -> str:
+    """Return the answer on nouns."""
+    return answer(Name("nouns", "Nouns"), METRICS["accuracy"], rows, asked)
+
+
+SOFT = compared("soft", 80.0)
+
+
+def test_an_answer_counts_gains_after_holms_correction_and_says_what_speaks_against() -> None:
+    text = answered(
+        SOFT,
+        compared("joint", 82.0, **gained(2.0, p_holm=0.01)),
+        compared("mono", 81.5, **gained(1.5, p_holm=0.2)),
+        compared("hard", 84.0, **gained(4.0, p_holm=0.01)),
+    )
+    before, _, against = text.partition("against")
+    assert "1 of 2" in before and "Joint +2.00 [+1.00, +3.00]" in before
+    assert "Mono (+1.50)" in against and "Hard (+4.00)" in against
+
+
+def test_a_gain_that_may_be_chance_is_no_answer() -> None:
+    text = answered(SOFT, compared("joint", 82.0, **gained(2.0, p_holm=0.2)))
+    assert "chance" in text and "Joint +2.00" in text
+    assert "better" not in text and "helps" not in text
+
+
+def test_too_few_seeds_give_no_answer_but_the_best_mean_with_its_interval() -> None:
+    one = Estimate(1.0, digits=2, is_gain=True)
+    text = answered(SOFT, compared("joint", 81.0, gain=one))
+    assert "Joint" in text and "81.00 % [80.00, 82.00]" in text and "Soft 80.00" in text
+
+
+def test_where_the_question_names_no_models_all_are_compared() -> None:
+    rows = [SOFT, compared("hard", 84.0, **gained(4.0, p_holm=0.01))]
+    assert "Hard +4.00" in answered(*rows, asked=())
+    # A beam is told from the value beside it.
+    assert in_sentence(metric_of("bleu_b4")).endswith("(beam 4)")

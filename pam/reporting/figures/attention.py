@@ -43,6 +43,7 @@ class Row(Strict, extra="ignore"):
     form: str | None = None
     source: list[str]
     target: list[str]
+    prior: list[list[float | int]] = Field([], description="before the symbol is known")
     alignment: list[list[float | int]] = Field(description="what is fed to the next state")
 
 
@@ -156,12 +157,14 @@ def _draw_scales(figure: Figure, columns: Sequence[Any], difference: str) -> Non
 def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> pd.DataFrame:
     """Return a row for each source symbol of each target symbol of each row and model."""
     columns = ["row", "model", "label"]
-    columns += ["target_place", "target", "source_place", "source", "weight"]
+    columns += ["target_place", "target", "source_place", "source", "weight", "prior"]
     records: list[tuple[Any, ...]] = []
     for number, of_models in enumerate(rows, start=1):
         for model, row in zip(models, of_models, strict=True):
             for target, weights in enumerate(row.alignment):
-                for source, weight in enumerate(weights):
+                # Older files have no prior.
+                priors = row.prior[target] if row.prior else [None] * len(weights)
+                for source, (weight, prior) in enumerate(zip(weights, priors, strict=True)):
                     record = (
                         number,
                         model.model,
@@ -171,6 +174,7 @@ def _weights(rows: Sequence[tuple[Row, ...]], models: Sequence[Alignments]) -> p
                         source,
                         row.source[source],
                         round(float(weight), 4),
+                        None if prior is None else round(float(prior), 4),
                     )
                     records.append(record)
 

@@ -1,6 +1,99 @@
-// A figure is saved from the picture that the page holds already.
+// A figure is saved from the picture that the page holds already, as it is or drawn as a PNG.
+const PNG_SCALE = 2; // pixels of the PNG a pixel of the picture
 for (const link of document.querySelectorAll("a.save")) {
-  link.href = link.closest(".block").querySelector("img").src;
+  const picture = link.closest(".block").querySelector("img");
+  link.href = picture.src;
+  const png = document.createElement("a");
+  png.href = link.href;
+  png.download = link.download.replace(/svg$/, "png");
+  png.textContent = png.download;
+  png.addEventListener("click", (event) => {
+    if (png.href.startsWith("data:image/png")) return;
+    event.preventDefault();
+    const canvas = document.createElement("canvas");
+    canvas.width = PNG_SCALE * picture.naturalWidth;
+    canvas.height = PNG_SCALE * picture.naturalHeight;
+    const drawing = canvas.getContext("2d");
+    drawing.fillStyle = "#fff";
+    drawing.fillRect(0, 0, canvas.width, canvas.height);
+    drawing.drawImage(picture, 0, 0, canvas.width, canvas.height);
+    png.href = canvas.toDataURL("image/png");
+    png.click();
+  });
+  link.after(png);
+}
+
+// What is chosen on the page stands in its address, which can be passed on.
+const state = new URLSearchParams(location.search);
+const keep = (name, value) => {
+  if (value) state.set(name, value);
+  else state.delete(name);
+  const query = state.size ? `?${state}` : "";
+  // Some browsers do not let a page that is opened as a file change its address.
+  try { history.replaceState(null, "", `${location.pathname}${query}${location.hash}`); } catch { /* it stays */ }
+};
+
+// Headings and rows have links to themselves. The sign is of the style, so that no text changes.
+const linked = (place, id, name) => {
+  const link = document.createElement("a");
+  link.className = "anchor";
+  link.href = `#${id}`;
+  link.setAttribute("aria-label", `Link to ${name}`);
+  place.append(link);
+};
+for (const heading of document.querySelectorAll("main > section > h2, .block > h3")) {
+  linked(heading, heading.parentElement.id, heading.textContent.trim().split(/\s*⚠/)[0]);
+}
+for (const table of document.querySelectorAll(".block[id] .scroll:not(.data, .map .scroll) > table")) {
+  const block = table.closest(".block").id;
+  [...table.tBodies[0].rows].forEach((row, index) => {
+    const head = row.querySelector("th[scope=row]");
+    if (!head) return;
+    row.id = `${block}-row${index + 1}`;
+    linked(head, row.id, `the row of ${head.textContent.trim()}`);
+    // Tables have too many rows for each to be a tab stop.
+    head.lastElementChild.tabIndex = -1;
+  });
+}
+// What an address names is opened, if it is folded.
+const reveal = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  for (let box = target.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+  target.scrollIntoView();
+};
+addEventListener("hashchange", reveal);
+
+// Commands and tables are copied, tables with tabs between their cells.
+const copied = (text, button) => {
+  const done = () => { button.textContent = "Copied"; };
+  const byHand = () => {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    if (document.execCommand("copy")) done();
+    area.remove();
+  };
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, byHand);
+  else byHand();
+};
+const copyButton = (words, text) => {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.textContent = words;
+  button.addEventListener("click", () => copied(text(), button));
+  return button;
+};
+for (const code of document.querySelectorAll(".made code, footer code")) {
+  code.after(" ", copyButton("Copy", () => code.textContent));
+}
+for (const downloads of document.querySelectorAll(".block .downloads")) {
+  const table = downloads.closest(".block").querySelector(".scroll:not(.map .scroll) > table");
+  if (!table) continue;
+  const line = (row) => [...row.cells].map((cell) => cell.textContent.trim()).join("\t");
+  downloads.append(copyButton("Copy table", () => [...table.rows].map(line).join("\n")));
 }
 
 // What scrolls can be reached by keyboard, and nothing else that is no link or choice.
@@ -71,25 +164,32 @@ const compare = (column, sign) => (first, second) => {
   const order = numbers.some(Number.isNaN) ? texts[0].localeCompare(texts[1]) : numbers[0] - numbers[1];
   return sign * order;
 };
+const names = new Map(); // blocks -> tables that were seen, for their names in the address
 for (const table of document.querySelectorAll(".scroll > table")) {
-  if (table.closest(".map") || table.tBodies[0].rows.length < 3) continue;
+  if (table.closest(".map") || table.tBodies[0].rows.length < 2) continue;
+  const block = table.closest("[id]").id;
+  names.set(block, (names.get(block) ?? 0) + 1);
+  const name = `sort.${block}.${names.get(block)}`;
   const body = table.tBodies[0];
   const original = [...body.rows];
   const heads = [...table.tHead.rows[0].cells];
-  const sort = (head) => {
-    const before = head.getAttribute("aria-sort");
-    heads.forEach((other) => other.removeAttribute("aria-sort"));
-    const next = before === null ? "descending" : before === "descending" ? "ascending" : null;
+  const NEXT = { none: "descending", descending: "ascending", ascending: "none" };
+  const sort = (head, direction) => {
+    const next = direction ?? NEXT[head.getAttribute("aria-sort")];
+    heads.forEach((other) => other.setAttribute("aria-sort", "none"));
     const rows = [...original];
-    if (next) {
+    if (next !== "none") {
       head.setAttribute("aria-sort", next);
       rows.sort(compare(head.cellIndex, next === "ascending" ? 1 : -1));
     }
-    table.classList.toggle("sorted", next !== null);
+    table.classList.toggle("sorted", next !== "none");
     body.append(...rows);
+    keep(name, next === "none" ? "" : `${head.cellIndex}.${next}`);
   };
   for (const head of heads) {
     head.classList.add("sortable");
+    head.setAttribute("aria-sort", "none");
+    head.title = "Sort by this column";
     head.addEventListener("click", () => sort(head));
     head.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -97,22 +197,11 @@ for (const table of document.querySelectorAll(".scroll > table")) {
       sort(head);
     });
   }
+  // The headings of a table are one tab stop; arrow keys lead from one to the next.
+  rove(heads, ["ArrowLeft", "ArrowRight"]);
+  const [column, direction] = (state.get(name) ?? "").split(".");
+  if (heads[column] && direction in NEXT) sort(heads[column], direction);
 }
-// What is folded, and the headings that sort, take one tab stop a section each; arrow keys lead from block to block.
-for (const section of document.querySelectorAll("main > section")) {
-  const isOpen = (element) => element.checkVisibility();
-  const heads = [...section.querySelectorAll("th.sortable")];
-  rove(heads.filter(isOpen), ["ArrowLeft", "ArrowRight"]);
-  for (const details of section.querySelectorAll("details")) {
-    const folded = heads.filter((head) => !isOpen(head) && head.closest("details") === details);
-    rove(folded, ["ArrowLeft", "ArrowRight"]);
-  }
-  rove([...section.querySelectorAll("summary")].filter(isOpen), ["ArrowUp", "ArrowDown"]);
-}
-for (const ranking of document.querySelectorAll(".ranking")) {
-  rove([...ranking.querySelectorAll(".model")], ["ArrowUp", "ArrowDown"]);
-}
-
 // Outputs are chosen by kind of error and by words, and sorted by difference. A few are shown at first.
 const FIRST = 6;
 for (const form of document.querySelectorAll(".choose:not(.pick)")) {
@@ -142,7 +231,16 @@ for (const form of document.querySelectorAll(".choose:not(.pick)")) {
     more.textContent = `Show all ${fitting.length}`;
   };
   more.addEventListener("click", () => { all = true; choose(); });
-  form.addEventListener("input", choose);
+  const block = form.closest(".block").id;
+  const fields = ["kind", "order", "words"];
+  for (const field of fields) {
+    const value = state.get(`${block}.${field}`);
+    if (value) form.elements[field].value = value;
+  }
+  form.addEventListener("input", () => {
+    fields.forEach((field) => keep(`${block}.${field}`, form.elements[field].value.trim()));
+    choose();
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   list.after(more);
   form.hidden = false;
@@ -242,9 +340,7 @@ for (const form of document.querySelectorAll(".pick")) {
     return filled(row.children[0], key, `${labels[second]} \u2212 ${labels[first]}`, difference);
   };
   form.hidden = false;
-  form.addEventListener("input", (event) => {
-    // One model at least is shown.
-    if (!boxes.some((box) => box.checked)) event.target.checked = true;
+  const choose = () => {
     const keys = boxes.filter((box) => box.checked).map((box) => box.value);
     if (keys.length === 2) keys.push(keys.join(" "));
     rows.forEach((row, index) => {
@@ -255,7 +351,18 @@ for (const form of document.querySelectorAll(".pick")) {
     });
     block.querySelectorAll(".map td[tabindex]").forEach((cell) => cell.removeAttribute("tabindex"));
     shownMaps(rows[0])[0].querySelector("td[title]").tabIndex = 0;
+  };
+  form.addEventListener("input", (event) => {
+    // One model at least is shown.
+    if (!boxes.some((box) => box.checked)) event.target.checked = true;
+    keep(`${block.id}.models`, boxes.filter((box) => box.checked).map((box) => box.value).join("."));
+    choose();
   });
+  const chosen = (state.get(`${block.id}.models`) ?? "").split(".");
+  if (boxes.some((box) => chosen.includes(box.value))) {
+    boxes.forEach((box) => { box.checked = chosen.includes(box.value); });
+    choose();
+  }
 }
 
 // What explains a number is open in print.
@@ -281,3 +388,4 @@ const mark = () => {
 };
 addEventListener("scroll", mark, { passive: true });
 mark();
+reveal();
