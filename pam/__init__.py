@@ -14,25 +14,18 @@ from typing import TYPE_CHECKING, Any
 from pam.version import __version__
 
 if TYPE_CHECKING:
-    from pam.library.api import (
-        AttentionMap,
-        InputWarning,
-        Prediction,
-        Score,
-        TrainedModel,
-        load,
-        pretrained,
-    )
+    from pam.library.api import TrainedModel, load, pretrained
     from pam.library.pairs import train
+    from pam.library.results import AttentionMap, InputWarning, Prediction, Score
     from pam.models.posterior_attention import PosteriorAttention
     from pam.runtime.errors import UserError
 
 LIBRARY = {
-    "AttentionMap": "pam.library.api",
-    "InputWarning": "pam.library.api",
+    "AttentionMap": "pam.library.results",
+    "InputWarning": "pam.library.results",
     "PosteriorAttention": "pam.models.posterior_attention",
-    "Prediction": "pam.library.api",
-    "Score": "pam.library.api",
+    "Prediction": "pam.library.results",
+    "Score": "pam.library.results",
     "TrainedModel": "pam.library.api",
     "UserError": "pam.runtime.errors",
     "load": "pam.library.api",

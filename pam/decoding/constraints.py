@@ -48,13 +48,13 @@ class Constraint:
         Raises:
             UserError: the words exclude each other, are too long, or too many for the search.
         """
-        wanted = [self.prefix, *self.include]
-        if any(_contains(text, word) for text in wanted for word in self.exclude):
+        texts = [self.prefix, *self.include]
+        if any(_contains(text, word) for text in texts for word in self.exclude):
             hint = "leave it out of one of them"
             raise UserError("a word must be there and must not", hint=hint)
 
         # Words may share symbols, so that what is surely too long is one of them by itself.
-        needed = max(len(text) for text in wanted)
+        needed = max(len(text) for text in texts)
         if needed >= limit:
             message = f"{needed} symbols must be there, and outputs have at most {limit - 1}"
             raise UserError(message, hint="raise `max_length` or `max_extra`, or ask for less")
@@ -159,11 +159,11 @@ class Constraints:
         if self.has_include:
             log_probs[:, :, EOS].masked_fill_(~self.has_all(written), -torch.inf)
 
-        place = written.shape[2]
-        if place < self.prefix.shape[1]:
-            symbol = self.prefix[:, None, place : place + 1].expand(-1, log_probs.shape[1], 1)
+        position = written.shape[2]
+        if position < self.prefix.shape[1]:
+            symbol = self.prefix[:, None, position : position + 1].expand(-1, log_probs.shape[1], 1)
             kept = log_probs.gather(2, symbol)
-            is_open = self.prefix[:, place] == PAD
+            is_open = self.prefix[:, position] == PAD
             log_probs.masked_fill_(~is_open[:, None, None], -torch.inf)
             log_probs.scatter_(2, symbol, kept)
 

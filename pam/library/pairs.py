@@ -43,8 +43,9 @@ from pam.experiments.config import (
 from pam.experiments.experiment import MODELS
 from pam.experiments.parsing import dump_yaml, parse
 from pam.experiments.run_folder import RunFolder
-from pam.library.api import InputWarning, TrainedModel, load
+from pam.library.api import TrainedModel, load
 from pam.library.model_files import Description, opened
+from pam.library.results import InputWarning
 from pam.models.checkpoint import digest
 from pam.models.fitting import check_fit
 from pam.runtime.devices import usable_device
@@ -127,7 +128,7 @@ def train(
         >>> model
         TrainedModel('Postr-Joint', task='inflection', parameters=881)
     """
-    place = Path(folder)
+    task_folder = Path(folder)
     chosen_device = usable_device(device)
     start: TrainedModel | None = None
     if isinstance(init, TrainedModel):
@@ -136,11 +137,11 @@ def train(
         start = load(init)
 
     sections = {"network": network, "training": training, "decoding": decoding}
-    config = _config(place, model, start, sections, seed)
+    config = _config(task_folder, model, start, sections, seed)
     corpus = _corpus(pairs, dev, test, kind, languages, format or {}, start)
 
-    _prepare(place, corpus)
-    run = RunFolder(place / config.model / f"seed{seed}")
+    _prepare(task_folder, corpus)
+    run = RunFolder(task_folder / config.model / f"seed{seed}")
     write_text(run.config_file, dump_yaml(config))
     caller = training_run.Caller(
         command=f"pam.train(..., folder={str(folder)!r}, model={config.model!r}, seed={seed})",
@@ -149,7 +150,7 @@ def train(
     with _settings_kept(chosen_device):
         code = training_run.train(
             run=run,
-            data=place / "data",
+            data=task_folder / "data",
             state=run.path / "state",
             device=chosen_device,
             caller=caller,
@@ -246,9 +247,11 @@ def _corpus(
         UserError: a pair is none, there are too few, or the kind or languages are wrong.
     """
     train = _checked(pairs, "pair")
-    given = {"dev": dev, "test": test}
+    named_pairs = {"dev": dev, "test": test}
     checked = {
-        name: _checked(rows, f"{name} pair") for name, rows in given.items() if rows is not None
+        name: _checked(rows, f"{name} pair")
+        for name, rows in named_pairs.items()
+        if rows is not None
     }
     kind = _kind_of(train, kind, start)
     if kind == "inflection":
@@ -353,16 +356,16 @@ def _sides(languages: Sequence[str] | None, start: TrainedModel | None) -> tuple
 
 
 def _config(
-    place: Path,
+    task_folder: Path,
     model: str | None,
     start: TrainedModel | None,
     sections: Mapping[str, Mapping[str, Any] | None],
     seed: int,
 ) -> RunConfig:
     """Return the configuration of the run; a UserError says what is wrong in it."""
-    if not re.fullmatch(NAME, place.name):
+    if not re.fullmatch(NAME, task_folder.name):
         hint = "use letters, digits, `.`, `_` and `-` in the name of the last folder"
-        raise UserError("this cannot be a task's name", file=place, hint=hint)
+        raise UserError("this cannot be a task's name", file=task_folder, hint=hint)
 
     name = model or MODEL
     if start is not None and model is None:
@@ -382,7 +385,7 @@ def _config(
             "training": trained.training,
             "decoding": start.decoding,
         }
-        origin = {"init_from": str(place / CORPUS / START)}
+        origin = {"init_from": str(task_folder / CORPUS / START)}
         components = parse(ModelConfig, components.model_dump() | origin, "`init`")
 
     parts = {}
@@ -395,8 +398,8 @@ def _config(
 
     check_fit(components, parts["network"])
     values = {
-        "experiment": place.name,
-        "task": place.name,
+        "experiment": task_folder.name,
+        "task": task_folder.name,
         "model": name,
         "label": components.label,
         "seed": seed,
@@ -405,33 +408,33 @@ def _config(
     return parse(RunConfig, values | parts, "pam.train")
 
 
-def _prepare(place: Path, corpus: Corpus) -> None:
+def _prepare(task_folder: Path, corpus: Corpus) -> None:
     """Write and prepare the pairs, unless the folder has these very data already.
 
     Raises:
         UserError: the folder has something else, or the pairs cannot be prepared.
     """
-    identity_file = place / CORPUS / IDENTITY
+    identity_file = task_folder / CORPUS / IDENTITY
     if identity_file.is_file():
         if read_json(identity_file)["sha256"] == corpus.identity():
             return
         message = "this folder has data of other pairs, or of another model's symbols"
-        raise UserError(message, file=place, hint="name a new folder")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UserError("this is no new folder", file=place, hint="name a new folder")
+        raise UserError(message, file=task_folder, hint="name a new folder")
+    if task_folder.exists() and (not task_folder.is_dir() or any(task_folder.iterdir())):
+        raise UserError("this is no new folder", file=task_folder, hint="name a new folder")
 
-    with atomic_folder(place.resolve()) as folder, ExitStack() as stack:
+    with atomic_folder(task_folder.resolve()) as folder, ExitStack() as stack:
         model = None
         if corpus.start is not None:
             corpus.start.export(folder / CORPUS / START)
             opened_start = stack.enter_context(opened(folder / CORPUS / START))
-            name = str(place / CORPUS / START)
+            name = str(task_folder / CORPUS / START)
             model = Description.of(opened_start).symbols(name)
 
-        dataset = corpus.write(folder / CORPUS, place.name)
+        dataset = corpus.write(folder / CORPUS, task_folder.name)
         raw = stack.enter_context(scratch_folder())
-        fetch(place.name, dataset, raw)
-        summary = prepare(place.name, dataset, raw, folder / "data", model=model)
+        fetch(task_folder.name, dataset, raw)
+        summary = prepare(task_folder.name, dataset, raw, folder / "data", model=model)
         write_json(folder / CORPUS / IDENTITY, {"sha256": corpus.identity()})
 
     for text in summary["warnings"]:
@@ -444,11 +447,12 @@ def _settings_kept(device: torch.device) -> Iterator[None]:
     threads = torch.get_num_threads()
     flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
     tf32 = [flag.allow_tf32 for flag in flags]
-    devices = [device] if device.type == "cuda" else []
+    devices: list[torch.device] = []
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=devices))
         if device.type == "cuda":
+            devices = [device]
             stack.enter_context(torch.cuda.device(device))
+        stack.enter_context(torch.random.fork_rng(devices=devices))
         try:
             yield
         finally:

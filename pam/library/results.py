@@ -1,0 +1,140 @@
+"""What a trained model answers: outputs, likelihoods and attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pam.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INCHES_PER_SYMBOL = 0.28
+
+Floats = NDArray[np.float64]
+
+
+class InputWarning(UserWarning):
+    """Tells what a model does not know, or does not read, of a source."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One output for a source.
+
+    Attributes:
+        text: the output as people write it.
+        score: the number that ranks outputs of a source; `log_prob` without a length penalty.
+        log_prob: log p(text | source) in nats, end symbol included.
+        complete: False if the length limit cut the output short.
+        symbols: n symbols of the output, with the end symbol if it is complete.
+        log_probs: (n,) log p(y_t | y_<t, x) in nats; None without `details`.
+        attention: the attention of these symbols; None without `details`.
+        copied: (n,) probability that each symbol was copied from the source, given the symbol; None
+            without `details`, and in models that copy nothing.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    complete: bool
+    symbols: list[str] = field(compare=False, repr=False)
+    log_probs: Floats | None = field(default=None, compare=False, repr=False)
+    attention: AttentionMap | None = field(default=None, compare=False, repr=False)
+    copied: Floats | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The likelihood of a target, symbol by symbol.
+
+    Attributes:
+        symbols: n target symbols, the end symbol included.
+        log_probs: (n,) log p(y_t | y_<t, x) in nats.
+        unseen: those of the symbols that the model cannot write. Their log p is that of the unknown
+            symbol, which stands for all of them, and so too high.
+    """
+
+    symbols: list[str]
+    log_probs: Floats
+    unseen: list[str] = field(default_factory=list)
+
+    @property
+    def log_prob(self) -> float:
+        """log p(target | source) in nats."""
+        return float(self.log_probs.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood of a symbol."""
+        return float(np.exp(-self.log_probs.mean()))
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """The attention of n target symbols over m source positions.
+
+    The end symbol is one of the n. Each row sums to one.
+
+    Attributes:
+        label: the model's name in tables.
+        source: m source symbols, as many as the model reads.
+        target: n target symbols.
+        prior: (n, m) attention before the target symbol is seen.
+        alignment: (n, m) attention that is fed to the next decoder state: the posterior in
+            Postr-Joint, the prior in Soft.
+        posterior: (n, m) attention once the target symbol is seen; None in models like Soft.
+
+    The posterior is equation 12 of Shankar and Sarawagi (2019). It needs a likelihood of each
+    position, which models with `marginalization: output` have.
+    """
+
+    label: str
+    source: list[str]
+    target: list[str]
+    prior: Floats
+    alignment: Floats
+    posterior: Floats | None
+
+    def __post_init__(self) -> None:
+        """Check that each symbol has its row or column."""
+        shape = (len(self.target), len(self.source))
+        for weights in (self.prior, self.alignment, self.posterior):
+            if weights is not None and weights.shape != shape:
+                raise ValueError(f"weights {weights.shape}, expected {shape}")
+
+    def plot(self, axes: Axes | None = None, which: str = "alignment") -> Axes:
+        """Draw a heat map: source symbols downwards, target symbols to the right.
+
+        Args:
+            axes: where to draw; None: a new figure.
+            which: `prior`, `alignment` or `posterior`.
+
+        Raises:
+            UserError: the model has no such attention.
+        """
+        import matplotlib.pyplot as plt
+
+        weights = None
+        if which in ("prior", "alignment", "posterior"):
+            weights = getattr(self, which)
+        if weights is None:
+            hint = "use `prior` or `alignment`, or a model with `marginalization: output`"
+            raise UserError(f"{self.label} has no attention of the kind `{which}`", hint=hint)
+
+        if axes is None:
+            width = 1.5 + INCHES_PER_SYMBOL * len(self.target)
+            height = 1.5 + INCHES_PER_SYMBOL * len(self.source)
+            _, axes = plt.subplots(figsize=(width, height))
+
+        axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="none")
+        axes.set_xticks(range(len(self.target)), self.target, rotation=90)
+        axes.set_yticks(range(len(self.source)), self.source)
+        axes.grid(visible=False)
+        axes.set_title(f"{self.label}, {which}")
+
+        return axes
