@@ -35,6 +35,7 @@ COMMANDS: dict[str, Command] = {  # in the order in which a user meets them
     "predict": train.predict,
     "export": train.export,
     "align": align.align,
+    "aligners": align.aligners,
     "analyze": evaluate.analyze,
     "attention": evaluate.attention,
     "score": evaluate.score,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,9 @@ SMOOTHING = {
 """What is said of the kinds of smoothing."""
 
 DEFAULT_SYMMETRIZATION = "grow-diag-final-and"
+BATCHES = 20
+"""Batches that are read together, so that similar lengths are side by side."""
+
 HINT = "lower --batch-size, or --longest"
 
 
@@ -195,6 +199,12 @@ class Aligner:
             if model is not None and self.settings.smooth:
                 notes.append(f"{model.run.label}: {SMOOTHING[model.network.smoothing]}")
         return list(dict.fromkeys(notes))
+
+    def stream(self, pairs: Iterable[tuple[str, str]]) -> Iterator[WordAlignment]:
+        """Yield the links of any number of pairs of texts, some batches at a time."""
+        rest = iter(pairs)
+        while block := list(islice(rest, BATCHES * self.settings.batch_size)):
+            yield from self(block)
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[WordAlignment]:
         """Align pairs of texts, similar lengths side by side; blank texts have no links.

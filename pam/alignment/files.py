@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
-from pam.alignment.aligner import Aligner, WordAlignment
+from pam.alignment.aligner import WordAlignment
 from pam.data.reading import aligned
-from pam.data.text_files import Line, text_lines
+from pam.data.text_files import text_lines
 
-BATCHES = 20  # that are read together, so that similar lengths are side by side
 REPORT_EVERY_S = 20.0
+
+
+class StreamAligner(Protocol):
+    """What links the words of pairs: models, or a program."""
+
+    def stream(self, pairs: Iterable[tuple[str, str]]) -> Iterator[WordAlignment]:
+        """Yield the links of each pair of texts."""
 
 
 @dataclass
@@ -42,29 +48,35 @@ class Counts:
         )
 
 
-def align_files(aligner: Aligner, source: Path, target: Path) -> Iterator[WordAlignment]:
-    """Yield the links of each pair of lines of two files, which may be compressed.
-
-    What is wrong with a pair is told on standard error, with its line.
+def text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of two files in pairs, which may be compressed.
 
     Raises:
-        UserError: a file is faulty, or has more lines than the other: before any work, unless a
-            file can be read only once.
+        UserError: a file is faulty, or has more lines than the other: before the first pair, unless
+            a file can be read only once.
     """
     if source.is_file() and target.is_file():
         for _ in aligned(source, target, text_lines):
             pass
+    for source_line, target_line in aligned(source, target, text_lines):
+        yield source_line.text, target_line.text
 
-    counts = Counts()
+
+def told(
+    alignments: Iterable[WordAlignment], file: Path, counts: Counts
+) -> Iterator[WordAlignment]:
+    """Yield alignments, count them, and tell of them on standard error.
+
+    Args:
+        file: the file of sources, by whose lines pairs are called that have a problem.
+    """
     start = time.monotonic()
     next_report = start + REPORT_EVERY_S
-    pairs = aligned(source, target, text_lines)
-    while block := list(islice(pairs, BATCHES * aligner.settings.batch_size)):
-        texts = [(source_line.text, target_line.text) for source_line, target_line in block]
-        for (source_line, _), alignment in zip(block, aligner(texts), strict=True):
-            _tell(source_line, alignment)
-            counts.add(alignment)
-            yield alignment
+    for number, alignment in enumerate(alignments, 1):
+        counts.add(alignment)
+        if alignment.problem:
+            sys.stderr.write(f"{file}:{number}: {alignment.problem}\n")
+        yield alignment
 
         now = time.monotonic()
         if now >= next_report:
@@ -72,9 +84,3 @@ def align_files(aligner: Aligner, source: Path, target: Path) -> Iterator[WordAl
             next_report = now + REPORT_EVERY_S
 
     sys.stderr.write(f"{counts.report(time.monotonic() - start)}\n")
-
-
-def _tell(line: Line, alignment: WordAlignment) -> None:
-    """Write on standard error what is wrong with a pair."""
-    if alignment.problem:
-        sys.stderr.write(f"{line.file}:{line.number}: {alignment.problem}\n")

@@ -85,6 +85,11 @@ def score_links(alignments: Path, gold: Path, first: int = 0) -> LinkScores:
     if not any(links.possible for links in of_gold):
         raise UserError("no gold links", file=gold, hint="write SOURCE-TARGET for each link")
 
+    return scores_of(of_file, of_gold, first)
+
+
+def scores_of(of_file: list[Links], of_gold: list[Links], first: int = 0) -> LinkScores:
+    """Score links of pairs against gold links of the same pairs; see `score_links`."""
     gold_links = WordAlignments(
         sure=[list(links.sure) for links in of_gold],
         possible=[list(links.possible) for links in of_gold],

@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from contextlib import ExitStack
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from pam.commands import DEVICE, command, option, path
+from pam.commands import DEVICE, command, folder, option, path
+
+if TYPE_CHECKING:
+    from pam.alignment.aligner import WordAlignment
+    from pam.alignment.files import StreamAligner
 
 MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrained:NAME"
 # The names of `pam.alignment.symmetrization`, which takes long to import.
@@ -23,7 +27,14 @@ SYMMETRIZATIONS = (
 
 @command(
     "link the words of sentence pairs, one pair a line, by one model or two of opposite directions",
-    option("--run", f"the model: {MODEL}", required=True, metavar="MODEL"),
+    [
+        option("--run", f"the model: {MODEL}", metavar="MODEL"),
+        option(
+            "--aligner",
+            "a program in place of a model, if it is installed; it learns from the text itself",
+            choices=("eflomal", "fast_align"),
+        ),
+    ],
     option("--reverse", "a model of the opposite direction, named likewise", metavar="MODEL"),
     path("--source", "sentences of the language that the model reads, one a line", required=True),
     path("--target", "their translations, line by line", required=True),
@@ -63,6 +74,17 @@ SYMMETRIZATIONS = (
         action="store_true",
     ),
     path("--out", "file to write (default: standard output)"),
+    path("--record", "JSON file to write: numbers of pairs and links, and the time"),
+    folder(
+        "--gold",
+        "prepared word alignments, whose sentences are aligned after the text; --record has their"
+        " scores",
+    ),
+    option(
+        "--if-installed",
+        "write blank links, and the reason into --record, where --aligner is not installed",
+        action="store_true",
+    ),
     option("--batch-size", "pairs aligned side by side", type=int, default=64, metavar="N"),
     option(
         "--longest",
@@ -75,21 +97,111 @@ SYMMETRIZATIONS = (
     examples=[
         "pam align --run results/mine/de-en/postr-joint/seed1 --source a.de --target a.en",
         "pam align --run DE_EN --reverse EN_DE --source a.de --target a.en --out links.txt",
+        "pam align --aligner eflomal --source a.de --target a.en --out links.txt",
     ],
 )
 def align(args: Namespace) -> int:
-    from pam.alignment.aligner import Aligner, Settings
-    from pam.alignment.files import align_files
-    from pam.alignment.formats import jsonl, pharaoh
-    from pam.library import api
-    from pam.runtime.devices import choose_device, keep_heap, limit_threads
+    from pam.alignment.files import Counts, text_pairs, told
+    from pam.alignment.record import AlignerRecord, GoldSentences, Seconds
+    from pam.evaluation.inputs import save
+    from pam.runtime.devices import keep_heap, limit_threads
     from pam.runtime.errors import UserError
     from pam.runtime.files import atomic_write
 
     keep_heap()
     limit_threads()
+    _check(args)
+    gold = None
+    if args.gold is not None:
+        gold = GoldSentences.read(args.gold)
+
+    seconds = Seconds()
+    counts = Counts()
+    reason = ""
+    try:
+        name, aligner = _aligner(args)
+    except UserError as error:
+        if not args.if_installed:
+            raise
+        name = args.aligner
+        aligner = None
+        reason = error.message
+
+    with ExitStack() as stack:
+        out: IO[str] = sys.stdout
+        if args.out is not None:
+            temporary = stack.enter_context(atomic_write(args.out))
+            out = stack.enter_context(open(temporary, "w", encoding="utf-8"))
+
+        if aligner is not None:
+            pairs = text_pairs(args.source, args.target)
+            if gold is None:
+                alignments = aligner.stream(pairs)
+            else:
+                alignments = gold.without(aligner.stream(gold.after(pairs)))
+            for number, alignment in enumerate(told(alignments, args.source, counts), 1):
+                out.write(f"{_line(args, alignment, number)}\n")
+
+    if args.record is not None:
+        record = AlignerRecord(
+            aligner=name,
+            directions=1 if args.run is not None and args.reverse is None else 2,
+            pairs=counts.pairs,
+            blank=counts.blank,
+            problems=counts.problems,
+            links=counts.links,
+            scores=None if gold is None else gold.scores(),
+            reason=reason,
+            **seconds.spent(),
+        )
+        save(record, args.record)
+    return 0
+
+
+@command(
+    "make a table of aligners from the records that `align --record` wrote",
+    path("--records", "records, in the order of the table", nargs="+", required=True),
+    path("--out", "Markdown file to write (default: standard output)"),
+    examples=["pam aligners --records ours.json eflomal.json"],
+)
+def aligners(args: Namespace) -> int:
+    from pam.alignment.record import table
+    from pam.runtime.files import write_text
+
+    text = table(args.records)
+    if args.out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(args.out, text)
+    return 0
+
+
+def _check(args: Namespace) -> None:
+    """Check that options fit together."""
+    from pam.runtime.errors import UserError
+
+    if args.run is None and args.aligner is None:
+        raise UserError("no aligner", hint="name a model with --run, or a program with --aligner")
     if args.offsets and args.format != "jsonl":
         raise UserError("--offsets", hint="add --format jsonl, which has a place for them")
+    if args.offsets and args.gold is not None:
+        raise UserError("--offsets and --gold", hint="gold links are of words between spaces")
+    if args.aligner is None and args.if_installed:
+        raise UserError("--if-installed without --aligner", hint="leave it out")
+    for name in ("reverse", "threshold", "smooth", "offsets", "probabilities"):
+        if args.aligner is not None and getattr(args, name):
+            raise UserError(f"--aligner and --{name}", hint="that needs a model: --run")
+
+
+def _aligner(args: Namespace) -> tuple[str, StreamAligner]:
+    """Return the name of the aligner that is asked for, and the aligner."""
+    from pam.alignment.aligner import Aligner, Settings
+    from pam.alignment.peers import ProgramAligner
+    from pam.library import api
+    from pam.runtime.devices import choose_device
+
+    if args.aligner is not None:
+        return args.aligner, ProgramAligner(args.aligner, args.symmetrize)
 
     device = choose_device(args.device)
     model = api.load(args.run, device).saved
@@ -107,23 +219,18 @@ def align(args: Namespace) -> int:
     aligner = Aligner(model, reverse, settings)
     for note in aligner.notes():
         sys.stderr.write(f"note: {note}\n")
+    return model.run.label, aligner
 
-    with ExitStack() as stack:
-        out: IO[str] = sys.stdout
-        if args.out is not None:
-            temporary = stack.enter_context(atomic_write(args.out))
-            out = stack.enter_context(open(temporary, "w", encoding="utf-8"))
 
-        for number, alignment in enumerate(align_files(aligner, args.source, args.target), 1):
-            if args.format == "jsonl":
-                line = jsonl(
-                    alignment,
-                    number,
-                    with_probabilities=args.probabilities,
-                    with_offsets=args.offsets,
-                )
-            else:
-                line = pharaoh(alignment, with_probabilities=args.probabilities)
-            out.write(f"{line}\n")
+def _line(args: Namespace, alignment: WordAlignment, number: int) -> str:
+    """Return an alignment in the format that is asked for."""
+    from pam.alignment.formats import jsonl, pharaoh
 
-    return 0
+    if args.format == "pharaoh":
+        return pharaoh(alignment, with_probabilities=args.probabilities)
+    return jsonl(
+        alignment,
+        number,
+        with_probabilities=args.probabilities,
+        with_offsets=args.offsets,
+    )

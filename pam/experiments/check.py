@@ -281,12 +281,35 @@ def check_alignments(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> 
         )
         raise placed(error, plan.files, ["tasks", task, "dataset"])
 
+    check_aligning(plan, task)
     links = config.word_alignments
     if links is not None and load_task(datasets[links].task).STAGES:
         error = UserError(
             f"`{links}` holds no word alignments", hint="name a data set with `task: alignment`"
         )
         raise placed(error, plan.files, ["tasks", task, "word_alignments"])
+
+
+def check_aligning(plan: Plan, task: str) -> None:
+    """Check that a task whose text is aligned names one of the opposite direction, if any."""
+    tasks = plan.experiment.tasks
+    aligning = tasks[task].align
+    if aligning is None or aligning.reverse is None:
+        return
+
+    problem = ""
+    runs = list(plan.experiment.runs())
+    if aligning.reverse not in tasks or aligning.reverse == task:
+        problem = f"`{aligning.reverse}` is no other task of the experiment"
+    else:
+        for name, model, seed in runs:
+            if name == task and (aligning.reverse, model, seed) not in runs:
+                problem = f"`{aligning.reverse}` has no run of `{model}`, seed {seed}"
+                break
+    if problem:
+        hint = "name a task of the opposite direction, with the same models and seeds"
+        error = UserError(problem, hint=hint)
+        raise placed(error, plan.files, ["tasks", task, "align", "reverse"])
 
 
 def check_added_symbols(plan: Plan, task: str, layout: Strict) -> None:

@@ -707,6 +707,35 @@ def with_changes(base: ModelConfig | None, name: str, changes: dict[str, Any]) -
     return values
 
 
+class Aligning(Strict):
+    """Links between the words of a task's training text."""
+
+    reverse: str | None = key(
+        None,
+        "task of the opposite direction, whose models are joined with this task's; null: links of"
+        " one direction",
+    )
+    symmetrize: Literal[
+        "intersection",
+        "union",
+        "grow-diag",
+        "grow-diag-final",
+        "grow-diag-final-and",
+        "product",
+    ] = key("grow-diag-final-and", "how links of two directions become one set")
+    threshold: float | None = key(
+        None,
+        "least probability of a link; null: each target word is linked to its most probable source"
+        " word, unless none is more probable",
+        gt=0,
+        le=1,
+    )
+    smooth: bool = key(False, "let later target words tell of earlier ones")
+    programs: list[Literal["eflomal", "fast_align"]] = key(
+        [], "programs that align the same text, if they are installed"
+    )
+
+
 class TaskConfig(Strict):
     """One task of an experiment: a data set and what differs from the defaults."""
 
@@ -735,6 +764,12 @@ class TaskConfig(Strict):
     format: dict[str, Any] = key({}, "overrides of the data set's `format`")
     word_alignments: str | None = key(
         None, "data set of word alignments to compare attention with", pattern=NAME
+    )
+    # Left out where it is not given, as in experiments from before there was this key.
+    align: Aligning | None = key(
+        None,
+        "align the training text, as {reverse: TASK}",
+        exclude_if=lambda align: align is None,
     )
     network: dict[str, Any] = key({}, "overrides of `network` for this task")
     training: dict[str, Any] = key({}, "overrides of `training` for this task")

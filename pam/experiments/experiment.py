@@ -42,7 +42,9 @@ from pam.runtime.files import find_file, from_here
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
-RESERVED_MODELS = frozenset({"data", "gold", "word_alignments", "significance", "controls"})
+RESERVED_MODELS = frozenset(
+    {"data", "gold", "word_alignments", "significance", "controls", "aligners"}
+)
 # Keys of `decoding` that decide which files there are, so no model has its own.
 OF_TASKS = frozenset({"beam", "beams", "dev"})
 # Keys of `network` that decide the shapes of weights.

@@ -88,6 +88,8 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
         "pam.evaluation.analyze:load_writer_of_symbols",
     ),
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
+    "align": ("pam.alignment.aligner", "pam.alignment.record"),
+    "align-by-program": ("pam.alignment.peers", "pam.alignment.record"),
     "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
     "control": ("pam.evaluation.scores:score_control",),
     "significance": ("pam.evaluation.translation:compare_runs",),

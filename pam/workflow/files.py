@@ -31,6 +31,7 @@ class WorkflowFiles:
         report, page, resolved: Snakemake's report, the page of results, the whole configuration.
         run: the folder of a run, with `{task}`, `{model}` and `{seed}` in its path.
         data, gold: patterns of the folders of a task's prepared data and word alignments.
+        aligners: pattern of the folder of links by programs, and of the table of aligners.
         controls: pattern of the folder of outputs that no model made.
         kinds: the kind of each task, such as `translation`.
         beams: the beams of each task, the main one first.
@@ -52,6 +53,7 @@ class WorkflowFiles:
         self.run = RunFolder(Path(self.results, "{task}/{model}/seed{seed}"))
         self.data = str(self.run.data())
         self.gold = str(self.run.data(GOLD))
+        self.aligners = f"{self.results}/{{task}}/aligners"
         self.controls = f"{self.results}/{{task}}/controls/{{control}}"
 
         tasks = self.experiment.tasks
@@ -109,6 +111,14 @@ class WorkflowFiles:
             f"{self.gold}/summary.json".format(task=name)
             for name, task in self.experiment.tasks.items()
             if task.word_alignments
+        ]
+
+    def aligned(self) -> list[str]:
+        """Return the table of aligners of every task whose training text is aligned."""
+        return [
+            f"{self.aligners}/table.md".format(task=name)
+            for name, task in self.experiment.tasks.items()
+            if task.align is not None
         ]
 
     def targets(self) -> list[str]:

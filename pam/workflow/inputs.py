@@ -14,8 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from pam.data.identity import fetched_folder, identified
+from pam.data.prepare import files_of
 from pam.data.registry import Dataset, load_task
-from pam.experiments.config import RunConfig, TaskConfig
+from pam.experiments.config import Aligning, RunConfig, TaskConfig
 from pam.experiments.experiment import Plan, check_known, check_local
 from pam.experiments.fingerprint import CODE, KINDS, fingerprint, model_modules
 from pam.experiments.parsing import dump_yaml
@@ -200,6 +201,83 @@ class JobInputs:
         entry = self._gold_entry(wildcards)
         modules = load_task(entry.task).modules("gold", entry.layout)
         return fingerprint(*CODE["word-alignments"], *modules, *entry.generator_names())
+
+    # Links between the words of the training text.
+
+    @per_job
+    def aligned_by(self, wildcards: Wildcards) -> list[str]:
+        """Return what an alignment of the training text reads besides a run's model."""
+        aligning = self._aligning(wildcards)
+        task = self._task(wildcards)
+        files = [self._fetched(task.dataset)]
+        if task.word_alignments is not None:
+            files += [file.format(task=wildcards.task) for file in self.files.prepared_gold()]
+        # Programs, which have no wildcard `model`, align both ways by themselves.
+        if aligning.reverse is not None and hasattr(wildcards, "model"):
+            files += [str(file) for file in self._reverse_run(wildcards).model_files]
+        return files
+
+    @per_job
+    def alignment_options(self, wildcards: Wildcards) -> list[str]:
+        """Return the options of the command `align` for the training text of a task."""
+        aligning = self._aligning(wildcards)
+        task = self._task(wildcards)
+        source, target = or_exit(self._training_text, wildcards.task)
+        options = [f"--source={source}", f"--target={target}"]
+        if task.word_alignments is not None:
+            options.append(f"--gold={self.files.gold.format(task=wildcards.task)}")
+
+        if not hasattr(wildcards, "model"):
+            if aligning.symmetrize != "product":
+                options.append(f"--symmetrize={aligning.symmetrize}")
+            return options
+        if aligning.reverse is not None:
+            options.append(f"--reverse={self._reverse_run(wildcards).path}")
+            options.append(f"--symmetrize={aligning.symmetrize}")
+        if aligning.threshold is not None:
+            options.append(f"--threshold={aligning.threshold}")
+        if aligning.smooth:
+            options.append("--smooth")
+        return options
+
+    @per_job
+    def alignment_records(self, wildcards: Wildcards) -> list[str]:
+        """Return the records of all aligners of a task: programs first, then runs."""
+        aligning = self._aligning(wildcards)
+        folder = self.files.aligners.format(task=wildcards.task)
+        records = [f"{folder}/{program}.json" for program in aligning.programs]
+        for task, model, seed in self.experiment.runs():
+            if task == wildcards.task and model not in self.files.ensembles:
+                records.append(str(self.files.run_of(task, model, seed).path / "alignment.json"))
+        return records
+
+    def _aligning(self, wildcards: Wildcards) -> Aligning:
+        """Return how a task's training text is aligned."""
+        aligning = self._task(wildcards).align
+        # So that links can be asked for by name where the configuration says nothing of them.
+        return aligning or Aligning()
+
+    def _reverse_run(self, wildcards: Wildcards) -> RunFolder:
+        """Return the run of the same model and seed in the opposite direction."""
+        reverse = str(self._aligning(wildcards).reverse)
+        or_exit(self.plan.task, reverse)
+        return self.files.run_of(reverse, wildcards.model, wildcards.seed)
+
+    def _training_text(self, task: str) -> tuple[Path, Path]:
+        """Return the files of a task's training text, source and target.
+
+        A UserError says that it is not in two files of sentences.
+        """
+        name = self.plan.task(task).dataset
+        layout = self._dataset(name).with_format(self.plan.task(task).format).layout
+        sides = [getattr(layout, "source", ""), getattr(layout, "target", "")]
+        files = files_of(self._identified(name), self._folder(name))["train"]
+        if isinstance(files, Path) or not set(sides) <= set(files):
+            raise UserError(
+                f"the training text of `{name}` is not in two files of sentences",
+                hint=f"leave out `align` of the task `{task}`, and run `pam align` on two files",
+            )
+        return files[sides[0]], files[sides[1]]
 
     # Runs: their configuration.
 

@@ -1,0 +1,153 @@
+"""What one aligner did with a text: counts, time, and scores on sentences with gold links."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field
+
+from pam.alignment.aligner import WordAlignment
+from pam.alignment.scoring import LinkScores, scores_of
+from pam.data.text_files import plain_lines
+from pam.data.word_alignments import Links
+from pam.evaluation.alignment import read_word_alignments
+from pam.evaluation.inputs import load
+from pam.experiments.parsing import Strict
+from pam.experiments.run_folder import GOLD
+
+
+class AlignerRecord(Strict):
+    """The content of the file of `align --record`: a row of the table of aligners."""
+
+    aligner: str = Field(description="name of the model or program")
+    directions: int = Field(description="1, or 2 whose links are joined")
+    pairs: int = Field(description="pairs of lines, those with gold links not included")
+    blank: int = Field(description="pairs of which a side is blank")
+    problems: int = Field(description="pairs that could not be aligned")
+    links: int
+    wall_s: float
+    cpu_s: float
+    scores: LinkScores | None = Field(None, description="of the sentences with gold links")
+    reason: str = Field("", description="why the aligner was not run; else empty")
+
+
+@dataclass
+class GoldSentences:
+    """Sentences with gold links, which are aligned after a text and scored."""
+
+    pairs: list[tuple[str, str]]
+    links: list[Links]
+    alignments: list[WordAlignment] = field(default_factory=list)
+    text_pairs: int = 0  # pairs of the text that an aligner has read so far
+
+    @classmethod
+    def read(cls, folder: Path) -> GoldSentences:
+        """Read a prepared folder of word alignments; a UserError says what is wrong with it."""
+        gold = read_word_alignments(folder / "links.json")
+        pairs = []
+        for line in plain_lines(folder / f"{GOLD}.tsv"):
+            source, _, target = line.text.partition("\t")
+            pairs.append((source, target))
+        return cls(
+            pairs=pairs,
+            links=[
+                Links(sure=tuple(sure), possible=tuple(possible))
+                for sure, possible in zip(gold.sure, gold.possible, strict=True)
+            ],
+        )
+
+    def after(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of a text, then those with gold links."""
+        for pair in pairs:
+            self.text_pairs += 1
+            yield pair
+        yield from self.pairs
+
+    def without(self, alignments: Iterable[WordAlignment]) -> Iterator[WordAlignment]:
+        """Yield the alignments of the text, and keep those of the sentences with gold links."""
+        for index, alignment in enumerate(alignments):
+            if index < self.text_pairs:
+                yield alignment
+            else:
+                self.alignments.append(alignment)
+
+    def scores(self) -> LinkScores | None:
+        """Score what was kept; None if the text was not aligned to its end."""
+        if len(self.alignments) != len(self.links):
+            return None
+
+        aligned = []
+        for alignment in self.alignments:
+            links = tuple((source, target) for source, target, _ in alignment.links)
+            aligned.append(Links(sure=links, possible=links))
+        return scores_of(aligned, self.links)
+
+
+class Seconds:
+    """Wall and CPU seconds since it was made, those of programs that have ended included."""
+
+    def __init__(self) -> None:
+        self.wall = time.perf_counter()
+        self.cpu = self._cpu()
+
+    def spent(self) -> dict[str, float]:
+        return {
+            "wall_s": round(time.perf_counter() - self.wall, 3),
+            "cpu_s": round(self._cpu() - self.cpu, 3),
+        }
+
+    def _cpu(self) -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def table(records: Sequence[Path]) -> str:
+    """Return a table of aligners in Markdown, the first record first.
+
+    Raises:
+        UserError: a file is no record.
+    """
+    header = (
+        "aligner",
+        "directions",
+        "AER",
+        "precision",
+        "recall",
+        "links",
+        "pairs",
+        "not aligned",
+        "CPU s",
+        "wall s",
+    )
+    lines = [_row(header), _row(["---", *["--:"] * (len(header) - 1)])]
+    for path in records:
+        record = load(AlignerRecord, path)
+        if record.reason:
+            lines.append(_row([record.aligner, record.reason, *[""] * (len(header) - 2)]))
+            continue
+        scores = [""] * 3
+        if record.scores is not None:
+            metrics = record.scores.metrics.values()
+            scores = [f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]" for value in metrics]
+        counts = (record.links, record.pairs, record.problems + record.blank)
+        times = (record.cpu_s, record.wall_s)
+        lines.append(
+            _row(
+                [
+                    record.aligner,
+                    str(record.directions),
+                    *scores,
+                    *(f"{count:,}" for count in counts),
+                    *(f"{seconds:,.1f}" for seconds in times),
+                ]
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

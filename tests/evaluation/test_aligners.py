@@ -1,0 +1,158 @@
+"""Programs in place of models, records of aligners, and their table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pam.alignment.peers import ProgramAligner
+from pam.alignment.record import AlignerRecord, GoldSentences, table
+from pam.cli import main
+from pam.data.dataset import write_summary
+from pam.evaluation.inputs import load, save
+from pam.experiments.check import check_aligning
+from pam.experiments.experiment import load_plan
+from pam.runtime.errors import UserError
+
+EFLOMAL = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case "$1" in -s) source="$2" ;; -f) ahead="$2" ;; -r) back="$2" ;; esac
+  shift
+done
+while read line; do echo "0-0 1-1"; done < "$source" > "$ahead"
+while read line; do echo "0-0 1-0"; done < "$source" > "$back"
+"""
+FAST_ALIGN = """#!/bin/sh
+links="0-0"
+for word in "$@"; do if [ "$word" = -r ]; then links="0-0 0-1"; fi; done
+while read line; do echo "$links"; done < "$2"
+"""
+FAILING = "#!/bin/sh\necho 'no room' >&2\nexit 3\n"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of made-up aligners, the only one that is searched."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("eflomal-align", EFLOMAL), ("fast_align", FAST_ALIGN)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    return folder
+
+
+def test_a_program_aligns_both_ways_and_blank_pairs_have_no_links(programs: Path) -> None:
+    pairs = [("a b", "x y"), ("", "z"), ("c d", "||| w")]
+
+    expected = {"eflomal": {(0, 0), (1, 0), (1, 1)}, "fast_align": {(0, 0), (0, 1)}}
+    for name, links in expected.items():
+        first, blank, last = ProgramAligner(name, "union").stream(pairs)
+        for alignment in (first, last):
+            assert {(i, j) for i, j, _ in alignment.links} == links
+        assert (blank.links, blank.source) == ([], [])
+    assert next(ProgramAligner("eflomal").stream([("", "")])).links == []
+
+
+def test_a_program_that_is_absent_or_fails_is_told(programs: Path) -> None:
+    (programs / "fast_align").unlink()
+    with pytest.raises(UserError, match="not installed"):
+        ProgramAligner("fast_align")
+
+    (programs / "eflomal-align").write_text(FAILING)
+    with pytest.raises(UserError, match="exit code 3: no room"):
+        list(ProgramAligner("eflomal").stream([("a", "b")]))
+    with pytest.raises(UserError, match="probabilities"):
+        ProgramAligner("eflomal", "product")
+
+
+def gold_folder(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "gold.tsv").write_text("a b\tx y\n")
+    links = {"sure": [[[0, 0], [1, 1]]], "possible": [[[0, 0], [1, 1], [1, 0]]]}
+    (folder / "links.json").write_text(json.dumps(links))
+    write_summary(folder, {"task": "alignment"})
+    return folder
+
+
+def test_gold_sentences_are_aligned_with_the_text_and_scored(
+    programs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s").write_text("c d\n\ne f\n")
+    (tmp_path / "t").write_text("v w\n\nr s\n")
+    out = tmp_path / "links"
+    record = tmp_path / "record.json"
+    words = [
+        "align",
+        "--aligner",
+        "eflomal",
+        "--source",
+        tmp_path / "s",
+        "--target",
+        tmp_path / "t",
+    ]
+    words += ["--gold", gold_folder(tmp_path / "gold"), "--symmetrize", "union"]
+    assert main([str(word) for word in [*words, "--out", out, "--record", record]]) == 0
+
+    assert out.read_text() == "0-0 1-0 1-1\n\n0-0 1-0 1-1\n"
+    written = load(AlignerRecord, record)
+    assert (written.pairs, written.links, written.blank, written.directions) == (3, 6, 1, 2)
+    assert written.scores is not None
+    assert written.scores.metrics["aer"].value == 0
+    assert written.scores.pairs == 1
+
+    # An absent program leaves its reason.
+    (programs / "eflomal-align").unlink()
+    absent = tmp_path / "absent.json"
+    assert main([str(word) for word in [*words, "--out", out, "--record", absent]]) == 2
+    words.append("--if-installed")
+    assert main([str(word) for word in [*words, "--out", out, "--record", absent]]) == 0
+    lines = table([record, absent]).splitlines()
+    assert lines[2].startswith("| eflomal | 2 | 0.000 ")
+    assert "not installed" in lines[3]
+
+
+def test_gold_sentences_do_not_belong_to_the_text(tmp_path: Path) -> None:
+    gold = GoldSentences.read(gold_folder(tmp_path / "gold"))
+    assert gold.scores() is None
+    assert list(gold.after([("c", "d")])) == [("c", "d"), ("a b", "x y")]
+
+
+@pytest.mark.parametrize(
+    ("reverse", "words"),
+    [("xx-yy", "no other task"), ("none", "no other task"), ("few", "no run of `soft`")],
+)
+def test_the_opposite_direction_is_a_task_with_the_same_runs(reverse: str, words: str) -> None:
+    config = {
+        "experiment": "e",
+        "models": ["soft", "postr-joint"],
+        "tasks": {
+            "xx-yy": {"dataset": "d", "align": {"reverse": reverse}},
+            "few": {"dataset": "d", "models": ["postr-joint"]},
+            "yy-xx": {"dataset": "d"},
+        },
+    }
+    with pytest.raises(UserError, match=words):
+        check_aligning(load_plan(config), "xx-yy")
+
+    config["tasks"]["xx-yy"]["align"]["reverse"] = "yy-xx"  # type: ignore[index]
+    check_aligning(load_plan(config), "xx-yy")
+
+
+def test_a_record_can_be_read_back(tmp_path: Path) -> None:
+    record = AlignerRecord(
+        aligner="a",
+        directions=1,
+        pairs=2,
+        blank=0,
+        problems=1,
+        links=3,
+        wall_s=1.0,
+        cpu_s=2.0,
+    )
+    save(record, tmp_path / "r.json")
+    assert load(AlignerRecord, tmp_path / "r.json") == record
+    assert "| a | 1 |  |  |  | 3 | 2 | 1 | 2.0 | 1.0 |" in table([tmp_path / "r.json"])
