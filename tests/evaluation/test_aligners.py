@@ -85,15 +85,8 @@ def test_gold_sentences_are_aligned_with_the_text_and_scored(
     (tmp_path / "t").write_text("v w\n\nr s\n")
     out = tmp_path / "links"
     record = tmp_path / "record.json"
-    words = [
-        "align",
-        "--aligner",
-        "eflomal",
-        "--source",
-        tmp_path / "s",
-        "--target",
-        tmp_path / "t",
-    ]
+    words: list[object] = ["align", "--aligner", "eflomal"]
+    words += ["--source", tmp_path / "s", "--target", tmp_path / "t"]
     words += ["--gold", gold_folder(tmp_path / "gold"), "--symmetrize", "union"]
     assert main([str(word) for word in [*words, "--out", out, "--record", record]]) == 0
 
