@@ -30,6 +30,7 @@ SECTIONS = {
         "docs/results",
         "docs/attentions",
         "docs/transformers",
+        "docs/alignment",
         "docs/speed",
         "docs/gallery",
     ),
