@@ -28,6 +28,7 @@ from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import PaperTable
 from pam.reporting.comparison import (
     LEAST_SEEDS,
+    MARGIN_OF_PERCENTAGES,
     Direction,
     Verdict,
     gain_of,
@@ -460,7 +461,7 @@ def _gain(
         if figures[0] is not None and figures[1] is not None:
             figure = sign * (figures[0] - figures[1])
         if claim.alike:
-            margin = margin_of(claim.measure, of_rival.mean)
+            margin = _margin(claim, of_rival.mean)
 
     interval = p = None
     if estimate is not None and min(counts) > 1:
@@ -487,6 +488,13 @@ def _gain(
         unit="gain",
         digits=digits,
     )
+
+
+def _margin(claim: Claim, level: float) -> float:
+    """Return by how much two models may differ and still count as alike."""
+    if claim.metric == COVERED:
+        return MARGIN_OF_PERCENTAGES
+    return margin_of(claim.measure, level)
 
 
 def _judge_alike(interval: Interval | None, seeds: int, center: float, margin: float) -> Verdict:

@@ -240,7 +240,7 @@ def figure_of_paper(result: Outcome) -> str:
 def ours(result: Outcome) -> str:
     """Return our figure with its interval, signed if it is a gain, `x` behind a ratio."""
     if result.ours is None:
-        return ""
+        return "not stored"
     write = signed if result.unit == "gain" else unsigned
     value = write(result.ours, result.digits)
     if result.unit == "ratio":
