@@ -26,7 +26,7 @@ from pam.reporting.render import (
     Table,
     plain_table,
 )
-from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_seconds
+from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_of
 from pam.runtime.files import read_json
 
 # Cost of every run.
@@ -124,11 +124,14 @@ ENVIRONMENT_SHOWN = (
 
 
 def environment(spec: TableSpec, inputs: Inputs) -> Table:
-    """Build the table of versions, machines and devices, with the number of runs of each."""
+    """Build the table of versions, machines, devices and precisions, with the runs of each."""
     facts: Counter[tuple[str, str, str]] = Counter()
     for training in (run.scores.training for task in inputs.tasks for run in task.runs):
         if training.get("device"):
             facts["device", "device", str(training["device"])] += 1
+        # Earlier trainings did not record in which precision they ran.
+        precision = training.get("precision") or "unknown"
+        facts["precision", "precision", str(precision)] += 1
 
         for kind in ("hardware", "versions"):
             values = training.get(kind) or {}
@@ -187,7 +190,7 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
     """Build the table of seconds by task, phase and model, with their ratio to the baseline's.
 
     Seconds are of the GPU where one was used, else of the processor. There is no ratio between
-    times on different kinds of processor, and no mean of them.
+    times on different processors, and no mean of them.
     """
     baseline = inputs.experiment.baseline
     paper = inputs.paper(spec)
@@ -209,9 +212,8 @@ def overhead(spec: TableSpec, inputs: Inputs) -> Table:
 
 
 def _overhead_of(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Iterator[Row]:
-    """Yield a row for each phase, model and kind of processor of a task."""
-    # Training comes first, then decoding by beam. Seeds on different kinds of processor have a row
-    # for each kind.
+    """Yield a row for each phase, model and processor of a task."""
+    # Training comes first, then decoding by beam. Seeds on different processors have a row each.
     phases: dict[str, dict[tuple[str, str], list[float]]] = {}
     for run in task.runs:
         for phase, processor, seconds in _times(run):
@@ -239,15 +241,15 @@ def _overhead_of(task: TaskRuns, baseline: str, paper: PaperTable | None) -> Ite
 
 
 def _times(run: ScoredRun) -> Iterator[tuple[str, str, float]]:
-    """Yield phase, kind of processor and its seconds of each piece of work of a run."""
+    """Yield phase, processor and its seconds of each piece of work of a run."""
     training = run.scores.training
-    spent = processor_seconds(training)
+    spent = processor_of(training, training)
     if spent and training.get("epochs"):
         processor, seconds = spent
         yield "training", processor, seconds / training["epochs"]
 
     for beam, decoding in run.decodings.items():
-        spent = processor_seconds(decoding)
+        spent = processor_of(decoding, training)
         if spent:
             yield f"decoding, beam {beam}", *spent
 

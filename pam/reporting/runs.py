@@ -314,14 +314,18 @@ def processor_seconds(recorded: dict[str, Any]) -> tuple[str, float] | None:
 def processor_of(work: dict[str, Any], training: dict[str, Any]) -> tuple[str, float] | None:
     """Return the name of the processor that did a piece of work, and its seconds.
 
-    A record of decoding without a name counts as made on the machine of the training.
+    A record of decoding without a name counts as made on the machine of the training, if both used
+    the same kind of processor.
     """
     spent = processor_seconds(work)
     if spent is None:
         return None
 
     kind, seconds = spent
-    hardware = work.get("hardware") or training.get("hardware") or {}
+    hardware = work.get("hardware") or {}
+    of_training = processor_seconds(training)
+    if not hardware and of_training is not None and of_training[0] == kind:
+        hardware = training.get("hardware") or {}
     return str(hardware.get(kind.lower()) or kind), seconds
 
 

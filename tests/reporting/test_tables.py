@@ -161,6 +161,7 @@ def test_environment_counts_runs_by_version_and_hardware(
     facts = {(row["name"], row["value"]): row["runs"] for row in rows}
     assert facts["torch", "2.13.0"] == str(len(made.scores))
     assert ("gpu", "None") not in facts
+    assert facts["precision", "unknown"] == str(len(made.scores))
 
 
 def test_the_same_scores_give_the_same_bytes(made: MadeExperiment, tmp_path: Path) -> None:
@@ -519,9 +520,9 @@ def test_seconds_and_rates_of_seeds_on_different_devices_are_not_mixed(tmp_path:
 
     times = [row for row in make(made, "overhead", tmp_path) if row["phase"] == "training"]
     assert [(row["model"], row["processor"], row["n"]) for row in times] == [
-        ("soft", "CPU", "2"),
+        ("soft", "Some CPU at 2.5 GHz", "2"),
         ("postr-joint", "GPU", "1"),
-        ("postr-joint", "CPU", "1"),
+        ("postr-joint", "Some CPU at 2.5 GHz", "1"),
     ]
     assert [row["ratio"] != "" for row in times] == [True, False, True]
 

@@ -33,7 +33,7 @@ from pam.reporting.runs import load_experiment
 from pam.runtime.files import write_json, write_text
 
 PAPERS = Path("config/paper_results.yaml")
-REBUILT = ("comparison", "gains", "attentions")
+REBUILT = ("comparison", "gains", "attentions", "overhead")
 GUESSED_P = 0.0005  # of what is written as `< 0.001`
 CONTROLS_NOTE = (
     "Rows of no model, such as the first sentences of a text, have the means and intervals over"
