@@ -35,7 +35,7 @@ SECTIONS = {
         "docs/gallery",
     ),
     "Run": ("docs/clusters", "docs/reliability", "docs/security"),
-    "Extend": ("docs/extending",),
+    "Extend": ("docs/extending", "CONTRIBUTING"),
     "Reference": (
         "config/README",
         "docs/commands",
@@ -46,7 +46,7 @@ SECTIONS = {
         "results/reference/README",
         "benchmarks/peers/README",
     ),
-    "History": ("docs/history",),
+    "History": ("CHANGELOG", "docs/history"),
 }
 """Every page but the start, in the order of the menu."""
 TABLES = "results/reference/*/tables/*"

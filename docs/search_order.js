@@ -2,7 +2,7 @@
 // The other numbers are Sphinx's own.
 var Scorer = {
   score: ([docname, title, anchor, descr, score]) =>
-    ["docs/history", "docs/claims", "docs/gallery"].includes(docname) ? score - 100 : score,
+    ["CHANGELOG", "docs/history", "docs/claims", "docs/gallery"].includes(docname) ? score - 100 : score,
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

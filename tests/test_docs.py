@@ -115,7 +115,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 def test_every_text_is_a_page_of_the_site(conf: dict[str, Any]) -> None:
     listed = [conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())]
-    patterns = ("README.md", "*/README.md", "*/*/README.md", "docs/*.md")
+    patterns = ("*.md", "*/README.md", "*/*/README.md", "docs/*.md")
     paths = chain.from_iterable(ROOT.glob(pattern) for pattern in patterns)
     written = {str(path.relative_to(ROOT)) for path in paths}
 

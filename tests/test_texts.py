@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS = sorted(
     str(path.relative_to(ROOT))
     for path in (
-        ROOT / "README.md",
+        *ROOT.glob("*.md"),
         ROOT / "config/README.md",
         ROOT / "results/reference/README.md",
         ROOT / "benchmarks/peers/README.md",
