@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pam.models.posterior_attention import PosteriorAttention
     from pam.runtime.errors import UserError
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 LIBRARY = {
     "AttentionMap": "pam.library.results",
     "InputWarning": "pam.library.results",

@@ -25,7 +25,6 @@ from pydantic import BaseModel
 from pam import cli
 from pam.data import readers
 from pam.evaluation import metrics
-from pam.evaluation.translation import Prediction
 from pam.experiments.config import (
     Decoding,
     Experiment,
@@ -36,6 +35,7 @@ from pam.experiments.config import (
     Training,
 )
 from pam.models.options import COMPONENTS, is_shipped
+from pam.tasks.translation.counts import Prediction
 from tests.test_texts import ELSEWHERE, TEXTS, links, read
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,14 +18,15 @@ from pam.alignment.symmetrization import (
     product_probabilities,
 )
 from pam.alignment.words import ReadText, Word, read_text, words_between_spaces
+from pam.data.codecs import Side
 from pam.data.text_files import cleaned
-from pam.data.tokenizers import Side, TranslationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import Floats
 from pam.models.checkpoint import SavedModel
 from pam.models.interfaces import Smoothing
 from pam.runtime.devices import enough_for
 from pam.runtime.errors import UserError, unknown
+from pam.tasks.translation.codec import TranslationCodec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from typing import Any
 from pam.alignment.aligner import WordAlignment
 from pam.alignment.words import Word
 from pam.data.text_files import Line, plain_lines
-from pam.data.word_alignments import Links
+from pam.tasks.alignment.links import Links
 
 FORMATS = ("pharaoh", "jsonl")
 DIGITS = 4  # of a probability

@@ -13,11 +13,11 @@ from pydantic import Field
 from pam.alignment.aligner import WordAlignment
 from pam.alignment.scoring import LinkScores, scores_of
 from pam.data.text_files import plain_lines
-from pam.data.word_alignments import Links
-from pam.evaluation.alignment import read_word_alignments
 from pam.evaluation.inputs import load
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD
+from pam.tasks.alignment.counts import read_word_alignments
+from pam.tasks.alignment.links import Links
 
 
 class AlignerRecord(Strict):

@@ -14,13 +14,13 @@ from pathlib import Path
 from pydantic import Field
 
 from pam.alignment.formats import read_links
-from pam.data.word_alignments import Links
 from pam.evaluation import bootstrap
-from pam.evaluation.alignment import WordAlignments, count_links
 from pam.evaluation.metrics import METRICS, Metric, share
 from pam.evaluation.scores import Value, values_of
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.counts import WordAlignments, count_links
+from pam.tasks.alignment.links import Links
 
 PRECISION = Metric(
     name="precision",

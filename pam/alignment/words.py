@@ -16,9 +16,10 @@ from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from pam.data.codecs import Codec, Side
 from pam.data.languages import INVISIBLE, SPACE
 from pam.data.text_files import CONTROL
-from pam.data.tokenizers import INDENTATION, Codec, Side
+from pam.data.tokenizers import INDENTATION
 
 SPACES = frozenset(SPACE + INDENTATION)
 

@@ -78,6 +78,20 @@ def run_with(files: str, required: bool = True) -> Option:
     )
 
 
+def import_plugins(args: argparse.Namespace) -> None:
+    """Import the modules that `PLUGIN` names."""
+    from pam.experiments.config import import_plugin
+
+    for module in args.plugin or ():
+        import_plugin(module)
+
+
+PLUGIN = option(
+    "--plugin",
+    "your own module to import, which adds a kind of task; may be repeated",
+    action="append",
+    metavar="MODULE",
+)
 CONFIG = option("--config", "the run's configuration (default: its run.yaml)", metavar="YAML")
 SPLITS = ("train", "dev", "test")
 DATA = folder("--data", "prepared data (default: the data of the run's task)")

@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pam.commands import command, folder, option, path
+from pam.commands import PLUGIN, command, folder, import_plugins, option, path
 from pam.data.guesses import KINDS
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ DATASET = (
         default="{}",
         metavar="YAML",
     ),
+    PLUGIN,
 )
 RAW = folder("--raw", "folder into which `fetch` wrote the files", required=True)
 
@@ -133,7 +134,7 @@ def prepare(args: Namespace) -> int:
     ],
 )
 def word_alignments(args: Namespace) -> int:
-    from pam.data.word_alignments import prepare_word_alignments
+    from pam.tasks.alignment.links import prepare_word_alignments
 
     prepare_word_alignments(args.dataset, _dataset(args), args.raw, args.data, args.out)
     return 0
@@ -244,18 +245,13 @@ def check(args: Namespace) -> int:
 def data(args: Namespace) -> int:
     from pam.data.guesses import Choices
     from pam.data.new import write_entry
-    from pam.data.tokenizers import InflectionCodec
     from pam.runtime.messages import aligned, shortened
 
     options = [field.name for field in fields(Choices)]
     entry = write_entry(Choices(**{name: getattr(args, name) for name in options}))
     dataset = entry.dataset
 
-    if dataset.task == "inflection":
-        headings = tuple(InflectionCodec.columns)
-    else:
-        headings = (dataset.format["source"], dataset.format["target"])
-
+    headings = dataset.kind.headings(dataset.layout)
     sys.stdout.write(f"this looks like {dataset.task}; the first rows:\n\n")
     rows = [tuple(map(shortened, row)) for row in entry.rows]
     sys.stdout.write(_indented(aligned([headings, *rows])))
@@ -291,6 +287,7 @@ def _dataset(args: Namespace) -> Dataset:
     from pam.experiments.yaml import parse_yaml
     from pam.runtime.errors import UserError, unknown
 
+    import_plugins(args)
     dataset = find_dataset(args.registry or [REGISTRY], args.dataset)
     hashes = parse_yaml(args.hashes, "--hashes")
     if not isinstance(hashes, dict):

@@ -7,7 +7,18 @@ import sys
 from argparse import REMAINDER, Namespace
 from typing import TYPE_CHECKING, Any
 
-from pam.commands import DATA, DEVICE, SPLITS, command, folder, option, path, run_with
+from pam.commands import (
+    DATA,
+    DEVICE,
+    PLUGIN,
+    SPLITS,
+    command,
+    folder,
+    import_plugins,
+    option,
+    path,
+    run_with,
+)
 from pam.experiments.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -122,6 +133,7 @@ def attention(args: Namespace) -> int:
     path("--analysis", "analysis.json, for perplexity or alignments"),
     path("--training", "training.json, for the cost"),
     option("--kind", "kind of scoring (default: the kind of task of --data)"),
+    PLUGIN,
     path("--hypotheses", "instead of --run: outputs of any system, one per line"),
     path(
         "--references",
@@ -175,6 +187,7 @@ def score(args: Namespace) -> int:
     from pam.evaluation.scores import Scored, files_of, notes_of, score
     from pam.runtime.errors import UserError
 
+    import_plugins(args)
     if any(getattr(args, name) for name in OF_LINKS):
         return _score_links(args)
     if any(getattr(args, name) for name in OF_TEXTS):
@@ -278,6 +291,7 @@ def _score_texts(args: Namespace) -> int:
     option("--split", default="test", choices=SPLITS),
     option("--experiment", "experiment whose tables show the scores", required=True),
     option("--task", "task of the experiment", required=True),
+    PLUGIN,
     folder("--out", "folder for predictions.tsv and scores.json", required=True),
     examples=[
         "pam control --name lead --data data/titles --experiment mine --task titles --out lead",
@@ -287,6 +301,7 @@ def control(args: Namespace) -> int:
     from pam.evaluation.inputs import save
     from pam.evaluation.scores import score_control
 
+    import_plugins(args)
     scores = score_control(
         args.name,
         args.data,
@@ -311,8 +326,8 @@ def control(args: Namespace) -> int:
     ],
 )
 def significance(args: Namespace) -> int:
-    from pam.evaluation.translation import compare_runs
     from pam.runtime.files import write_json
+    from pam.tasks.translation.significance import compare_runs
 
     systems = [RunFolder(path) for path in args.systems]
     write_json(args.out, compare_runs(RunFolder(args.baseline), systems, args.split).model_dump())
@@ -393,10 +408,11 @@ def tables(args: Namespace) -> int:
     ],
 )
 def figures(args: Namespace) -> int:
-    from pam.reporting import figures
+    from pam.reporting import catalogue, figures
 
     if args.kind is None:
-        for kind, draw in figures.KINDS.items():
+        for kind in catalogue.DRAWINGS:
+            draw = figures.drawing_of(kind)
             sentence = " ".join((inspect.getdoc(draw) or "").partition("\n\n")[0].split())
             sys.stdout.write(f"{kind}: {sentence}\n")
         return 0

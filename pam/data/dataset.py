@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from pam.data.codecs import Codec, load_codec
 from pam.data.features import ClipRows, Table
 from pam.data.text_rows import TextRows
-from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import EOS, PAD, UNK, Vocabulary, ended, to_actions
 from pam.runtime.errors import UserError
 from pam.runtime.files import atomic_write, read_json, sha256_of, whole_files, write_json

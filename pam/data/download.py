@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from pam.data.registry import Dataset, File, Package
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 CHUNK = 2**18  # bytes that are read at once
 LARGEST = 8 * 2**30  # bytes of the largest file that is accepted where no size is known
 PERMANENT = (400, 401, 403, 404, 405, 410, 451)  # HTTP statuses that a second try does not change

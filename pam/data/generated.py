@@ -14,6 +14,7 @@ from itertools import islice
 
 from pydantic import Field
 
+from pam.data.choices import Choices
 from pam.data.cldr import Cldr
 from pam.data.dataset import SPLITS
 from pam.experiments.parsing import Strict
@@ -96,7 +97,7 @@ class GermanNouns(Strict):
 
 
 # by package
-GENERATORS: dict[str, type[Cldr] | type[GermanNouns]] = {"babel": Cldr, "german-nouns": GermanNouns}
+GENERATORS: Choices[Cldr | GermanNouns] = {"babel": Cldr, "german-nouns": GermanNouns}
 
 
 def find_generator(package: str) -> type[Cldr] | type[GermanNouns]:

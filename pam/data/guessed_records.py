@@ -19,8 +19,8 @@ from pam.data.guesses import CHARACTERS, Choices, Guess, format_of_kind
 from pam.data.records import Record, flat, json_records, table_records
 from pam.data.text_files import lines_of
 from pam.data.tmx import tmx_units
-from pam.data.tokenizers import InflectionCodec
 from pam.runtime.errors import UserError
+from pam.tasks.inflection.codec import InflectionCodec
 
 LOOKED_AT = 2000  # records from which fields are guessed
 WORDS = 0.95  # share of a list's texts without spaces from which they are words

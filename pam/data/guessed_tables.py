@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pam.data.guesses import CHARACTERS, Choices, Guess, format_of_kind
-from pam.data.inflection import (
+from pam.data.text_files import Line, cells_of, cleaned, lines_of
+from pam.runtime.errors import UserError
+from pam.tasks.inflection.codec import InflectionCodec, split_features
+from pam.tasks.inflection.stages import (
     CLEARLY,
     LEFT_OUT,
     OF_CONLLU,
     InflectionFormat,
     guess_columns,
 )
-from pam.data.text_files import Line, cells_of, cleaned, lines_of
-from pam.data.tokenizers import InflectionCodec, split_features
-from pam.data.translation import SIDE
-from pam.runtime.errors import UserError
+from pam.tasks.translation.format import SIDE
 
 LOOKED_AT = 2000  # lines from which columns are guessed
 DELIMITERS = ("\t", ";", ",", " ||| ")

@@ -1,7 +1,7 @@
 """Kinds of tasks, and the stages that turn fetched files into a prepared folder.
 
 The rest of the project knows rows only through a `Task`, and symbols only through its codec. A new
-kind is a class with a line in `pam.data.registry.TASKS`, and one in `pam.data.tokenizers.CODECS`.
+kind is a class that the `data` of its `pam.tasks.TaskKind` names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
+from pam.data.codecs import SIDES
 from pam.data.dataset import (
     RECORD,
     SPLITS,
@@ -160,6 +161,10 @@ class Task(ABC, Generic[Layout]):
         Rows are read as training would read them; a UserError names the line of a fault in them.
         """
         return {}
+
+    def headings(self, layout: Layout) -> tuple[str, ...]:
+        """Return names of the columns of a row, for people."""
+        return SIDES
 
     def symbols(self, layout: Layout) -> dict[str, Any]:
         """Return the part of a format that decides which symbols a text becomes.

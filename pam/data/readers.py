@@ -17,6 +17,7 @@ from pydantic import Field
 
 from pam.data.annotated import M2, Conllu
 from pam.data.archives import extract_all
+from pam.data.choices import Choices
 from pam.data.dataset import SPLITS
 from pam.data.reading import FURTHER, Files, GroupingReader, Reader, aligned
 from pam.data.records import JsonLines, Table
@@ -404,7 +405,7 @@ def _test_text(line: str) -> str | None:
     return re.sub(r'<seg id="[0-9]*">\s*|\s*</seg>\s*', "", line).replace("’", "'")
 
 
-READERS: dict[str, type[Reader]] = {
+READERS: Choices[Reader] = {
     "columns": Columns,
     "conllu": Conllu,
     "jsonl": JsonLines,

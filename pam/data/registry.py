@@ -15,29 +15,20 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from pam.data.captioning import Captioning
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
-from pam.data.inflection import Inflection
 from pam.data.prepare import Task, class_names
 from pam.data.reading import FURTHER, Files
-from pam.data.summarization import Summarization
-from pam.data.translation import Translation
-from pam.data.word_alignments import WordAlignments
 from pam.experiments.config import NAME
 from pam.experiments.parsing import PathText, Section, Strict, parse
 from pam.experiments.yaml import placed, read_yaml
 from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import find_file
+from pam.tasks import KINDS, find_kind, imported
 
-# Kind of task, as `task:` names it, to its class.
-TASKS: dict[str, type[Task[Any]]] = {
-    "inflection": Inflection,
-    "translation": Translation,
-    "summarization": Summarization,
-    "captioning": Captioning,
-    "alignment": WordAlignments,
-}
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
+_LISTED = ", ".join(f"`{name}`" for name in list(KINDS)[:-1])
 
 
 class File(Strict):
@@ -74,12 +65,7 @@ class Package(Strict):
 class Dataset(Strict):
     """One data set of a registry."""
 
-    task: str = Field(
-        description=(
-            "kind of task: `translation`, `summarization`, `captioning`, `inflection` or"
-            " `alignment`"
-        )
-    )
+    task: str = Field(description=f"kind of task: {_LISTED} or `{list(KINDS)[-1]}`")
     title: str = Field("", description="a short description")
     licence: str = Field("", description="license of the data")
     redistributable: bool = Field(
@@ -157,9 +143,8 @@ class Dataset(Strict):
 
 def load_task(kind: str) -> Task[Any]:
     """Return a kind of task by its name; a UserError names the closest if there is none."""
-    if kind not in TASKS:
-        raise unknown("kind of task", kind, sorted(TASKS))
-    return TASKS[kind]()
+    task: type[Task[Any]] = imported(find_kind(kind).data)
+    return task()
 
 
 def load_registries(paths: Sequence[Path | str]) -> dict[str, Dataset]:

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pam.data.codecs import Codec
 from pam.data.dataset import Prepared, Split, padded
 from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.text_files import Line, check_encoding, cleaned, refuse_markup
-from pam.data.tokenizers import Codec
 from pam.data.vocabulary import SPECIALS, UNK, Vocabulary
 from pam.decoding import protections
 from pam.decoding.constraints import Constraint, Constraints

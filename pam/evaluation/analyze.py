@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pam.data.codecs import Codec
 from pam.data.dataset import Examples, Prepared
-from pam.data.tokenizers import Codec
 from pam.data.vocabulary import END
 from pam.decoding.generator import prepared_for
 from pam.evaluation.attention import Analysis, Gatherer, Sentence

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pam.data.codecs import SideCodec
 from pam.data.languages import Language, compared_words, has_word, language, visible
 from pam.data.scripts import language_of
 from pam.data.subword_marks import MarkedLines
-from pam.data.tokenizers import SideCodec
 from pam.evaluation.metrics import of_beam
 
 log = logging.getLogger(__name__)

@@ -14,18 +14,13 @@ from pydantic import Field
 from pam.decoding.generator import HINT, Generator, prepared_for
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.translation import (
-    Target,
-    read_other_references,
-    sacre_metrics,
-    statistics,
-)
 from pam.experiments.config import Decoding
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import RunFolder
 from pam.runtime.devices import enough_for
 from pam.runtime.errors import UserError
 from pam.runtime.files import whole_files
+from pam.tasks.translation.counts import Target, read_other_references, sacre_metrics, statistics
 
 SPLIT = "dev"
 # name of the file with a beam's choice in an exported model

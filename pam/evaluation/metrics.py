@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pam.runtime.errors import unknown
+from pam.tasks import OfKinds
 
 Floats = NDArray[np.float64]
 # prefix of counts of references that belong to outputs without a length penalty
 UNPENALIZED_COUNT = "unpenalized_"
 ORDERS = 4  # longest n-grams of words that BLEU counts
-CHARACTER_ORDERS = 6  # longest n-grams of characters that chrF counts
 
 
 @dataclass(frozen=True)
@@ -123,6 +122,9 @@ class Metric:
     over: str = "sentences"  # the resampling units, in words
     # lowest and highest value; None: it does not judge outputs
     span: tuple[float, float] | None = (0.0, 100.0)
+    # whether the shared counts are those of the reference that fits an output best, so that they
+    # depend on the beam
+    is_of_nearest_reference: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -157,19 +159,16 @@ def metric_of(name: str) -> Metric:
         raise unknown("metric", name, sorted(METRICS))
 
     beam = int(match[2])
-    shared = []
-    for column in metric.shared:
-        # Counts are of the reference that fits an output best, so that they depend on the beam.
-        if column in OF_REFERENCES:
-            column = of_beam(column, beam)
-        shared.append(column)
+    shared = metric.shared
+    if metric.is_of_nearest_reference:
+        shared = tuple(of_beam(column, beam) for column in shared)
 
     return replace(
         metric,
         name=of_beam(metric.name, beam),
         label=f"{metric.label}, beam {beam}",
         of_outputs=tuple(of_beam(column, beam) for column in metric.of_outputs),
-        shared=tuple(shared),
+        shared=shared,
     )
 
 
@@ -214,47 +213,11 @@ def bleu(sums: Floats, smooth: bool) -> Floats:
     return np.where(is_possible, value, 0.0)
 
 
-def chrf(sums: Floats) -> Floats:
-    """Compute chrF2 times 100 (Popović 2015), averaged over the orders that occur, as sacreBLEU.
-
-    It is 0 where nothing matches.
-
-    Args:
-        sums: (..., 18) character n-grams of the output, matches, and n-grams of the reference, each
-            of orders 1 to 6.
-    """
-    output, match, reference = np.split(sums, 3, axis=-1)
-    occurs = (output > 0) & (reference > 0)
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        orders = occurs.sum(axis=-1)
-        precision = np.where(occurs, match / output, 0.0).sum(axis=-1) / orders
-        recall = np.where(occurs, match / reference, 0.0).sum(axis=-1) / orders
-        # Recall weighs twice as much as precision.
-        score = 5 * precision * recall / (4 * precision + recall)
-
-    return np.where(precision + recall > 0, 100.0 * score, 0.0)
-
-
-def alignment_agreement(sums: Floats) -> Floats:
-    """Compute 1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23).
-
-    Args:
-        sums: (..., 4) the four counts, in this order.
-    """
-    return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
-
-
 def share(sums: Floats) -> Floats:
     """Return first count / second count, 0 where there is nothing; sums (..., 2) -> (...)."""
     return np.divide(
         sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0
     )
-
-
-def share_without(sums: Floats) -> Floats:
-    """Return 100 x (1 - first count / second count); sums (..., 2) -> (...)."""
-    return 100.0 - percentage(sums)
 
 
 def meteor(sums: Floats) -> Floats:
@@ -291,50 +254,14 @@ def bleu_columns(name: str) -> tuple[str, ...]:
     )
 
 
-def _ratio(sums: Floats) -> Floats:
-    """Return first count / second count; sums (..., 2) -> (...)."""
-    return np.asarray(sums[..., 0] / sums[..., 1])
-
-
-ROUGE = ("rouge1", "rouge2", "rougeL")
-NGRAMS = range(1, 5)  # lengths of n-grams that are looked for in the source of a summary
 METEOR_COUNTS = ("matched_output", "matched_reference", "output", "reference", "chunks", "matched")
 """Counts of METEOR: weighted words of output and reference that match, all weighted words of output
 and reference, runs of matches in order, and matches.
 """
-CHRF_OUTPUT = (*numbered(CHARACTER_ORDERS, "chrf_hyp"), *numbered(CHARACTER_ORDERS, "chrf_match"))
-CHRF_REFERENCE = numbered(CHARACTER_ORDERS, "chrf_ref")
-OF_REFERENCES = frozenset(
-    {
-        "words",
-        f"{UNPENALIZED_COUNT}words",
-        "characters",
-        "sacrebleu_words",
-        *CHRF_REFERENCE,
-    }
-)
-"""Counts of the references of a translation. Where a sentence has several references, they are of
-the one that fits the output best.
-"""
+# Metrics of several kinds of task; all others are in the folders of their kinds.
 
 
-# The metrics themselves, by kind of task.
-
-
-def _accuracy(name: str, label: str, right: str, total: str) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=(right,),
-        shared=(total,),
-        value=percentage,
-        counted=total,
-        unit="%",
-        over="lemmas",
-    )
-
-
-def _error_rate(
+def error_rate(
     name: str,
     label: str,
     of_outputs: tuple[str, ...],
@@ -355,92 +282,7 @@ def _error_rate(
     )
 
 
-def _perplexity(name: str, label: str, nll: str) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=(),
-        shared=(nll, "tokens"),
-        value=perplexity,
-        counted="tokens",
-        lower_is_better=True,
-        span=None,
-    )
-
-
-def _length_ratio(name: str, label: str, output_length: str, reference_length: str) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=(output_length,),
-        shared=(reference_length,),
-        value=_ratio,
-        decimals=3,
-        span=None,
-    )
-
-
-def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
-    value: Callable[[Floats], Floats] = alignment_agreement
-    if error:
-        value = _alignment_error
-
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=(),
-        shared=(f"sure_hit{suffix}", f"possible_hit{suffix}", f"links{suffix}", "sure"),
-        value=value,
-        decimals=3,
-        lower_is_better=error,
-        span=(0.0, 1.0),
-    )
-
-
-def _alignment_error(sums: Floats) -> Floats:
-    return 1.0 - alignment_agreement(sums)
-
-
-def _of_summaries(
-    name: str, label: str, part: str, whole: str, lower_is_better: bool = False
-) -> Metric:
-    """Make a metric that is a ratio of two counts.
-
-    `whole` counts parts of the outputs too, unless it counts summaries or words of references.
-    """
-    of_outputs: tuple[str, ...] = (part, whole)
-    shared: tuple[str, ...] = ()
-    if whole in ("summaries", "reference_words"):
-        of_outputs = (part,)
-        shared = (whole,)
-
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=of_outputs,
-        shared=shared,
-        value=share,
-        counted="summaries",
-        decimals=3,
-        lower_is_better=lower_is_better,
-        over="summaries",
-        span=None,
-    )
-
-
-def _summary_f1(name: str) -> Metric:
-    return Metric(
-        name=name,
-        label=f"ROUGE-{name.removeprefix('rouge')}",
-        of_outputs=(name,),
-        shared=("summaries",),
-        value=percentage,
-        counted="summaries",
-        over="summaries",
-    )
-
-
-def _meteor(name: str, label: str, over: str) -> Metric:
+def meteor_metric(name: str, label: str, over: str) -> Metric:
     return Metric(
         name=name,
         label=label,
@@ -452,175 +294,13 @@ def _meteor(name: str, label: str, over: str) -> Metric:
     )
 
 
-def _mean_of_clips(name: str, label: str, highest: float) -> Metric:
-    return Metric(
-        name=name,
-        label=label,
-        of_outputs=(name,),
-        shared=("clips",),
-        value=share,
-        counted="clips",
-        decimals=3,
-        over="clips",
-        span=(0.0, highest),
-    )
-
-
-OF_INFLECTION = (
-    _accuracy("accuracy", "Accuracy", "correct", "forms"),
-    _accuracy("paradigm_accuracy", "Whole paradigms", "whole", "paradigms"),
-    _error_rate(
-        "form_cer",
-        "Character error rate",
-        ("form_edits", "form_characters"),
-        counted="forms",
-        over="lemmas",
-    ),
-)
-
-OF_LIKELIHOOD = (
-    Metric(
-        name="token_accuracy",
-        label="Accuracy, next symbol",
-        of_outputs=(),
-        shared=("tokens_correct", "tokens"),
-        value=percentage,
-        counted="tokens",
-        unit="%",
-    ),
-    _perplexity("ppl", "Perplexity", "nll"),
-    _perplexity("ppl_exact", "Perplexity, exact sum", "nll_exact"),
-)
-
-OF_TRANSLATION = (
-    Metric(
-        name="bleu",
-        label="BLEU",
-        of_outputs=bleu_columns("bleu"),
-        shared=("words",),
-        value=partial(bleu, smooth=False),
-    ),
-    Metric(
-        name="bleu_unpenalized",
-        label="BLEU without length penalty",
-        of_outputs=bleu_columns("bleu_unpenalized"),
-        shared=(f"{UNPENALIZED_COUNT}words",),
-        value=partial(bleu, smooth=False),
-    ),
-    Metric(
-        name="bleu_characters",
-        label="BLEU of characters",
-        of_outputs=bleu_columns("bleu_characters"),
-        shared=("characters",),
-        value=partial(bleu, smooth=False),
-    ),
-    _length_ratio("length_ratio", "Words over the reference's", "bleu_length", "words"),
-    _length_ratio(
-        "length_ratio_unpenalized",
-        "Words over the reference's without length penalty",
-        "bleu_unpenalized_length",
-        f"{UNPENALIZED_COUNT}words",
-    ),
-    Metric(
-        name="sacrebleu",
-        label="sacreBLEU",
-        of_outputs=bleu_columns("sacrebleu"),
-        shared=("sacrebleu_words",),
-        value=partial(bleu, smooth=True),
-    ),
-    Metric(
-        name="chrf",
-        label="chrF",
-        of_outputs=CHRF_OUTPUT,
-        shared=CHRF_REFERENCE,
-        value=chrf,
-    ),
-    Metric(
-        name="gleu",
-        label="GLEU",
-        of_outputs=("gleu_match", "gleu_ngrams"),
-        shared=(),
-        value=percentage,
-    ),
-    _error_rate("wer", "Word error rate", ("wer_edits", "wer_words")),
-    _error_rate("per", "Phoneme error rate", ("wer_edits", "wer_words")),
-    _error_rate("cer", "Character error rate", ("cer_edits", "cer_characters")),
-    _error_rate("ser", "Sentences with an error", ("ser_errors",), ("sentences",)),
-    Metric(
-        name="exact_match",
-        label="Exact match",
-        of_outputs=("ser_errors",),
-        shared=("sentences",),
-        value=share_without,
-        unit="%",
-    ),
-)
-
-OF_ALIGNMENT = (
-    _of_links("aer", "AER", error=True),
-    _of_links("one_minus_aer", "1 − AER"),
-    _of_links("aer_prior", "AER of the prior", "_prior", error=True),
-    _of_links("one_minus_aer_prior", "1 − AER of the prior", "_prior"),
-    _of_links("aer_late", "AER of the next step's prior", "_late", error=True),
-    _of_links("one_minus_aer_late", "1 − AER of the next step's prior", "_late"),
-    _of_links("aer_posterior", "AER of the posterior", "_posterior", error=True),
-    _of_links("one_minus_aer_posterior", "1 − AER of the posterior", "_posterior"),
-    _of_links("aer_head", "AER of the best head", "_head", error=True),
-    _of_links("one_minus_aer_head", "1 − AER of the best head", "_head"),
-)
-
-OF_SUMMARIZATION = (
-    *map(_summary_f1, ROUGE),
-    _meteor("meteor_exact", "METEOR, exact", over="summaries"),
-    _meteor("meteor_full", "METEOR, with stems, synonyms and paraphrases", over="summaries"),
-    _of_summaries("novel_words", "Novel words", "novel_1", "ngrams_1"),
-    *(
-        _of_summaries(f"novel_{n}grams", f"Novel {n}-grams", f"novel_{n}", f"ngrams_{n}")
-        for n in NGRAMS[1:]
-    ),
-    _of_summaries("oov_words", "Words outside the vocabulary, a summary", "oov_words", "summaries"),
-    _of_summaries(
-        "copied_sentences", "Sentences copied whole", "copied_sentences", "output_sentences"
-    ),
-    _of_summaries(
-        "repeated_trigrams", "Repeated trigrams", "repeated", "ngrams_3", lower_is_better=True
-    ),
-    _of_summaries(
-        "summary_words", "Words over the reference's", "summary_words", "reference_words"
-    ),
-)
-
-OF_CAPTIONING = (
-    _mean_of_clips("cider", "CIDEr", highest=10.0),
-    _mean_of_clips("rouge_coco", "ROUGE-L", highest=1.0),
-    Metric(
-        name="bleu_coco",
-        label="BLEU-4",
-        of_outputs=(*bleu_columns("bleu_coco"), "bleu_coco_words"),
-        shared=(),
-        value=partial(bleu, smooth=False),
-        counted="clips",
-        over="clips",
-    ),
-    _meteor("meteor_coco", "METEOR", over="clips"),
-)
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        *OF_INFLECTION,
-        *OF_LIKELIHOOD,
-        *OF_TRANSLATION,
-        *OF_ALIGNMENT,
-        *OF_SUMMARIZATION,
-        *OF_CAPTIONING,
-    )
-}
+METRICS: Mapping[str, Metric] = OfKinds("metrics")
 """Every metric by name; `metric_of` finds those of a beam too."""
 
-_SHARED = frozenset(column for metric in METRICS.values() for column in metric.shared)
 
-
-def names_for_beam(columns: Iterable[str], beam: int | None) -> tuple[str, ...]:
-    """Name counts by the beam, except those that are the same whatever the beam."""
-    return tuple(column if column in _SHARED else of_beam(column, beam) for column in columns)
+def names_for_beam(
+    columns: Iterable[str], beam: int | None, metrics: Iterable[Metric]
+) -> tuple[str, ...]:
+    """Name counts by the beam, except those that `metrics` share whatever the beam."""
+    shared = {column for metric in metrics for column in metric.shared}
+    return tuple(column if column in shared else of_beam(column, beam) for column in columns)

@@ -26,7 +26,9 @@ from pam.evaluation.gleu import COLUMNS as GLEU_COLUMNS
 from pam.evaluation.gleu import gleu_counts
 from pam.evaluation.metrics import METRICS, Metric, Units, join
 from pam.evaluation.scores import Value, values_of
-from pam.evaluation.translation import (
+from pam.experiments.parsing import Strict
+from pam.runtime.errors import UserError, unknown
+from pam.tasks.translation.counts import (
     OF_BEAMS,
     OtherReferences,
     Prediction,
@@ -38,8 +40,6 @@ from pam.evaluation.translation import (
     unit_notes,
     words_compared,
 )
-from pam.experiments.parsing import Strict
-from pam.runtime.errors import UserError, unknown
 
 METRIC_NAMES = ("bleu", "sacrebleu", "chrf", "exact_match", "wer", "cer")
 """The metrics that are computed unless others are asked for."""

@@ -1,7 +1,7 @@
 """The record `scores.json` of a run, its results, cost and origin, and the command `score`.
 
-Tables and figures read nothing else of a run, except histories and alignments. To score another
-kind of task, write a function from `EvalInputs` to `Counts`, and add a line to `KINDS`.
+Tables and figures read nothing else of a run, except histories and alignments. What is counted is
+decided by the kind of task, `counts` of its `TaskKind`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,17 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.data.dataset import Prepared
-from pam.evaluation import alignment, bootstrap, captioning, inflection, summarization, translation
+from pam.evaluation import bootstrap
 from pam.evaluation.inputs import Counts, EvalInputs, GroupCounts
 from pam.evaluation.metrics import Metric, Units, metric_of
 from pam.experiments.config import RunConfig
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD, RunFolder
-from pam.runtime.errors import UserError, unknown
+from pam.runtime.errors import UserError
 from pam.runtime.files import read_json, write_text
+from pam.tasks import KINDS, find_kind, imported
 
-KINDS: dict[str, Callable[[EvalInputs], Counts]] = {
-    "inflection": inflection.count,
-    "translation": translation.count,
-    "alignment": alignment.count,
-    "summarization": summarization.count,
-    "captioning": captioning.count,
-}
-
-CONTROLS: dict[str, Callable[[str, Prepared, str], tuple[str, Sequence[Sequence[str]]]]] = {
-    "summarization": summarization.control_rows,
-    "captioning": captioning.control_rows,
-}
-"""Functions that make outputs without a model, by kind of task; these are scored like a model's."""
+ControlRows = Callable[[str, Prepared, str], tuple[str, Sequence[Sequence[str]]]]
 
 
 class Cost(Strict):
@@ -74,7 +63,7 @@ class Scores(Strict):
     model: str | None = None
     label: str | None = None
     seed: int | None = None
-    kind: str = Field("inflection", description="kind of scoring, of `KINDS`")
+    kind: str = Field("inflection", description="kind of task, of `pam.tasks.KINDS`")
     metrics: dict[str, Value]
     cost: Cost
     unseen: dict[str, int] = Field({}, description="symbols the vocabulary lacks, counted")
@@ -260,9 +249,7 @@ def score(files: Scored) -> Scores:
 
     kind = files.kind or str(files.prepared.summary["task"])
     decoding_records, beams = _decoding(files)
-    if kind not in KINDS:
-        raise unknown("kind of scoring", kind, list(KINDS))
-    counts = KINDS[kind](replace(files, beams=beams))
+    counts = _count(kind, replace(files, beams=beams))
 
     identity = {}
     if files.run:
@@ -291,16 +278,25 @@ def score_control(
     """
     prepared = Prepared(data)
     kind = str(prepared.summary["task"])
-    if kind not in CONTROLS:
-        hint = f"name the data of a task of {' or '.join(CONTROLS)}"
+    controls = find_kind(kind).controls
+    if not controls:
+        with_controls = [other.name for other in KINDS.values() if other.controls]
+        hint = f"name the data of a task of {' or '.join(with_controls)}"
         raise UserError(f"a task of {kind} has no controls", file=data, hint=hint)
 
-    label, rows = CONTROLS[kind](name, prepared, split)
+    control_rows: ControlRows = imported(controls)
+    label, rows = control_rows(name, prepared, split)
     write_text(predictions, "".join("\t".join(row) + "\n" for row in rows))
 
-    counts = KINDS[kind](EvalInputs([predictions], [None], data=data, split=split))
+    counts = _count(kind, EvalInputs([predictions], [None], data=data, split=split))
     identity = {"experiment": experiment, "task": task, "model": name, "label": label, "seed": 1}
     return make(kind, counts, identity, training={}, decoding={})
+
+
+def _count(kind: str, files: EvalInputs) -> Counts:
+    """Count what the metrics of a kind of task need."""
+    count: Callable[[EvalInputs], Counts] = imported(find_kind(kind).counts)
+    return count(files)
 
 
 def _decoding(files: Scored) -> tuple[list[Record], list[int | None]]:

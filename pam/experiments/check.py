@@ -64,6 +64,7 @@ from pam.reporting.catalogue import check_rows, load_papers
 from pam.runtime.errors import UserError
 from pam.runtime.files import SHIPPED, is_there
 from pam.runtime.messages import counted
+from pam.tasks import find_kind
 from pam.workflow import ReportFiles, WorkflowFiles
 
 PAPERS = "config/paper_results.yaml"
@@ -257,7 +258,7 @@ def check_splits(plan: Plan, task: str, datasets: Mapping[str, Dataset]) -> None
 
 def check_penalties(plan: Plan, task: str, kind: str) -> None:
     """Check that a task has a score by which to choose a length penalty, if that is asked for."""
-    if kind == "translation":
+    if find_kind(kind).chooses_length_penalty:
         return
 
     for model in plan.experiment.models_of(task):

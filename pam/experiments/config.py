@@ -37,6 +37,8 @@ from pam.models.options import COMPONENTS, DEEPEST, LARGEST, Options
 from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import SHIPPED, find_file
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 
 def read_options(component: str, kind: str, values: dict[str, Any]) -> Options:
     """Return the options of one kind, from a name and values that YAML wrote.
@@ -136,22 +138,29 @@ OptionLayer = Annotated[dict[str, dict[str, dict[str, Any]]], AfterValidator(_ch
 """Options by component and kind, as in `marginalization: {output: {top_k: 6}}`."""
 
 
+def import_plugin(module: str) -> None:
+    """Import a module, which registers its kinds; a UserError says that it cannot be imported."""
+    try:
+        importlib.import_module(module)
+    except UserError:
+        raise
+    except ModuleNotFoundError as error:
+        hint = f"install the package of `{error.name}`, or put its folder on PYTHONPATH"
+        raise UserError(f"no module `{error.name}`", hint=hint) from error
+    # A module of somebody's own may raise anything.
+    except Exception as error:
+        message = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
+        hint = f"`python -c 'import {module}'` shows where"
+        raise UserError(message, hint=hint) from error
+
+
 def _import_plugins(modules: list[str]) -> list[str]:
-    """Import modules, which register their kinds of components, and return their names."""
+    """Import modules, which register their kinds, and return their names."""
     for module in modules:
         try:
-            importlib.import_module(module)
+            import_plugin(module)
         except UserError as error:
             raise refused(error, module) from error
-        except ModuleNotFoundError as error:
-            hint = f"install the package of `{error.name}`, or put its folder on PYTHONPATH"
-            raise refused(UserError(f"no module `{error.name}`", hint=hint), module) from error
-        # A module of somebody's own may raise anything.
-        except Exception as error:
-            message = f"`{module}` cannot be imported: {type(error).__name__}: {error}"
-            hint = f"`python -c 'import {module}'` shows where"
-            raise refused(UserError(message, hint=hint), module) from error
-
     return modules
 
 
@@ -809,7 +818,9 @@ def _baseline(data: dict[str, Any]) -> str:
 class Experiment(Strict):
     """An experiment: its models, tasks and seeds, and their settings."""
 
-    plugins: Plugins = key([], "your own modules to import, which add kinds of components")
+    plugins: Plugins = key(
+        [], "your own modules to import, which add kinds of components and of tasks"
+    )
     experiment: str = Field(description="name of the folder under results/", pattern=NAME)
     title: Text = key("", "heading of the report")
     seeds: list[Seed] = key([1], "seeds; each model is trained once per seed", min_length=1)

@@ -39,6 +39,8 @@ from pam.models.options import COMPONENTS, Options
 from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import find_file, from_here
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})

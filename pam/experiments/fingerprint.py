@@ -2,10 +2,14 @@
 
 The workflow gives each rule the fingerprint of the code that its command uses, so that a change
 runs again what it computed and nothing else. Comments, docstrings and layout do not count, since
-they change no result. A module counts as a whole, with all that it imports, but for the modules of
-`choices`, and those of which an entry names one definition. Of these only the definitions count
-that are named elsewhere, and what those name in turn: a changed coupling is no change of another
-one in the same file.
+they change no result. It begins with entries: the function of a command, the classes of a run's
+components, the parts of a kind of task. Of each module the definitions count that these name, those
+that they name in turn, and what an import of the module runs: a changed coupling is no change of
+another one in the same file. Modules of somebody's own package count as a whole.
+
+Two marks in the code itself say what does not count: a dictionary of the type `Choices` depends on
+nothing that it lists, and a module with `DECIDES_NO_RESULT = True` carries values, messages and
+bytes alone. What the configuration decides reaches a rule as its parameters.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -22,67 +27,29 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pam.experiments.config import RunConfig
-from pam.models.options import COMPONENTS, PARTS
-from pam.reporting.catalogue import FIGURE_CODE
+from pam.models.options import PARTS
+from pam.reporting.catalogue import DRAWINGS
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
+from pam.tasks import KINDS, find_kind
+
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
 
 PACKAGE = Path(__file__).parents[1]
 
-# Modules that hold what a configuration of data and evaluation chooses from, and the dictionaries
-# by which it is chosen. To name such a dictionary is to depend on nothing that it lists: what is
-# chosen is an entry.
-TABLES: dict[str, set[str]] = {
-    "pam.data.annotated": set(),
-    "pam.data.captioning": set(),
-    "pam.data.dataset": set(),
-    "pam.data.generated": {"GENERATORS"},
-    "pam.data.inflection": set(),
-    "pam.data.prepare": set(),
-    "pam.data.readers": {"READERS"},
-    "pam.data.reading": set(),
-    "pam.data.records": set(),
-    "pam.data.summarization": set(),
-    "pam.data.text_files": set(),
-    "pam.data.tmx": set(),
-    "pam.data.tokenizers": {"TOKENIZERS", "CODECS"},
-    "pam.data.translation": set(),
-    "pam.decoding.generator": set(),
-    "pam.decoding.search": set(),
-    "pam.evaluation.scores": {"KINDS", "CONTROLS"},
-    "pam.decoding.protections": set(),
-    "pam.reporting.figures": {"KINDS"},
-}
-
-# Modules that carry values, messages and bytes but decide no result: what the configuration decides
-# reaches a rule as its parameters, what is downloaded is checked against its hash.
-IGNORED_MODULES = {
-    "pam",
-    "pam.experiments.config",
-    "pam.data.download",
-    "pam.data.registry",
-    "pam.experiments.experiment",
-    "pam.experiments.fingerprint",
-    "pam.experiments.given",
-    "pam.experiments.parsing",
-    "pam.models.fitting",
-    "pam.models.options",
-    "pam.experiments.run_folder",
-    "pam.experiments.yaml",
-    "pam.runtime.errors",
-    "pam.runtime.files",
-    "pam.runtime.locks",
-    "pam.runtime.messages",
-}
-
-CODE = {  # command to the modules that decide what it makes; a change of one runs its jobs again
+# Command to what it calls that decides its result; a change of it runs the command's jobs again.
+CODE: dict[str, tuple[str, ...]] = {
     "prepare": ("pam.data.prepare:prepare",),
-    "word-alignments": ("pam.data.word_alignments:prepare_word_alignments",),
+    "word-alignments": ("pam.tasks.alignment.links:prepare_word_alignments",),
     "train": ("pam.training.run:train",),
     "ensemble": ("pam.training.run:join",),
     "reuse": ("pam.training.run:reuse",),
-    "length-penalty": ("pam.evaluation.length_penalty:choose",),
-    "predict": ("pam.decoding.generator:predict_split", "pam.decoding.generator:sampling_of"),
+    "length-penalty": ("pam.models.checkpoint:load_model", "pam.evaluation.length_penalty:choose"),
+    "predict": (
+        "pam.models.checkpoint:load_model",
+        "pam.decoding.generator:predict_split",
+        "pam.decoding.generator:sampling_of",
+    ),
     "attention": (
         "pam.evaluation.analyze:heat_maps",
         "pam.evaluation.analyze:load_writer_of_symbols",
@@ -92,8 +59,8 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     "align-by-program": ("pam.alignment.peers", "pam.alignment.record"),
     "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
     "control": ("pam.evaluation.scores:score_control",),
-    "significance": ("pam.evaluation.translation:compare_runs",),
-    "tables": ("pam.reporting.tables", "pam.reporting.render"),
+    "significance": ("pam.tasks.translation.significance:compare_runs",),
+    "tables": ("pam.reporting.tables", "pam.reporting.render", "pam.reporting.catalogue"),
     "figures": ("pam.reporting.style",),
     "report": (
         "pam.reporting.data_and_cost:datasets",
@@ -101,15 +68,19 @@ CODE = {  # command to the modules that decide what it makes; a change of one ru
     ),
     "page": ("pam.reporting.page", "pam.reporting.data_and_cost:summaries_of"),
 }
-SCORED = {
-    "inflection": "pam.evaluation.inflection",
-    "translation": "pam.evaluation.translation",
-    "alignment": "pam.evaluation.alignment",
-    "summarization": "pam.evaluation.summarization",
-    "captioning": "pam.evaluation.captioning",
+# Command to the parts of a kind of task that it uses: of one kind, or where results of several are
+# shown together, of all.
+PARTS_OF_KIND = {"score": ("counts", "metrics"), "control": ("controls", "counts", "metrics")}
+PARTS_OF_ALL = {
+    "tables": ("tables", "metrics"),
+    "figures": ("figures", "metrics"),
+    "report": ("sizes",),
+    "page": ("tables", "figures", "metrics", "example"),
 }
-# Modules that only some jobs of a command use.
-KINDS = {"score": SCORED, "control": SCORED, "figures": FIGURE_CODE}
+# A module that defines this name is left out.
+MARK = "DECIDES_NO_RESULT"
+# What a text names that is an entry.
+ENTRY = re.compile(r"[A-Za-z_]\w*(\.\w+)+:[A-Za-z_]\w*")
 # In place of a name: all of a module, or no more than what importing it runs.
 EVERYTHING = "*"
 NOTHING = ""
@@ -119,18 +90,21 @@ Imported = tuple[str, str, str]  # the path in the code, the module, the name th
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-@cache
-def choices() -> dict[str, set[str]]:
-    """Return the modules of which only what is chosen counts, with their dictionaries of choices.
+def entries_of(command: str, kind: str | None = None) -> list[str]:
+    """Return the entries of a command, with those of what it does for one kind.
 
-    Those of models are where the registry says that kinds of components are computed: an entry
-    names one class there, `pam.models.scores:Dot`. A package of one's own counts as a whole.
+    Args:
+        kind: a kind of task, or of the command `figures` a kind of figure.
     """
-    implementations = {
-        options.implementation for kinds in COMPONENTS.values() for options in kinds.values()
-    }
-    modules = {implementation.partition(":")[0] for implementation in implementations}
-    return TABLES | {module: set() for module in modules if _is_ours(module)}
+    entries = list(CODE[command])
+    if command in PARTS_OF_ALL:
+        for task_kind in KINDS.values():
+            entries += task_kind.entries(*PARTS_OF_ALL[command])
+    if kind is None:
+        return entries
+    if command == "figures":
+        return [*entries, DRAWINGS[kind]]
+    return [*entries, *find_kind(kind).entries(*PARTS_OF_KIND[command])]
 
 
 @cache
@@ -225,29 +199,28 @@ def _reach(entries: tuple[str, ...]) -> dict[str, str]:
     Imports are followed wherever they are, inside functions too.
     """
     waiting: list[Need] = []
-    in_parts = set(choices())  # modules of which a part may count
     for entry in entries:
         module, _, name = entry.partition(":")
         if name and not source_of(module).has(name):
             raise ModuleNotFoundError(f"no {name} in {module}", name=module)
-        if name and _is_ours(module):
-            in_parts.add(module)
         waiting += _with_parents(module, name or EVERYTHING)
 
     reached: dict[str, set[str]] = {}
     while waiting:
         module, name = waiting.pop()
-        if module in IGNORED_MODULES:
+        source = source_of(module)
+        if source.decides_no_result:
             continue
-        if module not in in_parts:
+        # Of somebody's own modules we do not know what an import does.
+        if not _is_ours(module):
             name = EVERYTHING
-        elif name in choices().get(module, ()):
+        elif name in source.choices:
             name = NOTHING
 
         names = reached.setdefault(module, set())
         if name not in names:
             names.add(name)
-            waiting += source_of(module).needs(name)
+            waiting += source.needs(name)
 
     return {module: source_of(module).code(frozenset(names)) for module, names in reached.items()}
 
@@ -261,10 +234,11 @@ def _with_parents(module: str, name: str) -> list[Need]:
 
 @dataclass(frozen=True)
 class Uses:
-    """What a statement names, as dotted paths, and the imports in it."""
+    """What a statement names, as dotted paths, the imports in it, and entries in its texts."""
 
     paths: frozenset[str]
     imports: tuple[Imported, ...]
+    entries: tuple[str, ...]
 
 
 class Source:
@@ -286,6 +260,22 @@ class Source:
         self._uses: dict[ast.stmt, Uses] = {}
         self._needs: dict[str, list[Need]] = {}
         self._codes: dict[frozenset[str], str] = {}
+
+    @cached_property
+    def choices(self) -> frozenset[str]:
+        """Names of the dictionaries from which a configuration chooses."""
+        return frozenset(
+            name
+            for statement in self.tree.body
+            if isinstance(statement, ast.AnnAssign)
+            and ast.unparse(statement.annotation).partition("[")[0] == "Choices"
+            for name in _bound(statement)
+        )
+
+    @cached_property
+    def decides_no_result(self) -> bool:
+        """Whether the module says so."""
+        return MARK in self.definitions
 
     @cached_property
     def definitions(self) -> dict[str, list[ast.stmt]]:
@@ -313,9 +303,10 @@ class Source:
         """List the statements that make `name`, and those that an import of the module runs."""
         if name != EVERYTHING:
             return self.definitions.get(name, []) + self.definitions[NOTHING]
-        tables = choices().get(self.module, set())
         return [
-            statement for statement in self.tree.body if not tables.intersection(_bound(statement))
+            statement
+            for statement in self.tree.body
+            if not self.choices.intersection(_bound(statement))
         ]
 
     def needs(self, name: str) -> list[Need]:
@@ -354,9 +345,14 @@ class Source:
         for statement in statements:
             for imported in self.uses(statement).imports:
                 yield from self._of_import(*imported, used)
+            # As `imported` of `pam.tasks` reads them. Those of a plugin are what it registers.
+            for entry in self.uses(statement).entries:
+                module, _, name = entry.partition(":")
+                if _is_ours(self.module) and _is_ours(module) and exists(module):
+                    yield from _with_parents(module, name)
 
     def uses(self, statement: ast.stmt) -> Uses:
-        """Return the paths that a statement names and the imports in it.
+        """Return the paths that a statement names, the imports in it, and entries in its texts.
 
         Of `a.b.c` the path is this one, and neither `a.b` nor `a`. Statements that an import of the
         module runs are asked for with each name in it, so the answers are kept.
@@ -364,6 +360,7 @@ class Source:
         if statement not in self._uses:
             paths: set[str] = set()
             imports: list[Imported] = []
+            entries: list[str] = []
             waiting: list[ast.AST] = [statement]
             while waiting:
                 node = waiting.pop()
@@ -375,10 +372,13 @@ class Source:
                         paths.add(path)
                 elif isinstance(node, ast.Import | ast.ImportFrom):
                     imports += self._imported(node)
+                elif isinstance(node, ast.Constant):
+                    if isinstance(node.value, str) and ENTRY.fullmatch(node.value):
+                        entries.append(node.value)
                 else:
                     waiting.extend(ast.iter_child_nodes(node))
 
-            self._uses[statement] = Uses(frozenset(paths), tuple(imports))
+            self._uses[statement] = Uses(frozenset(paths), tuple(imports), tuple(entries))
 
         return self._uses[statement]
 
@@ -401,16 +401,19 @@ class Source:
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[Imported]:
         """Yield a node's imports from its package or this one."""
-        near = (PACKAGE.name, self.module.partition(".")[0])
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.partition(".")[0] in near:
+                if self._is_near(alias.name):
                     yield alias.asname or alias.name, alias.name, ""
         else:
             module = resolve_name("." * node.level + (node.module or ""), self.package)
-            if module.partition(".")[0] in near:
+            if self._is_near(module):
                 for alias in node.names:
                     yield alias.asname or alias.name, module, alias.name
+
+    def _is_near(self, module: str) -> bool:
+        """Return whether a module is of this one's package, or of ours."""
+        return module.partition(".")[0] in (PACKAGE.name, self.module.partition(".")[0])
 
 
 def _leave_out_texts(tree: ast.Module) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from pam.runtime.errors import UserError
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 HOW_TO_GIVE = "write lists and sections as --config 'seeds=[1, 2]' 'training={epochs: 2}'"
 
 

@@ -16,6 +16,8 @@ from pydantic_core import PydanticCustomError
 from pam.experiments.yaml import placed
 from pam.runtime.errors import UserError
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 

@@ -31,6 +31,8 @@ from pam.runtime.errors import UserError
 if TYPE_CHECKING:
     from pam.experiments.config import RunConfig
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 GOLD = "gold"  # the split of word alignments that people made; it has a folder of its own
 # Column of predictions: the outputs without the length penalty that was chosen.
 UNPENALIZED = "unpenalized"

@@ -17,6 +17,8 @@ from pam.experiments.given import HOW_TO_GIVE, Given
 from pam.runtime.errors import UserError
 from pam.runtime.files import SHIPPED
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 # how YAML calls the kinds of a key: `no` is a boolean, and a key is always a name, but for `<<`
 BOOLEAN_TAG = "tag:yaml.org,2002:bool"
 TEXT_TAG = "tag:yaml.org,2002:str"

@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pam.data.archives import extract_all
+from pam.data.codecs import codec_of
 from pam.data.download import UnavailableError, Wanted, download
 from pam.data.prepare import Symbols
-from pam.data.tokenizers import CODECS
 from pam.experiments.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder, sha256_of
+from pam.tasks import KINDS
 
 PRETRAINED_FOLDER = Path(__file__).parents[1] / "pretrained"
 LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
@@ -190,7 +191,7 @@ def weights_file(folder: Path) -> Path:
 
 def belongings(task: str, folder: Path) -> list[str]:
     """List the files of a model folder, or of prepared data, that define its symbols."""
-    return ["source.vocab", "target.vocab", *CODECS[task].files_in(folder)]
+    return ["source.vocab", "target.vocab", *codec_of(task).files_in(folder)]
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,10 @@ class Description:
             UserError: a file is missing, damaged, or of something else.
         """
         notes = read_notes(weights_file(folder))
-        if notes.get("task") not in CODECS:
+        run = None
+        if "task" in notes:
+            run = load_run(folder / CONFIG)  # with its plugins, one of which may add the kind
+        if run is None or notes["task"] not in KINDS:
             hint = "name a model that `pam train` made"
             raise UserError(
                 "these weights were not written by pam", file=weights_file(folder), hint=hint
@@ -218,7 +222,7 @@ class Description:
 
         return cls(
             folder=folder,
-            run=load_run(folder / CONFIG),
+            run=run,
             task=notes["task"],
             source_eos=notes.get("source_eos") != "false",
         )

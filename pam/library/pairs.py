@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from pam.data.codecs import SIDES
 from pam.data.dataset import SPLITS
 from pam.data.download import fetch
 from pam.data.guesses import KINDS, Choices, size_of
 from pam.data.new import write_entry
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, load_task
-from pam.data.tokenizers import SIDES, InflectionCodec, TranslationCodec
 from pam.experiments.config import (
     NAME,
     Decoding,
@@ -51,6 +51,8 @@ from pam.models.fitting import check_fit
 from pam.runtime.devices import usable_device
 from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import atomic_folder, read_json, scratch_folder, write_json, write_text
+from pam.tasks.inflection.codec import InflectionCodec
+from pam.tasks.translation.codec import TranslationCodec
 from pam.training import run as training_run
 
 CORPUS = "corpus"  # folder of the pairs

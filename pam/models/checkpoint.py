@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from pam.data.codecs import Codec, load_codec
 from pam.data.dataset import padded, unread_as_unknown
 from pam.data.features import Frames
-from pam.data.tokenizers import Codec, load_codec
 from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.experiments.config import RunConfig, load_run

@@ -11,6 +11,8 @@ from pam.models.options import (
 )
 from pam.runtime.errors import UserError
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 
 class FitError(UserError):
     """Components or sizes that do not fit.

@@ -17,6 +17,8 @@ from pam.experiments.parsing import Strict
 from pam.models.schedules import Schedule, Scheduled
 from pam.runtime.errors import UserError, unknown
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 # Units and layers of the largest network: more than that is a typing mistake.
 LARGEST = 65_536
 DEEPEST = 100

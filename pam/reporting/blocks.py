@@ -20,8 +20,9 @@ from markupsafe import Markup, escape
 
 from pam.experiments.config import Experiment
 from pam.reporting.captions import Names, caption
-from pam.reporting.catalogue import COSTS, FIGURES, INFLECTION, TABLES, menu_label
+from pam.reporting.catalogue import FIGURES, TABLES, menu_label
 from pam.reporting.heat_maps import maps, weights_of
+from pam.reporting.items import COSTS
 from pam.reporting.outputs import examples
 from pam.reporting.render import (
     TASK,
@@ -34,6 +35,7 @@ from pam.reporting.render import (
     to_csv,
     to_latex,
 )
+from pam.tasks import find_kind
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
 
@@ -110,7 +112,7 @@ class Blocks:
         spec = TABLES[name]
         if spec.builder == "examples":
             # The data have more rows than are shown to people.
-            letters = spec.kind == INFLECTION
+            letters = find_kind(str(spec.kind)).by_letter
             parts = examples(table.data, self.labels, letters)
             return replace(block, form="examples", parts=parts)
         if spec.category == COSTS:

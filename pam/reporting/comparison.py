@@ -16,8 +16,9 @@ from pam.evaluation.bootstrap import LEVEL, Interval
 from pam.evaluation.metrics import Metric, metric_of
 from pam.evaluation.two_levels import Estimate, Measured, Scatter
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import PaperTable, TableSpec, check_rows, refers_to_papers
+from pam.reporting.catalogue import PaperTable, check_rows, refers_to_papers
 from pam.reporting.cells import FINEST
+from pam.reporting.items import TableSpec
 from pam.reporting.runs import DEVICES, ScoredRun, TaskRuns, check_known, load_runs, whole_cost
 from pam.runtime.errors import UserError
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from pam.data.prepare import added_symbols_text
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import PaperTable, TableSpec
+from pam.reporting.catalogue import PaperTable
 from pam.reporting.cells import Cell, Name, Value
 from pam.reporting.comparison import Inputs
+from pam.reporting.items import TableSpec
 from pam.reporting.render import (
     MODEL,
     MODEL_KEY,
@@ -27,7 +28,9 @@ from pam.reporting.render import (
     plain_table,
 )
 from pam.reporting.runs import ScoredRun, TaskRuns, label_of, processor_of
+from pam.reporting.sizes import Sizes
 from pam.runtime.files import read_json
+from pam.tasks import TaskKind, find_kind, imported
 
 # Cost of every run.
 
@@ -256,7 +259,6 @@ def _times(run: ScoredRun) -> Iterator[tuple[str, str, float]]:
 
 # Sizes of the data, dropped pairs with the reason, licences.
 
-SPLITS = ("train", "dev", "test")
 Summary = dict[str, Any]  # the content of a `summary.json`
 
 
@@ -283,26 +285,28 @@ def datasets(
     data = {task: data[task] for task in experiment.tasks if task in data}
     gold = {task: gold[task] for task in experiment.tasks if task in gold}
 
-    tables = [_sizes_table(kind, experiment, data) for kind in KINDS]
+    kinds = map(find_kind, dict.fromkeys(summary["task"] for summary in data.values()))
+    tables = [_sizes_table(kind, experiment, data) for kind in kinds if kind.sizes]
     tables.append(_stages_table(experiment, data))
     tables.append(_links_table(experiment, gold))
     return [table for table in tables if table.rows]
 
 
-def _sizes_table(kind: str, experiment: Experiment, data: Mapping[str, Summary]) -> Table:
+def _sizes_table(kind: TaskKind, experiment: Experiment, data: Mapping[str, Summary]) -> Table:
     """Build the table of the data of all tasks of a kind, with their licences as notes."""
-    title, headings, align, rows_of = KINDS[kind]
+    sizes: Sizes = imported(kind.sizes)
     rows = []
     notes = []
     for task, summary in data.items():
-        if summary["task"] != kind:
+        if summary["task"] != kind.name:
             continue
 
         name = Name(task, label_of(task, experiment))
-        rows += [(name, summary["dataset"], *row) for row in rows_of(summary)]
+        rows += [(name, summary["dataset"], *row) for row in sizes.rows(summary)]
         notes += _notes(name, summary, experiment.tasks[task].note)
 
-    return plain_table(title, ["Task", "Data set", *headings], "ll" + align, rows, notes)
+    headings = ("Task", "Data set", *sizes.headings)
+    return plain_table(kind.title, headings, f"ll{sizes.align}", rows, notes)
 
 
 def _stages_table(experiment: Experiment, data: Mapping[str, Summary]) -> Table:
@@ -347,57 +351,6 @@ def _links_table(experiment: Experiment, gold: Mapping[str, Summary]) -> Table:
 
     headings = ("Task", "Data set", "Sentences", "Sure links", "Possible links", "Unknown")
     return plain_table("Word alignments", headings, "llrrrr", rows, notes)
-
-
-def _inflection(summary: Summary) -> Iterator[tuple[Any, ...]]:
-    """Yield a row with headings `_FORMS` for each split."""
-    for split in SPLITS:
-        counts = summary["splits"][split]
-        yield (
-            split,
-            counts["rows"],
-            counts["lemmas"],
-            counts["duplicate_rows"],
-            counts["cells_with_several_forms"],
-            sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values()),
-        )
-
-
-def _translation(summary: Summary) -> Iterator[tuple[Any, ...]]:
-    """Yield a row with headings `_PAIRS` for each split."""
-    for split in SPLITS:
-        counts = summary["splits"][split]
-        source = counts["source"]
-        target = counts["target"]
-
-        yield (
-            split,
-            counts["rows"],
-            summary["languages"]["source"],
-            source["symbols"],
-            source["unknown"],
-            summary["languages"]["target"],
-            target["symbols"],
-            target["unknown"],
-            max(source["longest"], target["longest"]),
-            summary["pairs_in_train_too"].get(split),
-        )
-
-
-_FORMS = ("Split", "Rows", "Lemmas", "Duplicates", "Several forms", "Unseen")
-_PAIRS = (
-    *("Split", "Pairs"),
-    *("From", "Symbols", "Unknown"),
-    *("To", "Symbols", "Unknown"),
-    *("Longest", "In train too"),
-)
-KINDS = {
-    "inflection": ("Morphological inflection", _FORMS, "lrrrrr", _inflection),
-    "translation": ("Translation", _PAIRS, "lrlrrlrrrr", _translation),
-    "summarization": ("Summarization", _PAIRS, "lrlrrlrrrr", _translation),
-    "captioning": ("Captioning", _PAIRS, "lrlrrlrrrr", _translation),
-}
-"""Kind of task -> title, headings and alignment of its table, and the function that yields rows."""
 
 
 def _notes(task: Name, summary: Summary, note: str = "") -> list[Note]:

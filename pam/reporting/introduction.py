@@ -6,13 +6,13 @@ They are for a reader who has read no paper.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import CAPTIONING, INFLECTION, SUMMARIZATION, TRANSLATION
+from pam.tasks import KINDS, imported
 
 SHOWN_WORDS = 14  # the most words of an example that are shown
 
@@ -57,13 +57,6 @@ MORE_MODELS = {
     "ensemble": "is the mean of several trained models",
 }
 DESCRIPTIONS = MAIN_MODELS | MORE_MODELS
-
-TASKS = {
-    INFLECTION: "write the inflected form of a word, letter by letter",
-    TRANSLATION: "translate a sentence",
-    SUMMARIZATION: "shorten a text to a summary",
-    CAPTIONING: "describe a video clip in a sentence",
-}
 
 
 POSTERIOR = "postr-joint"  # in the names of models with posterior attention
@@ -127,7 +120,9 @@ def about(experiment: Experiment, labels: Sequence[str], names_authors: bool) ->
 
 def task_in_words(kind: str) -> str:
     """Say what a task of this kind is; an unknown kind is named as it is."""
-    return TASKS.get(kind, kind)
+    if kind not in KINDS:
+        return kind
+    return KINDS[kind].purpose
 
 
 def example_of(kind: str, rows: pd.DataFrame) -> Example | None:
@@ -137,16 +132,18 @@ def example_of(kind: str, rows: pd.DataFrame) -> Example | None:
         rows: those of one task.
 
     Returns:
-        None where there is no row. An inflection is one whose form differs from its lemma.
+        None where there is no row that the kind of task takes for an example.
     """
+    shown_source: Callable[[str, str], str | None] | None = None
+    if kind in KINDS and KINDS[kind].example:
+        shown_source = imported(KINDS[kind].example)
+
     pairs = []
     for _, of_row in rows[rows["model"] == ""].groupby("sentence", sort=False):
         source, reference, *_ = of_row["text"]
-        if kind == INFLECTION:
-            lemma, _, features = source.removesuffix(")").partition(" (")
-            values = [feature.rpartition("=")[2] for feature in features.split(", ")]
-            source = f"{lemma} ({', '.join(values)})"
-            if lemma == reference:
+        if shown_source is not None:
+            source = shown_source(source, reference)
+            if source is None:
                 continue
         pairs.append(Example(source, reference))
 

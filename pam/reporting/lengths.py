@@ -12,20 +12,10 @@ from typing import Any
 import numpy as np
 
 from pam.evaluation.metrics import of_beam
-from pam.reporting.catalogue import TableSpec
 from pam.reporting.cells import Cell, Estimate, Name, Value
 from pam.reporting.comparison import Inputs
-from pam.reporting.render import (
-    MODEL,
-    MODEL_KEY,
-    TASK,
-    TASK_KEY,
-    Column,
-    Field,
-    Note,
-    Row,
-    Table,
-)
+from pam.reporting.items import TableSpec
+from pam.reporting.render import MODEL, MODEL_KEY, TASK, TASK_KEY, Column, Field, Note, Row, Table
 from pam.reporting.runs import ScoredRun
 
 METRICS = ("bleu", "bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pam.evaluation.summarization import ADOPTED, NOVEL, ORIGINS
+from pam.tasks.summarization.counts import ADOPTED, NOVEL, ORIGINS
 
 Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
 Marked = tuple[str, str, str]  # as a piece, with `novel`, `adopted` or nothing in between

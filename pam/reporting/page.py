@@ -28,7 +28,7 @@ from pam.experiments.config import Experiment
 from pam.reporting import groups
 from pam.reporting.answers import answer
 from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
-from pam.reporting.catalogue import COSTS, FIGURES, TABLES, is_demonstration, refers_to_papers
+from pam.reporting.catalogue import FIGURES, TABLES, is_demonstration, refers_to_papers
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
 from pam.reporting.data_and_cost import Summary, datasets
@@ -44,6 +44,7 @@ from pam.reporting.introduction import (
     question,
     task_in_words,
 )
+from pam.reporting.items import COSTS
 from pam.reporting.outputs import FILTERS
 from pam.reporting.render import read, read_csv
 from pam.reporting.runs import TaskRuns, label_of

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from pam.evaluation.bootstrap import LEVEL
 from pam.evaluation.metrics import Metric, metric_of
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import TableSpec, refers_to_papers
+from pam.reporting.catalogue import refers_to_papers
 from pam.reporting.cells import FINEST, Estimate, Judgement, Name, PaperFigure
 from pam.reporting.comparison import COMPARED
+from pam.reporting.items import TableSpec
 from pam.reporting.render import Row, Table
 
 BETTER = "better"

@@ -13,26 +13,15 @@ import numpy as np
 
 from pam.data.dataset import Prepared
 from pam.data.text_files import read_lines
-from pam.data.translation import REFERENCES
-from pam.evaluation import summarization
+from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Metric, perplexity
-from pam.evaluation.translation import Significance
 from pam.experiments.config import Experiment
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.sweep import text as text_of_value
 from pam.reporting import data_and_cost, lengths
-from pam.reporting.catalogue import (
-    CAPTIONING,
-    INFLECTION,
-    SUMMARIZATION,
-    TABLES,
-    TRANSLATION,
-    TableSpec,
-    gains_of,
-    refers_to_papers,
-)
+from pam.reporting.catalogue import TABLES, refers_to_papers
 from pam.reporting.cells import (
     Cell,
     Estimate,
@@ -53,6 +42,7 @@ from pam.reporting.comparison import (
     compare_sweeps,
 )
 from pam.reporting.comparison import Row as Compared
+from pam.reporting.items import Examples, TableSpec, gains_of
 from pam.reporting.render import (
     MODEL,
     MODEL_KEY,
@@ -78,6 +68,10 @@ from pam.reporting.runs import (
     reasons_left_out,
 )
 from pam.runtime.errors import UserError, unknown
+from pam.tasks import imported
+from pam.tasks.summarization import counts
+from pam.tasks.translation.files import REFERENCES
+from pam.tasks.translation.significance import Significance
 
 
 def build(name: str, inputs: Inputs) -> Table:
@@ -757,10 +751,6 @@ def _means(records: Iterable[tuple[str, str, float | None]]) -> Means:
 
 COUNT = 6  # rows of each task that are shown to people
 ROWS = 5 * COUNT  # rows of each task in the data, among them those that are shown
-# words of the sentences that are shown: neither trifling nor too long to be compared by eye
-WORDS = range(6, 26)
-MORE_REFERENCES = 2  # references of a caption that are shown besides the first
-SHOWN_WORDS = 100  # the most words that are shown of a source to be summarized
 EXAMPLES = (
     TASK_KEY,
     Field("sentence", "sentence"),
@@ -768,7 +758,7 @@ EXAMPLES = (
     Field("label", "writer", "label"),
     Field("text", "text"),
 )
-ORIGINS = Field(summarization.ORIGINS, "origins")
+ORIGINS = Field(counts.ORIGINS, "origins")
 EXAMPLES_SHOWN = (
     TASK,
     Column("Row", "sentence"),
@@ -779,21 +769,6 @@ _SPREAD = (
     "spread evenly over those of the test split on which the models differ most: not the best ones,"
     f" nor drawn at random. The CSV file has up to {ROWS}."
 )
-EXAMPLES_NOTES = {
-    TRANSLATION: (
-        "First seed, main beam, words as the models write them. "
-        f"{COUNT} sentences of {WORDS.start} to {WORDS.stop - 1} source words, {_SPREAD}"
-    ),
-    SUMMARIZATION: (
-        f"First seed, main beam, words as the models write them. {COUNT} texts, {_SPREAD} Of a"
-        f" source the first {SHOWN_WORDS} words are shown."
-    ),
-    INFLECTION: f"First seed, main beam. {COUNT} forms, {_SPREAD}",
-    CAPTIONING: (
-        f"First seed, main beam, words as the models write them. {COUNT} clips, {_SPREAD} The"
-        " references are the first of a clip's captions."
-    ),
-}
 
 
 def examples(spec: TableSpec, inputs: Inputs) -> Table:
@@ -802,18 +777,17 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     Raises:
         UserError: the models' outputs are of different rows.
     """
-    # Only sentences of translation have a preferred length.
-    lengths = WORDS if spec.kind == TRANSLATION else range(2**31)
+    shown = spec.examples or Examples(rows="rows")
     rows: list[Row] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
         outputs = [seeds[0] for seeds in by_model.values()]
         _check_same_rows(outputs)
         name = Name(task, label_of(task, inputs.experiment))
-        origins_of = _origins_of(spec, outputs[0].path)
+        origins_of = _origins_of(shown, outputs[0].path)
         lines_by_model = [of_model.lines for of_model in outputs]
-        first_rows = _most_different(lines_by_model, lengths, COUNT)
-        for row_index in _most_different(lines_by_model, lengths, ROWS):
-            texts = _input_texts(spec, outputs[0], row_index)
+        first_rows = _most_different(lines_by_model, shown.lengths, COUNT)
+        for row_index in _most_different(lines_by_model, shown.lengths, ROWS):
+            texts = _input_texts(shown, outputs[0], row_index)
             # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]
             for of_model in outputs:
@@ -827,8 +801,8 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         subject=inputs.experiment.title,
         rows=rows,
         columns=EXAMPLES_SHOWN,
-        fields=(*EXAMPLES, ORIGINS) if spec.kind == SUMMARIZATION else EXAMPLES,
-        notes=[Note(EXAMPLES_NOTES[str(spec.kind)])],
+        fields=(*EXAMPLES, ORIGINS) if shown.origins else EXAMPLES,
+        notes=[Note(_examples_note(shown))],
         group=2,
     )
 
@@ -855,6 +829,13 @@ def _example_rows(
         yield Row(cells, is_shown=is_shown)
 
 
+def _examples_note(shown: Examples) -> str:
+    """Say which rows are shown."""
+    words = ", words as the models write them" if shown.has_words else ""
+    note = f"First seed, main beam{words}. {COUNT} {shown.rows}, {_SPREAD}"
+    return f"{note} {shown.note}".rstrip()
+
+
 def _check_same_rows(outputs: Sequence[Outputs]) -> None:
     """Check that all models' outputs have the same sources and references."""
     first = outputs[0]
@@ -868,41 +849,44 @@ def _check_same_rows(outputs: Sequence[Outputs]) -> None:
 
 
 def _input_texts(
-    spec: TableSpec, outputs: Outputs, row_index: int
+    shown: Examples, outputs: Outputs, row_index: int
 ) -> list[tuple[str, str, str, str]]:
     """Return source and references of a row, with the fields that an output of a model has."""
     source, reference, _ = outputs.lines[row_index]
-    if spec.kind == SUMMARIZATION and len(source.split()) > SHOWN_WORDS:
-        source = " ".join([*source.split()[:SHOWN_WORDS], "…"])
+    words = source.split()
+    if shown.source_words is not None and len(words) > shown.source_words:
+        source = " ".join([*words[: shown.source_words], "…"])
 
     texts = [("", "Source", source, ""), ("", "Reference", reference, "")]
     texts += [
         ("", "Another reference", other_reference, "")
-        for other_reference in _other_references(spec, outputs.path, row_index)
+        for other_reference in _other_references(shown, outputs.path, row_index)
     ]
     return texts
 
 
-def _origins_of(spec: TableSpec, predictions: Path) -> Callable[[str, str], str]:
+def _origins_of(shown: Examples, predictions: Path) -> Callable[[str, str], str]:
     """Return the function of an output and its source that tells where each word comes from.
 
-    It joins the words' origins by spaces. Only summaries have origins; others get an empty text.
+    It joins the words' origins by spaces; a kind of task without origins gets an empty text.
     """
-    if spec.kind != SUMMARIZATION:
+    if not shown.origins:
         return lambda text, source: ""
 
+    origins: Callable[[str, str, Vocabulary], Iterable[str]] = imported(shown.origins)
+
     vocabulary = Prepared(RunFolder(predictions.parent.parent).data()).target
-    return lambda text, source: " ".join(summarization.origins(text, source, vocabulary))
+    return lambda text, source: " ".join(origins(text, source, vocabulary))
 
 
-def _other_references(spec: TableSpec, predictions: Path, row_index: int) -> list[str]:
+def _other_references(shown: Examples, predictions: Path, row_index: int) -> list[str]:
     """Return the next references of a row, if its kind of task has several short ones."""
-    if spec.kind != CAPTIONING:
+    if not shown.more_references:
         return []
 
     path = RunFolder(predictions.parent.parent).data() / REFERENCES.format(split="test")
     references: list[str] = json.loads(read_lines(path)[row_index])
-    return references[1 : 1 + MORE_REFERENCES]
+    return references[1 : 1 + shown.more_references]
 
 
 def _most_different(

@@ -6,6 +6,8 @@ import difflib
 import errno
 from pathlib import Path
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 
 class UserError(Exception):
     """Something in the user's hands is wrong, as an input, an option, a full disk.

@@ -20,6 +20,8 @@ from typing import Any
 
 from pam.runtime.errors import UserError, storage_error
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 PACKAGE = Path(__file__).parents[1]
 # The folder with the workflow, its configurations and profiles: that of a checkout, or the one that
 # is installed with the package.

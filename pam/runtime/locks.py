@@ -22,6 +22,8 @@ from filelock import FileLock, Timeout
 from pam.runtime.errors import UserError, storage_error
 from pam.runtime.job_lock import REPLACED, RUN, RUN_LOCK, is_replaced
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 NO_LOCKS = (ENOSYS, ENOLCK, EOPNOTSUPP)
 POLL_S = 0.5  # seconds between two looks at a lock that another process has: nobody reports its end
 

@@ -6,6 +6,8 @@ import io
 import sys
 from collections.abc import Sequence
 
+DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
+
 
 def write_utf8() -> None:
     """Let this process write and read UTF-8 in its streams, whatever the language settings say."""

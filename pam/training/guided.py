@@ -11,10 +11,10 @@ import torch
 
 from pam.data.dataset import Batch, Prepared, Ragged
 from pam.data.text_files import Line, plain_lines
-from pam.data.word_alignments import parse_links
 from pam.experiments.config import Guided, RunConfig
 from pam.models.guide import Guide
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.links import parse_links
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from pam.data.prepare import files_of
 from pam.data.registry import Dataset, load_task
 from pam.experiments.config import Aligning, RunConfig, TaskConfig
 from pam.experiments.experiment import Plan, check_known, check_local
-from pam.experiments.fingerprint import CODE, KINDS, fingerprint, model_modules
+from pam.experiments.fingerprint import CODE, entries_of, fingerprint, model_modules
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_folder import RunFolder
-from pam.reporting.catalogue import ANALYZED
 from pam.runtime.errors import UserError
+from pam.tasks import find_kind
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, or_exit, per_job
 
@@ -43,6 +43,11 @@ class JobInputs:
         self.files = files
         self._configs: dict[tuple[str, str, int], RunConfig] = {}
         self._identities: dict[str, Dataset] = {}
+
+    @property
+    def plugins(self) -> list[str]:
+        """Arguments that name the experiment's plugins, for commands that read no run."""
+        return [f"--plugin={module}" for module in self.experiment.plugins]
 
     # The experiment as a whole.
 
@@ -68,7 +73,7 @@ class JobInputs:
 
     @per_job
     def source(self, wildcards: Wildcards) -> list[str]:
-        """Return arguments that name the registries, and the content of files of the user's own.
+        """Return arguments: registries, plugins, and the content of files of the user's own.
 
         They change no result: files of another content are in another folder.
         """
@@ -86,6 +91,7 @@ class JobInputs:
 
     def _source(self, name: str) -> list[str]:
         arguments = [f"--registry={file}" for file in self.experiment.registries]
+        arguments += self.plugins
         files = self._identified(name).files
         hashes = {key: file.sha256 for key, file in files.items() if file.path is not None}
         if hashes:
@@ -360,7 +366,7 @@ class JobInputs:
     @per_job
     def analysis(self, wildcards: Wildcards) -> list[str]:
         """Return a run's analysis of the test split, if its scores need one."""
-        if self._entry(wildcards).task not in ANALYZED:
+        if not find_kind(self._entry(wildcards).task).is_analyzed:
             return []
         return [str(self._run(wildcards).analysis("test"))]
 
@@ -420,10 +426,7 @@ class JobInputs:
     @staticmethod
     def code(command: str, kind: str | None = None) -> str:
         """Return the fingerprint of a command, or of what it does for one kind of task."""
-        modules = CODE[command]
-        if kind is None:
-            return fingerprint(*modules)
-        return fingerprint(*modules, KINDS[command][kind])
+        return fingerprint(*entries_of(command, kind))
 
     @per_job
     def task_code(self, wildcards: Wildcards, command: str) -> str:

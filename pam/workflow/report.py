@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pam.experiments.experiment import Plan
-from pam.experiments.fingerprint import CODE, KINDS, fingerprint
+from pam.experiments.fingerprint import entries_of, fingerprint
 from pam.experiments.restored import Name
-from pam.reporting.catalogue import (
-    FIGURES,
-    TABLES,
-    FigureSpec,
-    Item,
-    TableSpec,
-    is_demonstration,
-    menu_label,
-)
+from pam.reporting.catalogue import FIGURES, TABLES, is_demonstration, menu_label
+from pam.reporting.items import FigureSpec, Item, TableSpec
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, per_job
 
@@ -177,8 +170,7 @@ class ReportFiles:
     @per_job
     def figure_code(self, wildcards: Wildcards) -> str:
         """Return the fingerprint of the code that draws a figure."""
-        kind = FIGURES[wildcards.figure].draws
-        return fingerprint(*CODE["figures"], KINDS["figures"][kind])
+        return fingerprint(*entries_of("figures", FIGURES[wildcards.figure].draws))
 
     def _inputs_of(self, item: TableSpec | FigureSpec) -> ItemInputs:
         """Return the files of a table or a figure, each once and in order."""

@@ -9,8 +9,9 @@ from itertools import product
 from pathlib import Path
 
 from pam.data.dataset import Split, write_summary
-from pam.data.translation import SubwordsFormat, Translation, TranslationFormat
 from pam.runtime.files import write_text
+from pam.tasks.translation.format import SubwordsFormat, TranslationFormat
+from pam.tasks.translation.stages import Translation
 
 NOUNS = {"Haus": "house", "Auto": "car", "Kind": "child", "Buch": "book", "Bild": "picture"}
 COLOURS = {"rote": "red", "blaue": "blue", "alte": "old", "neue": "new"}

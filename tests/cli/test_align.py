@@ -12,8 +12,8 @@ import pytest
 
 import pam
 from pam.alignment.aligner import Aligner, Settings
-from pam.data.tokenizers import TranslationCodec
 from pam.runtime.errors import UserError
+from pam.tasks.translation.codec import TranslationCodec
 from tests.cli.conftest import Call
 
 PHRASES = "pretrained:phrases/postr-joint"

@@ -11,7 +11,7 @@ import pytest
 
 import pam
 from pam import cli
-from pam.reporting.figures import KINDS
+from pam.reporting.catalogue import DRAWINGS
 from tests.training.small import ROOT
 
 HELPS = """
@@ -120,7 +120,9 @@ def test_the_version_and_the_kinds_of_figures_are_told(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"pam {pam.__version__}\n"
 
     assert cli.main(["figures"]) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == list(KINDS)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == list(
+        DRAWINGS
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pam.data.dataset import Prepared
-from pam.data.tokenizers import InflectionCodec
 from pam.models.checkpoint import load_model
+from pam.tasks.inflection.codec import InflectionCodec
 from tests.cli.conftest import Call
 from tests.training import small
 

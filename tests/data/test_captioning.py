@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from pam.data.archives import pack
-from pam.data.captioning import read_captions
 from pam.data.dataset import Examples, Prepared
 from pam.data.download import fetch, size_of
 from pam.data.features import Frames, clips_in, read_array, spaced
@@ -24,6 +23,7 @@ from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.experiments.experiment import check_local
 from pam.runtime.errors import UserError
+from pam.tasks.captioning.stages import read_captions
 
 CAPTIONS = {f"clip{n}": [f"A dog barks {n} .", "a cat"] for n in range(6)}
 UNITS = 3

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pam.data.inflection import EPSILON, CharacterAligner, _expected_counts
+from pam.tasks.inflection.aligner import EPSILON, CharacterAligner, _expected_counts
 
 STEMS = ["Haus", "Maus", "Laus", "Strauß", "Baum", "Raum", "Zaun", "Tag", "Hut", "Rat", "Land"]
 STEMS += ["Stand", "Ort", "Bein", "Stein", "Film"]

@@ -11,8 +11,9 @@ import pytest
 from pam.data.generated import GENERATORS
 from pam.data.prepare import class_names
 from pam.data.readers import READERS, load_reader
-from pam.data.registry import TASKS, load_task
-from pam.data.tokenizers import CODECS, TOKENIZERS
+from pam.data.registry import load_task
+from pam.data.tokenizers import TOKENIZERS
+from pam.tasks import KINDS, imported
 
 from .conftest import ROOT
 
@@ -42,30 +43,39 @@ def test_the_format_of_a_task_keeps_what_was_chosen() -> None:
     assert load_task("translation").Format.model_validate(again) == layout
 
 
-def test_every_kind_of_task_has_a_codec() -> None:
-    assert TASKS.keys() == CODECS.keys()
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_task_names_parts_that_exist(kind: str) -> None:
+    entries = list(KINDS[kind].all_entries())
+
+    assert len(entries) >= 4
+    for entry in entries:
+        imported(entry)
 
 
 def test_only_characters_of_inflection_are_aligned_for_pointer_actions() -> None:
-    assert [kind for kind, task in TASKS.items() if task.has_actions] == ["inflection"]
+    assert [kind for kind in KINDS if load_task(kind).has_actions] == ["inflection"]
 
 
 @pytest.mark.parametrize(
     ("kind", "stage", "expected"),
     [
-        ("inflection", "index", ["pam.data.inflection:Index"]),
-        ("inflection", "codec", ["pam.data.tokenizers:InflectionCodec"]),
-        ("translation", "extract", ["pam.data.translation:Extract", "pam.data.readers:Segments"]),
+        ("inflection", "index", ["pam.tasks.inflection.stages:Index"]),
+        ("inflection", "codec", ["pam.tasks.inflection.codec:InflectionCodec"]),
+        (
+            "translation",
+            "extract",
+            ["pam.tasks.translation.stages:Extract", "pam.data.readers:Segments"],
+        ),
         (
             "translation",
             "tokenize",
             [
-                "pam.data.translation:Tokenize",
+                "pam.tasks.translation.stages:Tokenize",
                 "pam.data.tokenizers:Moses",
                 "pam.data.tokenizers:UniDic",
             ],
         ),
-        ("alignment", "gold", ["pam.data.word_alignments:WordAlignments"]),
+        ("alignment", "gold", ["pam.tasks.alignment.links:WordAlignments"]),
     ],
 )
 def test_a_stage_depends_on_the_classes_that_it_uses(
@@ -82,7 +92,7 @@ def test_a_stage_depends_on_the_classes_that_it_uses(
 
 
 def test_the_keys_of_all_stages_are_those_of_the_format() -> None:
-    for task in TASKS.values():
+    for task in map(load_task, KINDS):
         keys = [key for stage in task.STAGES.values() for key in stage.keys]
         assert not task.STAGES or sorted(keys) == sorted(task.Format.model_fields)
 

@@ -15,7 +15,7 @@ from .conftest import ROOT
 
 PAIRS = ("translation", "summarization")
 PREPARED = ("extract", "tokenize", "segment", "index", "codec")
-KEPT = ("fingerprint", "choices", "source_of", "_find", "_stored")
+KEPT = ("fingerprint", "source_of", "_find", "_stored")
 
 
 def forget() -> None:
@@ -89,39 +89,43 @@ def of_stages(kind: str, **layout: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("file", "line", "changed"),
     [
-        ("readers", "class Wit3(Reader):", {"talks"}),
+        ("data/readers", "class Wit3(Reader):", {"talks"}),
         (
-            "readers",
+            "data/readers",
             "class Lines(GroupingReader):",
             {"translation extract", "summarization extract"},
         ),
-        ("records", "class JsonLines(Records):", set()),
-        ("summarization", "class IndexSummaries(Index):", {"summarization index"}),
+        ("data/records", "class JsonLines(Records):", set()),
+        ("tasks/summarization/stages", "class IndexSummaries(Index):", {"summarization index"}),
         (
-            "tokenizers",
+            "tasks/summarization/codec",
             "class SummarizationCodec(TranslationCodec):",
             {f"summarization {name}" for name in ("tokenize", "segment", "codec")},
         ),
-        ("tokenizers", "class UniDic(Tokenizer):", set()),
+        ("data/tokenizers", "class UniDic(Tokenizer):", set()),
         (
-            "tokenizers",
+            "data/tokenizers",
             "class Moses(Tokenizer):",
             {f"{kind} {name}" for kind in PAIRS for name in PREPARED[1:]},
         ),
-        ("tokenizers", "class InflectionCodec(Codec):", {"inflection index", "inflection codec"}),
         (
-            "translation",
+            "tasks/inflection/codec",
+            "class InflectionCodec(Codec):",
+            {"inflection index", "inflection codec"},
+        ),
+        (
+            "tasks/translation/stages",
             "class Segment(Stage[PairsFormat]):",
             {"translation segment", "summarization segment"},
         ),
-        ("inflection", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
-        ("dataset", "class Batch:", {"train"}),
+        ("tasks/inflection/stages", "class Index(Stage[InflectionFormat]):", {"inflection index"}),
+        ("data/dataset", "class Batch:", {"train"}),
     ],
 )
 def test_a_changed_class_counts_for_what_uses_it(
     package: Path, before: dict[str, str], file: str, line: str, changed: set[str]
 ) -> None:
-    path = package / f"data/{file}.py"
+    path = package / f"{file}.py"
     text = path.read_text(encoding="utf-8")
 
     assert line in text

@@ -20,13 +20,13 @@ import pytest
 from pam.cli import main
 from pam.data.annotated import M2, Conllu
 from pam.data.download import fetch
-from pam.data.inflection import OF_CONLLU, InflectionFormat, Row, read_rows
 from pam.data.records import JsonLines, Table
 from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import Pair
 from pam.data.text_files import read_lines
 from pam.data.tmx import Tmx, Xliff
 from pam.runtime.errors import UserError
+from pam.tasks.inflection.stages import OF_CONLLU, InflectionFormat, Row, read_rows
 from tests.data.pairs import prepared
 
 from .conftest import Server, whole

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import SPLITS, Prepared, write_summary
-from pam.data.inflection import Index, InflectionFormat, Row, read_rows
 from pam.data.registry import load_task
-from pam.data.tokenizers import InflectionCodec, order_of_features, split_features
 from pam.runtime.errors import UserError
+from pam.tasks.inflection.codec import InflectionCodec, order_of_features, split_features
+from pam.tasks.inflection.stages import Index, InflectionFormat, Row, read_rows
 
 GOOD = "Haus\tcase=dative,number=plural\tHäusern\n"
 

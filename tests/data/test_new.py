@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from pam.cli import main
+from pam.data.codecs import load_codec
 from pam.data.registry import load_registries
 from pam.data.text_files import read_lines
-from pam.data.tokenizers import load_codec
 from pam.runtime.errors import UserError
 from tests.data.pairs import prepared
 from tests.data.test_own_files import paradigms

@@ -12,9 +12,9 @@ import pytest
 from backports import zstd
 
 from pam.data.dataset import SPLITS, Prepared
-from pam.data.inflection import Index, InflectionFormat, Row, guess_columns, read_rows
 from pam.data.text_files import lines_of
 from pam.runtime.errors import UserError
+from pam.tasks.inflection.stages import Index, InflectionFormat, Row, guess_columns, read_rows
 from tests.data.pairs import columns, ready
 
 PACKERS = [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstd.compress)]

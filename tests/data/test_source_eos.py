@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pam.data.dataset import Examples, Prepared, Ragged, Split
-from pam.data.inflection import InflectionFormat
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset, load_task
 from pam.data.vocabulary import EOS, STEP, strip
-from pam.data.word_alignments import prepare_word_alignments
 from pam.decoding.hypotheses import LengthPrior
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.links import prepare_word_alignments
+from pam.tasks.inflection.stages import InflectionFormat
 
 from .pairs import ready
 from .test_word_alignments import alignments

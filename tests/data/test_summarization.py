@@ -18,10 +18,10 @@ from pam.data.dataset import Examples, Prepared
 from pam.data.languages import language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.data.summarization import Summarization
-from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import EOS
 from pam.runtime.errors import UserError
+from pam.tasks.summarization.codec import SummarizationCodec
+from pam.tasks.summarization.stages import Summarization
 
 RECORDS = [
     {

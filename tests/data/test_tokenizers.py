@@ -10,18 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pam.data.codecs import Settings, SideCodec, SideSettings, load_codec
 from pam.data.dataset import Prepared
-from pam.data.tokenizers import (
-    InflectionCodec,
-    Settings,
-    SideCodec,
-    SideSettings,
-    TranslationCodec,
-    learn_merges,
-    load_codec,
-    load_tokenizer,
-)
+from pam.data.tokenizers import learn_merges, load_tokenizer
 from pam.runtime.errors import UserError
+from pam.tasks.inflection.codec import InflectionCodec
+from pam.tasks.translation.codec import TranslationCodec
 
 from .pairs import SENTENCES, many, ready
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from pam.data.codecs import SideCodec, SideSettings
 from pam.data.dataset import SPLITS, Prepared
 from pam.data.registry import Dataset
-from pam.data.tokenizers import TOKENIZERS, SideCodec, SideSettings, load_tokenizer
-from pam.data.translation import TranslationFormat
+from pam.data.tokenizers import TOKENIZERS, load_tokenizer
+from pam.tasks.translation.format import TranslationFormat
 
 from .pairs import dataset, many, prepared, ready
 from .test_translation import stages

@@ -13,8 +13,8 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, find_dataset
 from pam.data.text_files import Line
-from pam.data.word_alignments import Links, parse_links, prepare_word_alignments
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.links import Links, parse_links, prepare_word_alignments
 
 from .conftest import ROOT
 from .pairs import dataset as pair_dataset

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pam.data.tokenizers import InflectionCodec as Letters
-from pam.data.tokenizers import Settings, SideSettings, TranslationCodec
+from pam.data.codecs import Settings, SideSettings
 from pam.data.vocabulary import STEP, UNK, Vocabulary
 from pam.decoding.generator import detokenize
 from pam.decoding.hypotheses import Output
+from pam.tasks.inflection.codec import InflectionCodec as Letters
+from pam.tasks.translation.codec import TranslationCodec
 
 TARGET = Vocabulary(["a", "house", "in", "st@@", "reet"])
 A = 5

@@ -11,15 +11,16 @@ import pytest
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from pam.data.captioning import read_captions
 from pam.data.dataset import Prepared
 from pam.data.languages import language
 from pam.data.prepare import prepare
-from pam.evaluation import captioning, meteor
+from pam.evaluation import meteor
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, score_control
 from pam.runtime.errors import UserError
+from pam.tasks.captioning import counts as captioning
+from pam.tasks.captioning.stages import read_captions
 from tests.data.test_captioning import CAPTIONS, fetched, frames
 
 MSRVTT = Path(__file__).parents[3] / "shared/corpora/msrvtt-1000-vgg16/videodatainfo.json"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pam.data.dataset import write_summary
-from pam.evaluation import inflection
-from pam.evaluation.inflection import Prediction
 from pam.evaluation.inputs import EvalInputs, check_against_split
 from pam.runtime.errors import UserError
+from pam.tasks.inflection import counts as inflection
+from pam.tasks.inflection.counts import Prediction
 
 HEADER = "lemma\tfeatures\tform\tpredicted\tlog_prob\n"
 

@@ -11,26 +11,25 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
+from pam.data.codecs import Settings, SideSettings
 from pam.data.dataset import Prepared, write_summary
 from pam.data.languages import composed, language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.data.tokenizers import (
-    TOKENIZERS as TOKENIZER_NAMES,
-)
-from pam.data.tokenizers import (
-    Settings,
-    SideSettings,
-    TranslationCodec,
-    load_tokenizer,
-)
-from pam.evaluation import captioning, inflection, meteor, summarization, translation
+from pam.data.tokenizers import TOKENIZERS as TOKENIZER_NAMES
+from pam.data.tokenizers import load_tokenizer
+from pam.evaluation import meteor
 from pam.evaluation.edits import Edits, edit_distance, fewest_edits
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS
 from pam.evaluation.plain_texts import score_texts
 from pam.evaluation.scores import Scores, make, score_control
-from pam.evaluation.summarization import Summary
+from pam.tasks.captioning import counts as captioning
+from pam.tasks.inflection import counts as inflection
+from pam.tasks.summarization import counts as summarization
+from pam.tasks.summarization.counts import Summary
+from pam.tasks.translation import counts as translation
+from pam.tasks.translation.codec import TranslationCodec
 from tests.data.test_captioning import CAPTIONS, fetched
 
 from .translations import write

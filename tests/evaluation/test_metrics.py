@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from pam.evaluation import metrics
 from pam.evaluation.metrics import METRICS, Floats, metric_of
 from pam.runtime.errors import UserError
+from pam.tasks.translation.metrics import chrf
 
 
 def ngram_counts(rows: int, seed: int) -> Floats:
@@ -38,7 +39,7 @@ def test_chrf_is_sacrebleus_for_any_counts() -> None:
     hyp, ref = (generator.integers(0, 9, size=(500, 6)) for _ in range(2))
     match = generator.integers(0, np.minimum(hyp, ref) + 1)
 
-    values = metrics.chrf(np.concatenate([hyp, match, ref], axis=1).astype(float))
+    values = chrf(np.concatenate([hyp, match, ref], axis=1).astype(float))
     for row, value in enumerate(values):
         triples = np.stack([hyp[row], ref[row], match[row]], axis=1).flatten().tolist()
         assert value == pytest.approx(CHRF()._compute_f_score(triples), abs=1e-9)

@@ -126,7 +126,7 @@ def test_predictions_for_other_data_are_refused_and_nothing_is_written(folder: P
     ("arguments", "words"),
     [
         ([], "the kind of these predictions"),
-        (["--kind", "inflexion"], "unknown kind of scoring"),
+        (["--kind", "inflexion"], "unknown kind of task"),
         (["--kind", "inflection", "--decoding", "decoding.json", "decoding.json"], "1 files of"),
     ],
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.evaluation.translation import paired_bootstrap
 from pam.runtime.errors import UserError
+from pam.tasks.translation.significance import paired_bootstrap
 from tests.evaluation.translations import (
     OUTPUTS,
     REFERENCES,

@@ -18,12 +18,14 @@ from pam.data.languages import language, sentences_of
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.vocabulary import Vocabulary
-from pam.evaluation import meteor, summarization
+from pam.evaluation import meteor
+from pam.evaluation.compared_text import ComparedText
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS, metric_of
 from pam.evaluation.scores import score_control
-from pam.evaluation.summarization import ComparedText, Summary
 from pam.runtime.errors import UserError
+from pam.tasks.summarization import counts as summarization
+from pam.tasks.summarization.counts import Summary
 
 ARTICLES = [
     "the police killed the gunman on monday . the gunman had shot at cars . nobody else was hurt .",

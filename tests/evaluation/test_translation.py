@@ -15,12 +15,13 @@ from nltk.translate.bleu_score import corpus_bleu
 from pam.cli import main
 from pam.data.dataset import Prepared, write_summary
 from pam.data.languages import language
-from pam.evaluation import bootstrap, translation
+from pam.evaluation import bootstrap
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scored, Scores, make, score
-from pam.evaluation.translation import by_length
 from pam.runtime.errors import UserError
+from pam.tasks.translation import counts as translation
+from pam.tasks.translation.lengths import by_length
 from tests.evaluation.translations import (
     OUTPUTS,
     REFERENCES,

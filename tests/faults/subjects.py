@@ -19,13 +19,16 @@ from pam.data.prepare import prepare
 from pam.data.registry import Dataset, File
 from pam.decoding.generator import Generator
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
-from pam.evaluation import alignment, captioning, summarization, translation
 from pam.evaluation.inputs import EvalInputs
 from pam.experiments.config import Decoding
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
 from pam.models.model import match
 from pam.runtime.files import sha256_of, write_json
+from pam.tasks.alignment import counts as alignment
+from pam.tasks.captioning import counts as captioning
+from pam.tasks.summarization import counts as summarization
+from pam.tasks.translation import counts as translation
 from pam.training.checkpoint import Progress, StateFolder
 from tests.cli import phrases
 from tests.data import pairs, test_captioning, test_summarization, test_wit3

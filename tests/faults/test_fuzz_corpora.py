@@ -24,9 +24,11 @@ from pam.data.features import clips_in
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.data.vocabulary import UNK, Vocabulary
-from pam.data.word_alignments import prepare_word_alignments
-from pam.evaluation import captioning, summarization, translation
 from pam.evaluation.inputs import EvalInputs, check_against_split, read_predictions
+from pam.tasks.alignment.links import prepare_word_alignments
+from pam.tasks.captioning import counts as captioning
+from pam.tasks.summarization import counts as summarization
+from pam.tasks.translation import counts as translation
 from tests.conftest import Recorder
 from tests.data import pairs, test_captioning
 from tests.faults.cases import numbered

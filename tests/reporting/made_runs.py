@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pam.evaluation import inflection
 from pam.evaluation import scores as record
 from pam.evaluation.inputs import Counts, save
 from pam.runtime.files import write_json, write_text
+from pam.tasks.inflection import counts as inflection
 
 LABELS = {
     "soft": "Soft",
@@ -250,7 +250,7 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     write_text(folder / "run.yaml", yaml.safe_dump(config))
 
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
-    counts = Counts(units, inflection.METRICS, "lemmas")
+    counts = Counts(units, tuple(metric.name for metric in inflection.METRICS), "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
     scores = record.make("inflection", counts, identity, training, {"1": decoding})
     save(scores, folder / "scores.json")

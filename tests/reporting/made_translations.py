@@ -11,12 +11,13 @@ import yaml
 from made_runs import MadeExperiment, history_text, training_record
 
 from pam.data.dataset import write_summary
-from pam.evaluation import alignment, translation
 from pam.evaluation import attention as analysis
 from pam.evaluation import scores as record
 from pam.evaluation.attention import COVERAGE_EDGES, Analysis
 from pam.evaluation.inputs import EvalInputs, save
 from pam.runtime.files import write_json, write_text
+from pam.tasks.alignment import counts as alignment
+from pam.tasks.translation import counts as translation
 
 LABELS = {
     "soft": "Soft",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pam.experiments.config import Experiment
-from pam.reporting.catalogue import FIGURE_CODE, FIGURES, TABLES
-from pam.reporting.figures import KINDS, parser_of
+from pam.reporting.catalogue import FIGURES, TABLES
+from pam.reporting.figures import parser_of
 from pam.reporting.tables import BUILDERS
 
 INFLECTION = {
@@ -90,10 +90,6 @@ def test_every_figure_has_a_kind_that_takes_its_files() -> None:
         files = [word for option in item.files for word in (f"--{option}", "x")]
         options = ["--experiment", "x", *files, *item.options]
         parser_of(item.draws).parse_args(options)
-
-
-def test_a_figure_is_drawn_again_where_the_module_that_draws_it_changes() -> None:
-    assert {name: draw.__module__ for name, draw in KINDS.items()} == FIGURE_CODE
 
 
 def test_labels_tell_items_apart() -> None:

@@ -25,9 +25,9 @@ from pam.commands import evaluate
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.reporting import runs, style
-from pam.reporting.catalogue import FIGURES
+from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.reporting.comparison import compare
-from pam.reporting.figures import KINDS, models, parser_of
+from pam.reporting.figures import drawing_of, models, parser_of
 from pam.reporting.figures.attention import attention
 from pam.reporting.runs import history_columns, load_experiment
 from pam.runtime.errors import UserError
@@ -69,7 +69,7 @@ def drawn(kind: str, made: MadeExperiment, *more: object) -> Iterator[Figure]:
     """Draw a figure without writing it."""
     options = [str(option) for option in (*arguments(kind, made), *more)]
     with style.styled():
-        figure = KINDS[kind](**vars(parser_of(kind).parse_args(options))).figure
+        figure = drawing_of(kind)(**vars(parser_of(kind).parse_args(options))).figure
         yield figure
         plt.close(figure)
 
@@ -252,7 +252,7 @@ def test_bleu_by_size_puts_tasks_of_the_same_data_by_their_training_pairs(tmp_pa
         summaries.append(summary)
 
     with style.styled():
-        figure = KINDS["bleu_by_size"](made.config, made.scores, summaries).figure
+        figure = drawing_of("bleu_by_size")(made.config, made.scores, summaries).figure
         (panel,) = figure.axes
         assert panel.get_xscale() == "log"
         assert {tuple(line.get_xdata()) for line in panel.lines} == {(100, 10_000)}
@@ -392,7 +392,7 @@ def test_attention_of_more_models_is_in_the_data_and_not_in_the_picture(
     plt.close(drawing.figure)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DRAWINGS)
 def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     made: MadeExperiment,
     translated: MadeExperiment,

@@ -23,7 +23,6 @@ from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.data.vocabulary import Vocabulary
-from pam.evaluation import inflection
 from pam.evaluation.inputs import Counts, GroupCounts, load, save
 from pam.evaluation.scores import Scores, make
 from pam.experiments.config import Experiment
@@ -41,6 +40,7 @@ from pam.reporting.render import Row
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
 from pam.runtime.errors import UserError
+from pam.tasks.inflection import counts as inflection
 
 ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -949,8 +949,12 @@ def with_groups(path: Path) -> None:
     groups = {}
     for name, first in (("seen", 0), ("unseen", 1)):
         indices = list(range(first, len(units.names), 2))
-        groups[name] = GroupCounts(units.only(indices), inflection.METRICS)
-    counts = Counts(units, inflection.METRICS, "lemmas", groups=groups)
+        groups[name] = GroupCounts(
+            units.only(indices), tuple(metric.name for metric in inflection.METRICS)
+        )
+    counts = Counts(
+        units, tuple(metric.name for metric in inflection.METRICS), "lemmas", groups=groups
+    )
     keys = ("experiment", "task", "model", "label", "seed")
     identity = {key: getattr(scores, key) for key in keys}
     save(make("inflection", counts, identity, scores.training, scores.decoding), path)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from made_runs import MadeExperiment, make_experiment
 
-from pam.evaluation import inflection
 from pam.evaluation.inputs import load, save
 from pam.evaluation.scores import Scores
 from pam.reporting import runs
 from pam.runtime.errors import UserError
+from pam.tasks.inflection import counts as inflection
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_of_several_options_each_combination_of_the_later_ones_has_a_line(tmp_pa
     assert experiment.baseline == names[0]
 
     with figures.style.styled():
-        drawing = figures.KINDS["sweep"](made.config, made.scores)
+        drawing = figures.drawing_of("sweep")(made.config, made.scores)
     (axes,) = drawing.figure.axes
     lines = [
         line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() != "None"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pam.data.dataset import write_summary
-from pam.data.inflection import Index, InflectionFormat
 from pam.experiments.config import ModelConfig, RunConfig
 from pam.experiments.parsing import dump_yaml
 from pam.runtime.files import write_text
+from pam.tasks.inflection.stages import Index, InflectionFormat
 from tests.variants import model_named
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,12 +9,15 @@ of jobs that ask for them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 from pam.data.registry import load_task
 from pam.experiments.check import check_experiment
-from pam.experiments.fingerprint import CODE, KINDS
+from pam.experiments.fingerprint import CODE, PARTS_OF_KIND
+from pam.reporting.catalogue import DRAWINGS
 from pam.runtime import files
+from pam.tasks import KINDS
 from pam.workflow import JobInputs, WorkflowFiles
 
 OF_RUNS = ("train", "predict", "length-penalty", "attention", "analyze")
@@ -46,7 +49,12 @@ def fill_commands() -> None:
     """Ask for the fingerprint of each command, and of each kind of its jobs."""
     for command in CODE:
         JobInputs.code(command)
-        for kind in KINDS.get(command, ()):
+        kinds: Iterable[str] = ()
+        if command in PARTS_OF_KIND:
+            kinds = KINDS
+        elif command == "figures":
+            kinds = DRAWINGS
+        for kind in kinds:
             JobInputs.code(command, kind)
 
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,31 +15,24 @@ import pytest
 
 from pam.experiments import fingerprint as fingerprints
 from pam.experiments.config import Decoding, Member, Network, RunConfig, Training, load_model
-from pam.experiments.fingerprint import (
-    IGNORED_MODULES,
-    TABLES,
-    choices,
-    closure,
-    fingerprint,
-    model_modules,
-)
+from pam.experiments.fingerprint import closure, fingerprint, model_modules
 from pam.models.options import COMPONENTS, is_shipped
 from tests.workflow.checkouts import ROOT
 
 MADE_UP = {
-    "__init__.py": "",
+    "__init__.py": "DECIDES_NO_RESULT = True",
     "train.py": """
         '''Trains.'''
         from pam.build import build
         import pam.io
         def train(): return build("general")
     """,
-    "io.py": "def read(): ...",
+    "io.py": "DECIDES_NO_RESULT = True\ndef read(): ...",
     "build.py": """
         from pam.scores import SCORES, base
         from pam import windows
         from pam.transformer import Transformer
-        ARCHITECTURES = {"recurrent": "Recurrent", "transformer": Transformer}
+        ARCHITECTURES: Choices[type] = {"recurrent": "Recurrent", "transformer": Transformer}
         class Recurrent: ...
         def build(kind):
             windows.slide()
@@ -57,15 +49,16 @@ MADE_UP = {
         class General(Base):
             def forward(self): return scaled(FACTOR)
         class Dot(Base):
+            reads = "pam.named:chosen"
             def forward(self):
                 from pam.lazy import work
                 return work(pam.other.value)
         def scaled(factor): return helper(factor)
         def base(): return 1
-        SCORES = {"general": General, "dot": Dot}
+        SCORES: Choices[Base] = {"general": General, "dot": Dot}
     """,
     "windows.py": """
-        WINDOWS = {}
+        WINDOWS: Choices[int] = {}
         WINDOWS["none"] = 0
         def slide(): ...
         def shrink(): ...
@@ -74,8 +67,8 @@ MADE_UP = {
     "other.py": "value = 1",
     "other.yaml": "size: 1",
     "lazy.py": "def work(value): return value",
+    "named.py": "def chosen(): return 1\n\ndef other(): return 2",
 }
-MODULES = {"pam.build": {"ARCHITECTURES"}, "pam.scores": {"SCORES"}, "pam.windows": {"WINDOWS"}}
 Change = Callable[[str, str, str], None]
 
 
@@ -87,13 +80,10 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Change]
     for name, text in MADE_UP.items():
         (folder / name).write_text(dedent(text), encoding="utf-8")
     monkeypatch.setattr(fingerprints, "PACKAGE", folder)
-    monkeypatch.setattr(fingerprints, "TABLES", MODULES)
-    monkeypatch.setattr(fingerprints, "IGNORED_MODULES", {"pam", "pam.io"})
 
     def forget() -> None:
         functions = (
             fingerprints.fingerprint,
-            fingerprints.choices,
             fingerprints.source_of,
             fingerprints._find,
             fingerprints._stored,
@@ -125,10 +115,12 @@ DOT = "pam.scores:Dot"
         ("scores.py", "FACTOR = 2", "FACTOR = 5", {GENERAL}),
         ("scores.py", "return helper(factor)", "return factor", {GENERAL}),
         ("tools.py", "return factor", "return 0", {GENERAL}),
-        ("tools.py", "def other(): ...", "def another(): ...", {GENERAL}),
+        ("tools.py", "def other(): ...", "def another(): ...", set()),
         ("scores.py", "return work(pam.other.value)", "return 0", {DOT}),
         ("lazy.py", "return value", "return 0", {DOT}),
         ("other.py", "value = 1", "value = 2", {DOT}),
+        ("named.py", "return 1", "return 3", {DOT}),
+        ("named.py", "return 2", "return 3", set()),
         ("other.yaml", "size: 1", "size: 2", {DOT}),
         ("scores.py", "    '''A score.'''", "    size = 1", {GENERAL, DOT}),
         ("scores.py", "'''A score.'''", "'''Another text.'''", set()),
@@ -146,7 +138,7 @@ DOT = "pam.scores:Dot"
         ("__init__.py", "", "", set()),
     ],
 )
-def test_of_a_module_of_choices_what_is_chosen_counts(
+def test_what_is_named_counts_and_of_choices_what_is_chosen(
     made_up: Change, file: str, old: str, new: str, changed: set[str]
 ) -> None:
     entries = ("pam.train", GENERAL, DOT, "pam.build:Recurrent", "pam.build:Transformer")
@@ -324,22 +316,10 @@ def test_training_does_not_depend_on_how_results_are_reported() -> None:
     assert not [name for name in modules if name.startswith(("pam.reporting", "pam.evaluation"))]
 
 
-@pytest.mark.parametrize("module", sorted(IGNORED_MODULES))
-def test_modules_that_are_left_out_exist(module: str) -> None:
-    assert fingerprints.exists(module)
-
-
-@pytest.mark.parametrize("module", TABLES)
-def test_dictionaries_of_choices_exist(module: str) -> None:
-    for name in TABLES[module]:
-        assert isinstance(getattr(import_module(module), name), dict)
-
-
 def test_every_class_that_computes_a_kind_counts_by_itself() -> None:
     for kinds in COMPONENTS.values():
         for options in filter(is_shipped, kinds.values()):
             module, _, name = options.implementation.partition(":")
-            assert module in choices()
             assert name in fingerprints.source_of(module).definitions
 
 

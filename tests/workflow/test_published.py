@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pam.data.registry import load_registries
-from pam.data.translation import TranslationFormat
 from pam.experiments.config import RunConfig
 from pam.experiments.experiment import Plan, load_plan
 from pam.models import options
+from pam.tasks.translation.format import TranslationFormat
 from tests.workflow.checkouts import ROOT
 
 TASK = "iwslt14-de-en"

@@ -69,7 +69,7 @@ def test_a_changed_component_retrains_its_models_and_changed_scoring_scores_all_
 ) -> None:
     computed = "return torch.sigmoid(self.raw)"
     finished.edit("pam/models/couplings.py", computed, "return +torch.sigmoid(self.raw)")
-    append(finished, "pam/evaluation/metrics.py", "\nNOTE = 'changed'\n")
+    finished.edit("pam/evaluation/metrics.py", "return 100.0 * sums", "return +100.0 * sums")
 
     outcome = planned(finished)
 
@@ -80,7 +80,7 @@ def test_a_changed_component_retrains_its_models_and_changed_scoring_scores_all_
 
 
 def test_a_changed_figure_redraws_that_figure(finished: Checkout) -> None:
-    finished.edit("pam/reporting/figures/curves.py", "LEFT =", "NOTE = 'changed'\nLEFT =")
+    finished.edit("pam/reporting/figures/curves.py", "LEFT =", "LEFT = () or")
     assert planned(finished).jobs == {"draw_figure": 1, "write_page": 1, "write_report": 1}
 
 

@@ -98,7 +98,7 @@ def test_every_stage_is_a_rule_and_the_summary_counts_them_all(letters: Checkout
             },
         ),
         (
-            "pam/data/translation.py",
+            "pam/tasks/translation/stages.py",
             'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", "add_symbols")',
             'keys: ClassVar[tuple[str, ...]] = ("vocabulary", "source_eos", "add_symbols", *())',
             {"prepare_data": 2, "prepare_word_alignments": 1},

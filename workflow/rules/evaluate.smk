@@ -247,11 +247,12 @@ rule score_control:
         data=input_folder("data"),
         out=output_folder("scores"),
         experiment=EXPERIMENT.experiment,
+        plugins=job_inputs.plugins,
     message:
         "Scoring {wildcards.control} on {wildcards.task}"
     shell:
         "logged {log:q} python -m pam control --name {wildcards.control:q} --data {params.data:q} "
-        "--experiment {params.experiment:q} --task {wildcards.task:q} --out {params.out:q}"
+        "--experiment {params.experiment:q} --task {wildcards.task:q} --out {params.out:q} {params.plugins:q}"
 
 
 rule test_significance:

@@ -14,12 +14,7 @@ from typing import Any
 
 import yaml
 
-from pam.data.captioning import CaptioningFormat
-from pam.data.inflection import InflectionFormat
-from pam.data.registry import Dataset, File
-from pam.data.summarization import SummarizationFormat
-from pam.data.translation import TranslationFormat
-from pam.data.word_alignments import AlignmentFormat
+from pam.data.registry import Dataset, File, load_task
 from pam.experiments.config import (
     Decoding,
     Experiment,
@@ -34,6 +29,8 @@ from pam.experiments.config import (
 from pam.experiments.parsing import Strict
 from pam.models.options import COMPONENTS, Options
 from pam.runtime.files import write_text
+from pam.tasks import KINDS
+from pam.tasks.translation.format import TranslationFormat
 
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -53,11 +50,7 @@ DATA_END = "<!-- End of keys. -->"
 DATA: dict[str, type[Strict]] = {
     "a data set": Dataset,
     "a file": File,
-    "translation": TranslationFormat,
-    "summarization": SummarizationFormat,
-    "captioning": CaptioningFormat,
-    "inflection": InflectionFormat,
-    "word alignments": AlignmentFormat,
+    **{name: load_task(name).Format for name in KINDS},
 }
 OVERRIDES = {
     "network": "Network",

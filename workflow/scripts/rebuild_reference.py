@@ -22,15 +22,16 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.evaluation.translation import Significance, Test
 from pam.experiments.experiment import RESERVED_MODELS
 from pam.reporting import figures, render, tables
-from pam.reporting.catalogue import FIGURES, TABLES, TableSpec, load_papers
+from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.cells import MINUS, Cell, Estimate, Judgement, Missing, Name
 from pam.reporting.comparison import Inputs
+from pam.reporting.items import TableSpec
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
 from pam.runtime.files import write_json, write_text
+from pam.tasks.translation.significance import Significance, Test
 
 PAPERS = Path("config/paper_results.yaml")
 REBUILT = ("comparison", "gains", "attentions", "overhead")

@@ -1,7 +1,7 @@
 """Draw each kind of figure and write it as SVG and PNG, its data as CSV.
 
 To add a kind: write a function that returns a `Drawing` and whose arguments are in `OPTIONS`, and a
-line in `KINDS` and in `pam.reporting.catalogue.FIGURE_CODE`.
+line in `pam.reporting.catalogue.DRAWINGS`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pam.reporting import style
-from pam.reporting.figures import attention, curves, models, sweeps
+from pam.reporting.catalogue import DRAWINGS
 from pam.reporting.runs import LeftOutError
 from pam.runtime.errors import unknown
-
-KINDS: dict[str, Callable[..., style.Drawing]] = {
-    "quality": models.quality,
-    "gains": models.gains,
-    "cost": models.cost,
-    "sweep": sweeps.sweep,
-    "attention": attention.attention,
-    "curves": curves.curves,
-    "bleu_by_length": curves.bleu_by_length,
-    "bleu_by_size": curves.bleu_by_size,
-    "entropy_accuracy": attention.entropy_accuracy,
-    "coverage": attention.coverage,
-}
+from pam.tasks import imported
 
 _FILE: dict[str, Any] = {"type": Path, "required": True}
 _FILES: dict[str, Any] = {"type": Path, "required": True, "nargs": "+"}
@@ -66,17 +54,27 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def drawing_of(kind: str) -> Callable[..., style.Drawing]:
+    """Import the function that draws a kind of figure.
+
+    Raises:
+        UserError: there is no such kind; the error names the closest.
+    """
+    if kind not in DRAWINGS:
+        raise unknown("kind of figure", kind, list(DRAWINGS))
+    draw: Callable[..., style.Drawing] = imported(DRAWINGS[kind])
+    return draw
+
+
 def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a kind's options.
 
     Raises:
         UserError: there is no such kind; the error names the closest.
     """
-    if kind not in KINDS:
-        raise unknown("kind of figure", kind, list(KINDS))
-
-    parser = argparse.ArgumentParser(program, description=inspect.getdoc(KINDS[kind]))
-    for name in inspect.signature(KINDS[kind]).parameters:
+    draw = drawing_of(kind)
+    parser = argparse.ArgumentParser(program, description=inspect.getdoc(draw))
+    for name in inspect.signature(draw).parameters:
         parser.add_argument(f"--{name.replace('_', '-')}", **OPTIONS[name])
     return parser
 
@@ -99,7 +97,7 @@ def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
 
     with style.styled():
         try:
-            drawing = KINDS[kind](**options)
+            drawing = drawing_of(kind)(**options)
         except LeftOutError as error:
             # The page shows why, where it would have shown the metric.
             drawing = style.in_words(f"Left out: {error.message}.")

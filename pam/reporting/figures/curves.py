@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from pam.evaluation.metrics import Floats
-from pam.evaluation.translation import LengthBin, by_length
 from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare, frame_of
 from pam.reporting.runs import History, TaskRuns
 from pam.runtime.errors import UserError
 from pam.runtime.files import read_json
+from pam.tasks.translation.lengths import LengthBin, by_length
 
 # Measurements on the development split after each epoch.
 

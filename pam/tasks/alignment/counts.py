@@ -17,9 +17,10 @@ from pydantic import Field
 
 from pam.evaluation.attention import Analysis, Links
 from pam.evaluation.inputs import Counts, EvalInputs, load
-from pam.evaluation.metrics import Floats, Units, alignment_agreement, digest_of, join, numbered
+from pam.evaluation.metrics import Floats, Units, digest_of, join, numbered
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.metrics import alignment_agreement
 
 READINGS = {
     "": "links",

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from pam.data.codecs import SideSettings
 from pam.data.dataset import SPLITS, write_split
 from pam.data.features import Table, clips_in, spaced, write_table
 from pam.data.languages import INVISIBLE, LANGUAGE, language, segmentation_hint
@@ -27,12 +28,14 @@ from pam.data.reading import Files
 from pam.data.sampling import ALL
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import cleaned, lines_of, refuse_half_characters
-from pam.data.tokenizers import TOKENIZERS, CaptioningCodec, CaptioningSettings, SideSettings
-from pam.data.translation import REFERENCES, SCORED, VocabularyFormat, pair_writer, read_pairs
+from pam.data.tokenizers import TOKENIZERS
 from pam.data.vocabulary import Vocabulary
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 from pam.runtime.files import atomic_write
+from pam.tasks.captioning.codec import CaptioningCodec, CaptioningSettings
+from pam.tasks.translation.files import REFERENCES, SCORED, pair_writer, read_pairs
+from pam.tasks.translation.format import VocabularyFormat
 
 # keys by which the registry names the files, below the split `all`
 CAPTIONS = "captions"

@@ -15,29 +15,22 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from pam.data.codecs import SIDES, Side
 from pam.data.dataset import Limits
 from pam.data.groups import read_groups
 from pam.data.languages import LANGUAGE, language, sentences_of
 from pam.data.prepare import Stage, Symbols, Task
 from pam.data.reading import DividingReader, Files
-from pam.data.tokenizers import SIDES, Side, SummarizationCodec, SummarizationSettings
-from pam.data.translation import (
-    REFERENCE,
-    SCORED,
-    Extract,
-    Index,
+from pam.experiments.parsing import Strict
+from pam.tasks.summarization.codec import SummarizationCodec, SummarizationSettings
+from pam.tasks.translation.files import REFERENCE, SCORED, PairWriter, pair_writer, read_pairs
+from pam.tasks.translation.format import (
     PairsFormat,
-    PairWriter,
-    Segment,
     VocabularyFormat,
-    first_pairs,
-    pair_modules,
     pair_symbols,
     pair_symbols_of,
-    pair_writer,
-    read_pairs,
 )
-from pam.experiments.parsing import Strict
+from pam.tasks.translation.stages import Extract, Index, Segment, first_pairs, pair_modules
 
 # tags around each sentence, in See et al.'s files `<s>`, in OpenNMT's `<t>`
 SENTENCE_TAGS = re.compile(r"</?[st]>")
@@ -208,6 +201,9 @@ class Summarization(Task[SummarizationFormat]):
         "segment": SegmentSummaries,
         "index": IndexSummaries,
     }
+
+    def headings(self, layout: SummarizationFormat) -> tuple[str, ...]:
+        return layout.fields
 
     def symbols(self, layout: SummarizationFormat) -> dict[str, Any]:
         return pair_symbols(layout) | {"truncate": layout.truncate}

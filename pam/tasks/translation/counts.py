@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from pam.data.dataset import Prepared
 from pam.data.languages import Language, are_phrases, visible
 from pam.data.text_files import read_lines
 from pam.data.tokenizers import Characters
-from pam.data.translation import OTHER_REFERENCES
 from pam.evaluation.attention import Analysis
 from pam.evaluation.compared_text import (
     language_seen,
@@ -44,9 +42,6 @@ from pam.evaluation.inputs import (
     read_predictions,
 )
 from pam.evaluation.metrics import (
-    CHARACTER_ORDERS,
-    CHRF_OUTPUT,
-    CHRF_REFERENCE,
     ORDERS,
     UNPENALIZED_COUNT,
     Floats,
@@ -58,9 +53,10 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
-from pam.experiments.parsing import Strict
-from pam.experiments.run_folder import UNPENALIZED, RunFolder
+from pam.experiments.run_folder import UNPENALIZED
 from pam.runtime.errors import UserError
+from pam.tasks.translation.files import OTHER_REFERENCES
+from pam.tasks.translation.metrics import CHARACTER_ORDERS, CHRF_OUTPUT, CHRF_REFERENCE
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as SacreMetric
@@ -74,9 +70,6 @@ CHARACTERS = "characters"  # name of the tokenizer, and of the counts of its wor
 OF_PENALTIES = ("bleu_unpenalized", "length_ratio", "length_ratio_unpenalized")
 OF_ANALYSIS = ("ppl", "ppl_exact", "token_accuracy")
 UNKNOWN = "<unk>"
-LENGTHS = (10, 20, 30, 40, 50)
-# sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
-SACREBLEU_RESAMPLES = 1_000
 
 
 class Prediction(NamedTuple):
@@ -397,11 +390,15 @@ def statistics(
     Args:
         further: further references of each sentence.
     """
-    streams: Any = streams_of(_visible(references), [_visible(texts) for texts in further])
-    return np.array(metric._extract_corpus_statistics(_visible(outputs), streams), dtype=np.float64)
+    streams: Any = streams_of(
+        visible_texts(references), [visible_texts(texts) for texts in further]
+    )
+    return np.array(
+        metric._extract_corpus_statistics(visible_texts(outputs), streams), dtype=np.float64
+    )
 
 
-def _visible(texts: Sequence[str]) -> list[str]:
+def visible_texts(texts: Sequence[str]) -> list[str]:
     """Return texts in Unicode NFC, without characters that show nothing."""
     return [visible(text) for text in texts]
 
@@ -462,7 +459,7 @@ def _reached(
         return {}
 
     texts = [data.codec.readable(row.target) for row in rows]
-    if _visible(texts) == _visible(references):
+    if visible_texts(texts) == visible_texts(references):
         return {}
 
     perfect = [
@@ -521,7 +518,7 @@ def _error_rates(
     for index, (row, reference) in enumerate(zip(rows, references, strict=True)):
         texts_in_words = [row.target, *further.words_of(index)]
         reference_words = [visible(text).split() for text in texts_in_words]
-        reference_texts = _visible([reference, *further.texts_of(index)])
+        reference_texts = visible_texts([reference, *further.texts_of(index)])
         predicted_words = visible(row.predicted).split()
 
         word_edits = fewest_edits(predicted_words, reference_words)
@@ -658,179 +655,4 @@ def _unpenalized(
 # BLEU by the length of the source.
 
 
-class LengthBin(NamedTuple):
-    low: int  # words, of the shortest sentence
-    high: int | None  # all are shorter; None: without end
-    sentences: int
-    value: float | None  # BLEU; None: there are no sentences
-
-
-def by_length(units: Units, beam: int | None, edges: Sequence[int] = LENGTHS) -> list[LengthBin]:
-    """Compute BLEU on sentences of each length in source words (as Luong et al. 2015, Figure 6).
-
-    Args:
-        units: the counts that `count` returns.
-        edges: lengths, ascending, at each of which a bin ends and the next begins.
-    """
-    metric = metric_of(of_beam("bleu", beam))
-    lengths = units.of(["source_words"])[:, 0]
-    counts = units.of(metric.columns)
-
-    bins = []
-    for low, high in zip((0, *edges), (*edges, None), strict=True):
-        in_bin = lengths >= low
-        if high is not None:
-            in_bin &= lengths < high
-        value = None
-        if in_bin.any():
-            value = float(metric.value(counts[in_bin].sum(axis=0)))
-        bins.append(LengthBin(low, high, int(in_bin.sum()), value))
-
-    return bins
-
-
 # sacreBLEU's significance tests.
-
-
-class Test(Strict):
-    """One model against the baseline by one metric, scores of the whole set, 0 to 100."""
-
-    model: str
-    metric: str = Field(description="named as in `scores.json`")
-    score: float
-    baseline: float
-    p: float = Field(
-        description="by sacreBLEU; `pam.evaluation.bootstrap.p_value` says how it differs from ours"
-    )
-    signature: str = Field(description="sacreBLEU's, of the metric and the test")
-
-
-class Significance(Strict):
-    """The content of `significance/seed<k>.json`."""
-
-    task: str
-    seed: int
-    baseline: str
-    tests: list[Test]
-
-
-def paired_bootstrap(
-    baseline: Path,
-    systems: Mapping[str, Path],
-    data: Path,
-    split: str = "test",
-    metrics: Sequence[str] = ("sacrebleu", "chrf"),
-    beam: int | None = None,
-    resamples: int = SACREBLEU_RESAMPLES,
-) -> list[Test]:
-    """Test models against a baseline by sacreBLEU's own paired bootstrap.
-
-    All are tested on the same resamples of the sentences.
-
-    Args:
-        baseline: its file of predictions.
-        systems: name of each model to its file of predictions.
-        data: the task's prepared folder.
-        metrics: of `bleu`, `sacrebleu` and `chrf`.
-        beam: of the predictions, for the metrics' names.
-
-    Returns:
-        For each metric each model, in the orders given.
-
-    Raises:
-        UserError: a file is faulty or of other sentences.
-    """
-    inputs = EvalInputs(data=data, split=split)
-    references = read_references(inputs)
-    further = read_other_references(inputs)
-    target = Target.of(inputs.prepared, [*references, *chain.from_iterable(further.texts)])
-    further = target.other_references_in_words(further)
-    baseline_rows = target.rows_in_words(read_checked(baseline, inputs, Prediction))
-    rows_by_system = {
-        name: target.rows_in_words(read_checked(path, inputs, Prediction))
-        for name, path in systems.items()
-    }
-    targets = [row.target for row in baseline_rows]
-    sacre = sacre_metrics(target, [*targets, *chain.from_iterable(further.words)])
-
-    tests = []
-    for metric in metrics:
-        in_words = metric == "bleu"
-        # BLEU compares the words of the task, the other metrics readable text.
-        streams: Any
-        if in_words:
-            streams = streams_of(_visible(targets), list(map(_visible, further.words)))
-        else:
-            streams = streams_of(_visible(references), list(map(_visible, further.texts)))
-        outputs = [("", _outputs(baseline_rows, in_words))]
-        for model, rows in rows_by_system.items():
-            outputs.append((model, _outputs(rows, in_words)))
-
-        tests += _test(of_beam(metric, beam), sacre[metric], outputs, streams, resamples)
-
-    return tests
-
-
-def _test(
-    name: str,
-    metric: SacreMetric,
-    outputs: Sequence[tuple[str, Sequence[str]]],
-    streams: Any,
-    resamples: int,
-) -> list[Test]:
-    """Test systems by one metric; the first of `outputs` is the baseline's.
-
-    sacreBLEU can test several metrics at once, but it keys results by names that two of ours share.
-    """
-    from sacrebleu.significance import PairedTest
-
-    test = PairedTest(list(outputs), {name: metric}, streams, test_type="bs", n_samples=resamples)
-    signatures, results_by_metric = test()
-    ((key, signature),) = signatures.items()
-    results: list[Any] = results_by_metric[key]
-    baseline_result = results[0]
-
-    tests = []
-    for (model, _), result in zip(outputs[1:], results[1:], strict=True):
-        tests.append(
-            Test(
-                model=model,
-                metric=name,
-                score=float(result.score),
-                baseline=float(baseline_result.score),
-                p=float(result.p_value),
-                signature=str(signature),
-            )
-        )
-    return tests
-
-
-def _outputs(rows: Sequence[Prediction], in_words: bool) -> Sequence[str]:
-    """Return outputs as BLEU of words compares them, or as the metrics of readable text do."""
-    if in_words:
-        return _visible([row.predicted for row in rows])
-    return _visible([row.text for row in rows])
-
-
-def compare_runs(
-    baseline: RunFolder, systems: Sequence[RunFolder], split: str = "test"
-) -> Significance:
-    """Test the outputs of runs, with their main beam, against the baseline's.
-
-    See `paired_bootstrap`.
-    """
-    baseline_run = baseline.load()
-    beam = baseline_run.decoding.beam
-    predictions = {folder.load().model: folder.predictions(split, beam) for folder in systems}
-
-    tests = paired_bootstrap(
-        baseline=baseline.predictions(split, beam),
-        systems=predictions,
-        data=baseline.data(split),
-        split=split,
-        metrics=OF_BEAMS,
-        beam=beam,
-    )
-    return Significance(
-        task=baseline_run.task, seed=baseline_run.seed, baseline=baseline_run.model, tests=tests
-    )

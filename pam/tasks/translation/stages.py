@@ -7,23 +7,20 @@ symbols) and `index` (to ids).
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice, product
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
-
-from pam.data.dataset import SPLITS, Prepared, text_file, write_split
-from pam.data.groups import GROUPS, no_group, read_groups, write_groups
+from pam.data.codecs import SIDES, Side, SideCodec
+from pam.data.dataset import SPLITS, Prepared, write_split
+from pam.data.groups import no_group, read_groups
 from pam.data.languages import INVISIBLE, language, segmentation_hint
 from pam.data.overlaps import overlaps
 from pam.data.prepare import (
@@ -34,46 +31,36 @@ from pam.data.prepare import (
     Symbols,
     SymbolWarning,
     Task,
-    TaskFormat,
     class_names,
     strange_warnings,
 )
-from pam.data.readers import load_reader
-from pam.data.reading import DividingReader, Faults, Files, GroupingReader, Reader
+from pam.data.reading import DividingReader, Faults, Files, GroupingReader
 from pam.data.sampling import ALL, Pair
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import CONTROL, cleaned, lines_of
-from pam.data.tokenizers import (
-    SIDES,
-    TOKENIZERS,
-    Settings,
-    Side,
-    SideCodec,
-    SideSettings,
-    TranslationCodec,
-    learn_merges,
-)
+from pam.data.tokenizers import TOKENIZERS, learn_merges
 from pam.data.vocabulary import Vocabulary, vocabularies_of
 from pam.data.way_back import WayBack, way_back_warnings
-from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 from pam.runtime.files import atomic_write
+from pam.tasks.translation.codec import TranslationCodec
+from pam.tasks.translation.files import (
+    OPTIONAL,
+    REFERENCE,
+    REFERENCES,
+    SCORED,
+    PairWriter,
+    pair_writer,
+    read_pairs,
+)
+from pam.tasks.translation.format import (
+    PairsFormat,
+    SubwordsFormat,
+    TranslationFormat,
+    pair_symbols,
+    pair_symbols_of,
+)
 
-# Names of the two sides of a pair: codes of languages, or others, such as those of a program and of
-# what it does.
-SIDE = r"^[A-Za-z][A-Za-z0-9_-]*$"
-
-# Between two references of one text from stage to stage. Cleaned text has no such character.
-REFERENCE = "\x1e"
-
-# sentences of the target language as people write them, line by line with the pairs
-REFERENCES = "{split}.target.txt"
-# further references where some pairs have several, line by line too
-OTHER_REFERENCES = "{split}.references.jsonl"
-# files that only some data have
-OPTIONAL = (OTHER_REFERENCES, GROUPS)
-
-SCORED = ("dev", "test")  # splits whose outputs are compared with references
 INDENTED = re.compile(r"(?: {2}|\t)\s*\S")
 # Share of lines with indentation above which they are hardly by chance.
 MOST_INDENTED = 0.02
@@ -83,272 +70,7 @@ MOST_ONE_WORD = 0.9
 MOST_SHARED_SOURCES = 0.05
 
 
-class SubwordsFormat(Strict):
-    """Byte pair encoding."""
-
-    merges: int = Field(ge=1, description="merges that are learned, on each side or for both")
-    joint: bool = Field(False, description="learn one list of merges from both languages")
-
-
-class VocabularyFormat(Strict):
-    """Choice of the symbols of the training text that have an id; all others are unknown."""
-
-    joint: bool = Field(False, description="one vocabulary, of both sides' symbols, for both")
-
-    size: int | dict[str, int] | None = Field(
-        None, description="so many of the most frequent, or so many by language"
-    )
-    min_count: int = Field(1, ge=1, description="only those that occur so often")
-
-    @field_validator("size")
-    @classmethod
-    def _positive(cls, size: int | dict[str, int] | None) -> int | dict[str, int] | None:
-        sizes = size.values() if isinstance(size, dict) else [size]
-        if any(number is not None and number < 1 for number in sizes):
-            raise ValueError("a vocabulary has at least one word")
-        return size
-
-
-class PairsFormat(TaskFormat):
-    """Keys under `format` of every kind of task whose rows are two texts.
-
-    Each side has a name and a language.
-    """
-
-    source: str
-    target: str
-    read: Annotated[SerializeAsAny[Reader], BeforeValidator(load_reader)] = Field(
-        "lines", description="the reader of the files, see below", validate_default=True
-    )
-    blank_lines: Literal["refuse", "drop"] = Field(
-        "refuse",
-        description=(
-            "`refuse`: an error that counts pairs without words and names the first ones; `drop`:"
-            " leave them out"
-        ),
-    )
-    invisible: Literal["drop", "keep"] = Field(
-        "drop",
-        description=(
-            "characters that show nothing, such as soft hyphens and marks of direction: `drop`:"
-            " leave them out and count them; `keep`: learn them"
-        ),
-    )
-    tokenize: str | dict[str, str] = Field(
-        "moses",
-        description=(
-            "`moses`, `unidic` (Japanese), `characters` or `none` (split at spaces); or one for"
-            " each language: `{ja: unidic, en: moses}`; `none` for a side that is no language"
-        ),
-    )
-    tokenized: bool = Field(
-        False, description="whether the files are tokenized already, as by `tokenize`"
-    )
-    lowercase: bool = Field(False, description="whether to lowercase the text")
-    train_pairs: int | None = Field(
-        None,
-        ge=1,
-        description=(
-            "train on this many first pairs; tasks that differ only in this key get a figure of"
-            " BLEU by training size"
-        ),
-    )
-    subwords: SubwordsFormat | None = Field(
-        None, description="byte pair encoding: `{merges: 8000, joint: false}`; null: whole words"
-    )
-    vocabulary: VocabularyFormat = Field(
-        VocabularyFormat(),
-        description=(
-            "words in the vocabulary: `{size: 30000, min_count: 2}`; a size for each side:"
-            " `size: {de: 30000, en: 20000}`; one vocabulary for both sides: `joint: true`"
-        ),
-    )
-
-    @property
-    def fields(self) -> tuple[str, str]:
-        """Names by which a reader knows source and target."""
-        return self.source, self.target
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Languages of source and target."""
-        return self.source, self.target
-
-    @property
-    def limits(self) -> tuple[int | None, int | None]:
-        """Numbers of symbols of source and target that are read of a longer one; None: all."""
-        return None, None
-
-    def tokenizer_for(self, language: str) -> str:
-        if isinstance(self.tokenize, str):
-            return self.tokenize
-        return self.tokenize.get(language, "none")
-
-    @model_validator(mode="after")
-    def _serves_its_languages(self) -> PairsFormat:
-        for name in map(self.tokenizer_for, self.languages):
-            if name not in TOKENIZERS:
-                raise ValueError(f"no tokenizer `{name}`; known: {', '.join(sorted(TOKENIZERS))}")
-        return self
-
-    def sides(self, merges: Sequence[list[str]]) -> dict[Side, SideSettings]:
-        """Return a codec's settings of source and target, with their merges if there are any."""
-        merges_by_side = merges or (None, None)
-        settings: dict[Side, SideSettings] = {}
-        for side, code, side_merges in zip(SIDES, self.languages, merges_by_side, strict=True):
-            settings[side] = SideSettings.of_new_data(
-                language=code,
-                tokenize=self.tokenizer_for(code),
-                lowercase=self.lowercase,
-                merges=side_merges,
-            )
-        return settings
-
-    def codec(self, *merges: list[str]) -> TranslationCodec:
-        """Make the codec, with merges of source and target if they are given."""
-        return TranslationCodec(Settings(**self.sides(merges)))
-
-
-class TranslationFormat(PairsFormat):
-    """Keys that a data set of sentence pairs may have under `format`."""
-
-    source: str = Field(
-        pattern=SIDE,
-        description="code of the language translated from, or another name of that side",
-    )
-    target: str = Field(
-        pattern=SIDE, description="code of the language translated to, or another name of that side"
-    )
-    max_length: int | None = Field(
-        None,
-        ge=1,
-        description=("longest training sentence in words; test sentences are never left out"),
-    )
-    max_ratio: float | None = Field(
-        None, ge=1, description="longest training sentence as a multiple of its translation"
-    )
-    dev_every: int | None = Field(
-        None, ge=2, description="every n-th training pair becomes development data"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_language_no_tokenizer(cls, keys: Any) -> Any:
-        """Let a side that is no language, such as `sql`, have no tokenizer of a language."""
-        if not isinstance(keys, dict) or "tokenize" in keys:
-            return keys
-
-        sides = [side for side in (keys.get("source"), keys.get("target")) if isinstance(side, str)]
-        if all(language(side).tag for side in sides):
-            return keys
-        return keys | {"tokenize": {side: _default_tokenizer(side) for side in sides}}
-
-    @model_validator(mode="after")
-    def _has_two_languages(self) -> TranslationFormat:
-        if self.source == self.target:
-            raise ValueError("source and target are the same language")
-        return self
-
-
-def _default_tokenizer(side: str) -> str:
-    """Return the tokenizer of a side of which the format says nothing, by its name."""
-    return "moses" if language(side).tag else "none"
-
-
 # Pairs of lines on disk, from stage to stage.
-
-
-@dataclass
-class PairWriter:
-    """Writes pairs of lines, none empty, into two files, and counts them and their words."""
-
-    files: tuple[IO[str], IO[str]]
-    references: IO[str] | None  # where targets are written as people write them
-    count: int = 0
-    words: Counter[str] = field(default_factory=Counter)  # by side
-    dropped: Counter[str] = field(default_factory=Counter)  # pairs left out, by the reason in words
-    groups: list[str] = field(default_factory=list)  # of the pairs that have one
-    # further references of each pair, if any has some
-    other_references: list[list[dict[str, str]]] = field(default_factory=list)
-
-    def write(
-        self,
-        source: str,
-        target: str,
-        *,
-        readable: Callable[[], str] = str,
-        other_references: Sequence[dict[str, str]] = (),
-        group: str = "",
-    ) -> None:
-        """Write a pair.
-
-        `readable` is called for the reference, if references are written; `other_references` are
-        further ones, each as `text` and in `words`. `group` is the name of the pair's group.
-        """
-        for side, file, text in zip(SIDES, self.files, (source, target), strict=True):
-            if not text or "\n" in text:
-                raise ValueError(f"not a line of text: {text!r}")
-            file.write(f"{text}\n")
-            self.words[side] += text.count(" ") + 1
-
-        if self.references is not None:
-            self.references.write(f"{readable()}\n")
-            if other_references or self.other_references:
-                # Pairs before the first with several references have no further ones.
-                missing = self.count - len(self.other_references)
-                self.other_references += [[] for _ in range(missing)]
-                self.other_references.append(list(other_references))
-
-        if group:
-            self.groups.append(group)
-        self.count += 1
-
-    def stats(self, split: str, unit: str = "") -> dict[str, Any]:
-        """Count pairs, those left out, and the words of each side if their `unit` has a name."""
-        counts = {
-            "split": split,
-            "pairs_in": self.count + self.dropped.total(),
-            "pairs_out": self.count,
-            "dropped": {reason: count for reason, count in sorted(self.dropped.items()) if count},
-        }
-        if unit:
-            counts |= {f"{side}_{unit}": count for side, count in self.words.items()}
-        return counts
-
-
-@contextmanager
-def pair_writer(folder: Path, split: str, *, references: bool = False) -> Iterator[PairWriter]:
-    """Write `<folder>/<split>.{source,target}`, whole or as they were.
-
-    A UserError says that nothing was written.
-    """
-    source_file, target_file = (text_file(folder / f"{split}.{side}") for side in SIDES)
-    reference_file: AbstractContextManager[IO[str] | None] = nullcontext()
-    if references:
-        reference_file = text_file(folder / REFERENCES.format(split=split))
-
-    with source_file as source, target_file as target, reference_file as reference:
-        writer = PairWriter((source, target), reference)
-        yield writer
-        if writer.count == 0:
-            raise UserError(f"no sentence pairs are left for {split}", hint="give more data")
-
-        # An earlier preparation may have left such a file.
-        other_references = folder / OTHER_REFERENCES.format(split=split)
-        if writer.other_references:
-            with text_file(other_references) as file:
-                for texts in writer.other_references:
-                    file.write(f"{json.dumps(texts, ensure_ascii=False)}\n")
-        else:
-            other_references.unlink(missing_ok=True)
-        write_groups(folder, split, writer.groups, rows=writer.count)
-
-
-def read_pairs(folder: Path, split: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a split that `pair_writer` wrote."""
-    sources, targets = (lines_of(folder / f"{split}.{side}") for side in SIDES)
-    for source, target in zip(sources, targets, strict=True):
-        yield source.text, target.text
 
 
 class Extract(Stage[PairsFormat]):
@@ -933,6 +655,9 @@ class Translation(Task[TranslationFormat]):
             return splits
         return tuple(name for name in splits if name != "dev")
 
+    def headings(self, layout: TranslationFormat) -> tuple[str, ...]:
+        return layout.fields
+
     def symbols(self, layout: TranslationFormat) -> dict[str, Any]:
         return pair_symbols(layout)
 
@@ -971,34 +696,6 @@ def first_pairs(files: Files, layout: PairsFormat, count: int) -> dict[str, list
     for split, pairs in splits:
         rows[split] = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
     return rows
-
-
-def pair_symbols(layout: PairsFormat) -> dict[str, Any]:
-    """Return the part of a format that decides which symbols a pair of texts becomes."""
-    symbols: dict[str, Any] = {
-        "language": layout.languages,
-        "tokenize": [layout.tokenizer_for(language) for language in layout.languages],
-    }
-    for key in ("lowercase", "subwords", "vocabulary", "source_eos"):
-        symbols[key] = getattr(layout, key)
-    return symbols
-
-
-def pair_symbols_of(layout: PairsFormat, codec: TranslationCodec, model: Symbols) -> dict[str, Any]:
-    """Return the keys of a format that a trained model decides, but for `tokenize`.
-
-    A UserError says that the model is of other languages.
-    """
-    for side, code in zip(SIDES, layout.languages, strict=True):
-        language_of_model = getattr(codec.settings, side).language
-        if language_of_model != code:
-            hint = "name a model of the same languages, or call them as it does in `format`"
-            message = (
-                f"the {side} of `{model.name}` is {language_of_model}, but that of the data {code}"
-            )
-            raise UserError(message, hint=hint)
-
-    return {"lowercase": codec.settings.source.lowercase, "source_eos": model.source_eos}
 
 
 def pair_modules(stage_or_codec: type, layout: PairsFormat) -> list[str]:

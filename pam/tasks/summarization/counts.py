@@ -24,7 +24,6 @@ import numpy as np
 from pam.data.dataset import Prepared
 from pam.data.languages import Language, language, sentences_of
 from pam.data.text_files import read_lines
-from pam.data.tokenizers import SummarizationCodec
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation import meteor
 from pam.evaluation.compared_text import (
@@ -36,19 +35,10 @@ from pam.evaluation.compared_text import (
     tell_outputs,
 )
 from pam.evaluation.inputs import Counts, EvalInputs, groups_of_rows, read_checked
-from pam.evaluation.metrics import (
-    METRICS,
-    NGRAMS,
-    ROUGE,
-    Floats,
-    Units,
-    digest_of,
-    join,
-    names_for_beam,
-    numbered,
-    of_beam,
-)
+from pam.evaluation.metrics import Floats, Units, digest_of, join, names_for_beam, numbered, of_beam
 from pam.runtime.errors import UserError, unknown
+from pam.tasks.summarization.codec import SummarizationCodec
+from pam.tasks.summarization.metrics import METRICS, NGRAMS, ROUGE
 
 NAMES = (
     *ROUGE,
@@ -129,7 +119,7 @@ def count(inputs: EvalInputs) -> Counts:
         parts.append(
             Units(
                 names=numbered(len(rows)),
-                columns=names_for_beam(columns, beam),
+                columns=names_for_beam(columns, beam, METRICS),
                 counts=np.stack(list(columns.values()), axis=1),
                 references=digest_of(compared),
             )
@@ -189,8 +179,9 @@ def _undefined(references: Sequence[Sequence[Reference]], text: ComparedText) ->
         return {
             "rouge2": "ROUGE-2 is not defined for these references, none of which has two words"
         }
+    labels = {metric.name: metric.label for metric in METRICS}
     return {
-        name: f"{METRICS[name].label} is not defined for these references, which have no words"
+        name: f"{labels[name]} is not defined for these references, which have no words"
         for name in ROUGE
     }
 

@@ -23,7 +23,6 @@ from pam.data.dataset import Prepared
 from pam.data.features import Table
 from pam.data.languages import language
 from pam.data.text_files import read_lines
-from pam.data.tokenizers import CaptioningCodec
 from pam.evaluation import meteor
 from pam.evaluation.compared_text import (
     ComparedText,
@@ -46,6 +45,8 @@ from pam.evaluation.metrics import (
     of_beam,
 )
 from pam.runtime.errors import UserError, unknown
+from pam.tasks.captioning.codec import CaptioningCodec
+from pam.tasks.captioning.metrics import METRICS
 
 NAMES = ("cider", "rouge_coco", "bleu_coco")
 METEOR = "meteor_coco"
@@ -105,7 +106,7 @@ def count(inputs: EvalInputs) -> Counts:
         parts.append(
             Units(
                 names=numbered(len(rows)),
-                columns=names_for_beam(columns, beam),
+                columns=names_for_beam(columns, beam, METRICS),
                 counts=np.stack(list(columns.values()), axis=1),
                 references=digest_of(compared),
             )

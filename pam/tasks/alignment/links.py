@@ -21,11 +21,12 @@ from pam.data.languages import composed
 from pam.data.prepare import Stage, Task, class_names, files_of, origin_of
 from pam.data.reading import Files, aligned
 from pam.data.text_files import Line, text_lines
-from pam.data.tokenizers import TOKENIZERS, TranslationCodec
-from pam.data.translation import SIDE
+from pam.data.tokenizers import TOKENIZERS
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_text
+from pam.tasks.translation.codec import TranslationCodec
+from pam.tasks.translation.format import SIDE
 
 if TYPE_CHECKING:
     from pam.data.registry import Dataset

@@ -21,8 +21,7 @@ from pam.evaluation.inputs import (
 )
 from pam.evaluation.metrics import Units, digest_of, join, of_beam
 from pam.runtime.errors import UserError
-
-METRICS = ("accuracy", "paradigm_accuracy", "form_cer")
+from pam.tasks.inflection.metrics import METRICS
 
 
 class Prediction(NamedTuple):
@@ -47,6 +46,7 @@ def count(inputs: EvalInputs) -> Counts:
 
     Counts of the main beam are named without a beam.
     """
+    names = [metric.name for metric in METRICS]
     parts: list[Units] = []
     # of each group and beam; a lemma may have forms in several groups
     parts_by_group: dict[str, list[Units]] = {}
@@ -68,7 +68,7 @@ def count(inputs: EvalInputs) -> Counts:
         for group, indices in row_groups.items():
             of_group = count_lemmas([rows[index] for index in indices], beam)
             parts_by_group.setdefault(group, []).append(of_group)
-        metrics += [of_beam(name, beam) for name in METRICS]
+        metrics += [of_beam(name, beam) for name in names]
         notes += tell_outputs([row.predicted for row in rows], beam, details)
 
     tell_notes(notes, details)
