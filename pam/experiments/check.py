@@ -299,7 +299,7 @@ def check_aligning(plan: Plan, task: str) -> None:
         return
 
     problem = ""
-    runs = list(plan.experiment.runs())
+    runs = list(plan.aligned_runs())
     if aligning.reverse not in tasks or aligning.reverse == task:
         problem = f"`{aligning.reverse}` is no other task of the experiment"
     else:

@@ -84,6 +84,12 @@ class Plan:
         """Return where keys of a model are written, for messages: the files, and the keys there."""
         return _place_of(self.experiment, self.files, model, *keys)
 
+    def aligned_runs(self) -> Iterator[tuple[str, str, int]]:
+        """Yield task, model and seed of every run that can align texts: none of pointer actions."""
+        for task, model, seed in self.experiment.runs():
+            if self.model(model).targets == "symbols":
+                yield task, model, seed
+
     def beams(self, task: str) -> list[int]:
         """Return the beams with which a task's test split is decoded, the main one first."""
         values = self.experiment.decoding.model_dump() | self.task(task).decoding

@@ -252,8 +252,8 @@ class JobInputs:
         aligning = self._aligning(wildcards)
         folder = self.files.aligners.format(task=wildcards.task)
         records = [f"{folder}/{program}.json" for program in aligning.programs]
-        for task, model, seed in self.experiment.runs():
-            if task == wildcards.task and model not in self.files.ensembles:
+        for task, model, seed in self.plan.aligned_runs():
+            if task == wildcards.task:
                 records.append(str(self.files.run_of(task, model, seed).path / "alignment.json"))
         return records
 

@@ -135,6 +135,20 @@ def test_the_opposite_direction_is_a_task_with_the_same_runs(reverse: str, words
     check_aligning(load_plan(config), "xx-yy")
 
 
+def test_models_of_pointer_actions_are_left_out_of_alignments() -> None:
+    config = {
+        "experiment": "e",
+        "models": ["soft", "hard-mono"],
+        "tasks": {
+            "xx-yy": {"dataset": "d", "align": {"reverse": "yy-xx"}},
+            "yy-xx": {"dataset": "d", "models": ["soft"]},
+        },
+    }
+    plan = load_plan(config)
+    assert list(plan.aligned_runs()) == [("xx-yy", "soft", 1), ("yy-xx", "soft", 1)]
+    check_aligning(plan, "xx-yy")
+
+
 def test_a_record_can_be_read_back(tmp_path: Path) -> None:
     record = AlignerRecord(
         aligner="a",
