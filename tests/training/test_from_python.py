@@ -116,7 +116,7 @@ def test_the_same_call_loads_what_is_finished_and_another_model_shares_the_data(
     assert (folder / "data/summary.json").stat().st_mtime_ns == prepared
 
 
-@pytest.mark.parametrize("form", ["model", "run", "file"])
+@pytest.mark.parametrize("form", ["model", "run", pytest.param("file", marks=pytest.mark.faults)])
 def test_fine_tuning_starts_from_weights_and_symbols_of_a_model(
     model: pam.TrainedModel, folder: Path, tmp_path: Path, form: str
 ) -> None:
