@@ -27,7 +27,7 @@ from pam.evaluation.inputs import save
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, files_of, score
 from pam.experiments.config import Experiment, ModelConfig, load_model
-from pam.experiments.experiment import Plan
+from pam.experiments.experiment import MODELS, Plan
 from pam.experiments.parsing import dump_yaml, parse
 from pam.experiments.run_folder import RunFolder
 from pam.models.checkpoint import load_model as load_trained
@@ -37,7 +37,6 @@ from pam.runtime.errors import UserError
 from pam.runtime.files import write_text
 from pam.training.run import train
 
-MODELS = Path(__file__).resolve().parents[1] / "config/models"
 TASK = "nouns"
 OWN = {"label": "Soft, distance", "source": "mine", "score": "distance"}
 
