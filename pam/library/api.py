@@ -476,8 +476,9 @@ class TrainedModel:
         Example:
             >>> model = load("pretrained:phrases/postr-joint")
             >>> pair = model.align("Am 14. Mai in Irland", "On May 14 in Ireland")
-            >>> [(pair.source[i].text, pair.target[j].text) for i, j, _ in pair.links][1:3]
-            [('Mai', 'May'), ('in', 'in')]
+            >>> sure = [(i, j) for i, j, probability in pair.links if probability > 0.95]
+            >>> [(pair.source[i].text, pair.target[j].text) for i, j in sure]
+            [('14.', '14'), ('Mai', 'May'), ('Irland', 'Ireland')]
         """
         from pam.alignment.aligner import Aligner, Settings
 
