@@ -10,6 +10,7 @@ import pandas as pd
 
 SHOWN = 2  # models that are shown at first, with their difference
 DIGITS = 3  # of a weight
+SLIGHT = 0.05  # a change of a weight that is hardly seen
 
 
 def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
@@ -55,6 +56,12 @@ class Moved(NamedTuple):
         source, target = self.place
         before, after = (weights[source][target] for _, weights in self.maps)
         return before, after
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether even that square hardly changes."""
+        before, after = self.weights
+        return after - before < SLIGHT
 
 
 def moved(data: pd.DataFrame, most_cells: int) -> Moved | None:

@@ -51,7 +51,7 @@ from pam.reporting.runs import TaskRuns, label_of
 from pam.reporting.standings import Ranking, metric_of_finding, ranking, rows_of
 from pam.runtime.files import write_text
 
-MOST_CELLS_MOVED = 220  # the largest attention map of the first screen
+MOST_CELLS_MOVED = 400  # the largest attention map of the first screen
 MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
 

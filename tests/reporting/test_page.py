@@ -660,6 +660,7 @@ def test_the_square_that_a_written_symbol_moves_most_is_chosen_of_what_can_be_re
 
     readable = moved(data, most_cells=2)
     assert readable is not None and readable.weights == (0.5, 0.7)
+    assert not readable.is_slight
     assert moved(data[data["label"] == "Soft"], most_cells=100) is None
     assert moved(data.drop(columns="prior"), most_cells=100) is None
 
