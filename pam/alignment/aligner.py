@@ -122,16 +122,15 @@ class WordAlignment:
         import matplotlib.pyplot as plt
         from matplotlib.patches import Rectangle
 
+        from pam.reporting import map_drawing
+
         if axes is None:
             size = (1.5 + 0.35 * len(self.target), 1.5 + 0.3 * len(self.source))
-            _, axes = plt.subplots(figsize=size)
+            _, axes = plt.subplots(figsize=size, layout="constrained")
 
-        axes.imshow(
-            self.probabilities, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="none"
-        )
-        axes.set_xticks(range(len(self.target)), [word.text for word in self.target], rotation=90)
-        axes.set_yticks(range(len(self.source)), [word.text for word in self.source])
-        axes.grid(visible=False)
+        source = [word.text for word in self.source]
+        target = [word.text for word in self.target]
+        map_drawing.draw(axes, self.probabilities, source, target)
         for link in self.links:
             corner = (link.target - 0.5, link.source - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black"))

@@ -12,8 +12,11 @@ from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
 
+# of a heat map
 INCHES_PER_SYMBOL = 0.28
+FEWEST_SYMBOLS = 6  # symbols for which a map has room, however few it has
 
 Floats = NDArray[np.float64]
 
@@ -107,34 +110,62 @@ class AttentionMap:
             if weights is not None and weights.shape != shape:
                 raise ValueError(f"weights {weights.shape}, expected {shape}")
 
-    def plot(self, axes: Axes | None = None, which: str = "alignment") -> Axes:
-        """Draw a heat map: source symbols downwards, target symbols to the right.
+    def plot(self, axes: Axes | None = None, which: str | None = None) -> Axes:
+        """Draw heat maps: source symbols downwards, target symbols to the right.
 
         Args:
-            axes: where to draw; None: a new figure.
-            which: `prior`, `alignment` or `posterior`.
+            axes: where to draw one map; None: a new figure with a scale.
+            which: `prior`, `alignment` or `posterior`; None: in a new figure prior and posterior
+                side by side, or else the alignment alone.
+
+        Returns:
+            The axes of the last map; its figure is `axes.figure`.
 
         Raises:
             UserError: the model has no such attention.
         """
         import matplotlib.pyplot as plt
 
-        weights = None
-        if which in ("prior", "alignment", "posterior"):
-            weights = getattr(self, which)
+        kinds = [which or "alignment"]
+        if axes is None and which is None and self.posterior is not None:
+            kinds = ["prior", "posterior"]
+        maps = [self._weights_of(kind) for kind in kinds]
+
+        if axes is not None:
+            self._draw(axes, maps[0], f"{self.label}, {kinds[0]}")
+            return axes
+
+        width = 1.9 + len(maps) * (0.6 + INCHES_PER_SYMBOL * max(FEWEST_SYMBOLS, len(self.target)))
+        height = 1.5 + INCHES_PER_SYMBOL * len(self.source)
+        figure, panels = plt.subplots(
+            1,
+            len(maps),
+            figsize=(width, height),
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+        for panel, weights, kind in zip(panels.flat, maps, kinds, strict=True):
+            cells = self._draw(panel, weights, kind)
+        figure.colorbar(cells, ax=panels, label="attention")
+        figure.suptitle(self.label)
+
+        last: Axes = panels.flat[-1]
+        return last
+
+    def _weights_of(self, kind: str) -> Floats:
+        """Return the weights of a kind, (target, source); a `UserError` if there are none."""
+        weights: Floats | None = None
+        if kind in ("prior", "alignment", "posterior"):
+            weights = getattr(self, kind)
         if weights is None:
             hint = "use `prior` or `alignment`, or a model with `marginalization: output`"
-            raise UserError(f"{self.label} has no attention of the kind `{which}`", hint=hint)
+            raise UserError(f"{self.label} has no attention of the kind `{kind}`", hint=hint)
+        return weights
 
-        if axes is None:
-            width = 1.5 + INCHES_PER_SYMBOL * len(self.target)
-            height = 1.5 + INCHES_PER_SYMBOL * len(self.source)
-            _, axes = plt.subplots(figsize=(width, height))
+    def _draw(self, axes: Axes, weights: Floats, title: str) -> QuadMesh:
+        """Draw one map with its title."""
+        from pam.reporting.map_drawing import draw
 
-        axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="none")
-        axes.set_xticks(range(len(self.target)), self.target, rotation=90)
-        axes.set_yticks(range(len(self.source)), self.source)
-        axes.grid(visible=False)
-        axes.set_title(f"{self.label}, {which}")
-
-        return axes
+        axes.set_title(title)
+        return draw(axes, weights.T, self.source, self.target)

@@ -20,10 +20,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from pam.evaluation.metrics import Floats
+from pam.reporting import layout
 from pam.reporting.fonts import find_fonts
 from pam.runtime.files import atomic_write, write_text
 
@@ -33,6 +34,7 @@ Drawn = TypeVar("Drawn")  # the data of a task's panels
 WIDTH = 7.2  # of a figure, in inches: a text column, and the report shows it without scaling
 ACROSS = 3  # the most panels of tasks side by side
 LETTERS = 63  # letters of a heading, in the width of a figure
+AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure
 INK = "#222222"  # color of lines and texts
 PAPER = INK  # color of marks for a paper's values
 SHOWN_SIGNS = 12  # of those that no font has, in a message
@@ -211,13 +213,22 @@ def looks_of_lines(models: Sequence[str], baseline: str) -> dict[str, Look]:
     """Return the look of each model's line in a panel.
 
     Of too many to be told apart two are shown in their colors, the baseline and the first model of
-    posterior attention; the others are gray.
+    posterior attention; the others are gray. No two lines have the same mark, so that they are told
+    apart without colors too.
     """
-    if len(models) <= MOST_LINES:
-        return {model: look(model) for model in models}
+    if len(models) > MOST_LINES:
+        highlighted = [baseline, *[model for model in models if "postr-joint" in model][:1]]
+        return {model: look(model) if model in highlighted else _QUIET for model in models}
 
-    highlighted = [baseline, *[model for model in models if "postr-joint" in model][:1]]
-    return {model: look(model) if model in highlighted else _QUIET for model in models}
+    looks: dict[str, Look] = {}
+    used: set[str] = set()
+    for model in models:
+        own = look(model)
+        marker = next(mark for mark in (own.marker, *_MARKERS, *"os^Dv") if mark not in used)
+        used.add(marker)
+        looks[model] = own._replace(marker=marker)
+
+    return looks
 
 
 def depth(line: Look) -> float:
@@ -238,9 +249,18 @@ def curve(axes: Axes, line: Look, x: Sequence[float] | Floats, y: Sequence[float
 
 
 def steps(axes: Axes, line: Look, edges: Sequence[float] | Floats, values: Floats) -> None:
-    """Draw a model's histogram as an outline, so that several can lie over each other."""
-    color, _, dashes = line
+    """Draw a model's histogram as an outline with marks, so that several can lie over each other.
+
+    Each model has its marks elsewhere in the bins, so that they do not hide each other.
+    """
+    color, marker, dashes = line
     axes.stairs(values, edges, color=color, ls=dashes, lw=1.6, baseline=None, zorder=depth(line))
+    if not marker:
+        return
+
+    share = 0.2 + 0.6 * (len(axes.lines) % MOST_LINES) / (MOST_LINES - 1)
+    places = np.asarray(edges)[:-1] + share * np.diff(edges)
+    axes.plot(places, values, color=color, ls="none", marker=marker, ms=4, mew=0, zorder=4)
 
 
 @contextmanager
@@ -284,14 +304,33 @@ def draw_tasks(
         height: of a line of tasks, in inches.
         left: words at the axes of a task's panels, from top to bottom, where they are at the left
             edge.
-        most: panels of tasks side by side.
+        most: panels of tasks side by side; fewer where their labels are too wide for that.
     """
-    columns = min(most, len(tasks))
-    lines = -(-len(tasks) // columns)
+    for columns in range(min(most, len(tasks)), 0, -1):
+        figure = _draw_columns(tasks, draw, height, left, columns)
+        # Labels that are too wide for so many panels side by side get wider panels.
+        if columns == 1 or not layout.problems(figure):
+            break
+        plt.close(figure)
 
+    return figure
+
+
+def _draw_columns(
+    tasks: Sequence[tuple[str, Drawn]],
+    draw: Callable[..., None],
+    height: float,
+    left: Sequence[str],
+    columns: int,
+) -> Figure:
+    """Draw panels as `draw_tasks` does, those of so many tasks side by side."""
+    lines = -(-len(tasks) // columns)
     panels_of_task = len(left)
-    figure, axes = panels(lines * panels_of_task, columns, height=0.35 + lines * height)
-    grid = np.array(axes).reshape(lines, panels_of_task, columns)
+    figure = plt.figure(figsize=(WIDTH, 0.35 + lines * height), layout="constrained")
+    # The figure's legend stands below the part that has the panels and the label that they share.
+    part = figure.add_subfigure(figure.add_gridspec(1, 1)[0])
+    grid = part.subplots(lines * panels_of_task, columns, squeeze=False)
+    grid = grid.reshape(lines, panels_of_task, columns)
 
     for index, (label, data) in enumerate(tasks):
         task_panels = grid[index // columns, :, index % columns]
@@ -302,10 +341,58 @@ def draw_tasks(
                 panel.set_ylabel(words)
 
     # The last line of tasks may have room for more of them.
-    for unused in grid[-1, :, (len(tasks) - 1) % columns + 1 :].flat:
-        unused.set_visible(False)
-
+    unused = grid[-1, :, (len(tasks) - 1) % columns + 1 :]
+    for panel in unused.flat:
+        panel.remove()
+    _write_below(part)
     return figure
+
+
+def _write_below(part: SubFigure) -> None:
+    """Write what the axes below the panels show: once if all show the same, else in their width."""
+    panels_of_part = list(part.axes)
+    texts = {panel.get_xlabel() for panel in panels_of_part}
+    if len(panels_of_part) > 1 and len(texts) == 1:
+        part.supxlabel(_filled(texts.pop(), AXIS_LETTERS), fontsize=_SETTINGS["axes.labelsize"])
+        for panel in panels_of_part:
+            panel.set_xlabel("")
+        return
+
+    for panel in panels_of_part:
+        panel.set_xlabel(_filled(panel.get_xlabel(), _letters_below(panel)))
+
+
+def _filled(text: str, letters: int) -> str:
+    """Break the lines of a text that are too long; names keep their hyphens."""
+    lines = text.split("\n")
+    return "\n".join(fill(line, letters, break_on_hyphens=False) for line in lines)
+
+
+def columns_of(axes: Axes) -> int:
+    """Return how many panels stand side by side where this one stands."""
+    spec = axes.get_subplotspec()
+    return 1 if spec is None else spec.get_gridspec().ncols
+
+
+def is_first(axes: Axes) -> bool:
+    """Check that a panel is the first of its line."""
+    spec = axes.get_subplotspec()
+    return spec is None or spec.is_first_col()
+
+
+FEWEST_LETTERS = 14  # letters of a line below an axis, however narrow its panel is
+
+
+def _letters_below(axes: Axes) -> int:
+    """Return the letters of a line below a panel, which names at its left make narrower."""
+    names = [
+        line
+        for label in axes.get_yticklabels()
+        for line in label.get_text().split("\n")
+        if label.get_visible()
+    ]
+    letters = AXIS_LETTERS // columns_of(axes) - max(map(len, names), default=0) // 2
+    return max(FEWEST_LETTERS, letters)
 
 
 def head(axes: Axes, text: str, across: int = 1) -> None:
@@ -314,10 +401,8 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     Args:
         across: panels of its row that the heading may stand above.
     """
-    spec = axes.get_subplotspec()
-    columns = 1 if spec is None else spec.get_gridspec().ncols
-
-    axes.set_title(fill(text, LETTERS * across // columns))
+    letters = LETTERS * across // columns_of(axes)
+    axes.set_title(fill(text, letters, break_on_hyphens=False))
 
 
 def legend_models(

@@ -6,21 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.inputs import load
 from pam.experiments.parsing import Strict, parse
-from pam.reporting import style
+from pam.reporting import layout, map_drawing, style
+from pam.reporting.map_drawing import UPRIGHT, signed
 from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
 from pam.runtime.errors import UserError
 
@@ -29,11 +33,14 @@ from pam.runtime.errors import UserError
 ACROSS = 18  # target symbols up to which three panels fit side by side and words stay legible
 Floats = NDArray[np.float64]
 _LABEL_SIZE = 7.5  # points
-_SIGNS = {"</s>": "⏎"}
+_HEADING = 22  # letters of a line of a heading, where three panels are side by side
+_SCALE = 30  # letters of a line below a scale, where three scales are side by side
 # heights in inches
 _ROW = 0.165  # of a source symbol's row
+_LINE = 0.16  # of a further line of a heading
 _LETTER = 0.066  # of a letter that is written upwards
 _BAR = 0.9  # of a scale
+_EDGE = 0.12  # of the free strip at the lower edge
 
 
 class Row(Strict, extra="ignore"):
@@ -76,23 +83,43 @@ def attention(
         content = _read(path)
         _same_rows(base_content, content, path)
         contents.append(content)
+    labels = (base_content.label, other_content.label)
     across = all(len(row.target) <= ACROSS for row, _ in pairs)
+    figure = _draw_maps(pairs, labels, across)
+    if across and layout.problems(figure):
+        plt.close(figure)
+        figure = _draw_maps(pairs, labels, across=False)
 
+    rows_of_models = list(zip(*(content.rows[:rows] for content in contents), strict=True))
+    return style.Drawing(figure, _weights(rows_of_models, contents))
+
+
+def _draw_maps(pairs: Sequence[tuple[Row, Row]], labels: tuple[str, str], across: bool) -> Figure:
+    """Draw the maps of all rows.
+
+    Args:
+        labels: names of base and other.
+        across: whether the three maps of a row are side by side.
+    """
     columns = 3 if across else 1
     grid_rows = 3 // columns  # of each row of the test split
+    titles = [*labels, f"{labels[1]} − {labels[0]}"]
+    if across:
+        titles = [fill(title, _HEADING, break_on_hyphens=False) for title in titles]
     heights = [
         0.55 + _ROW * len(row.source) + _LETTER * _upright(row)
         for row, _ in pairs
         for _ in range(grid_rows)
     ]
+    of_headings = _LINE * max(title.count("\n") for title in titles)
     figure, axes = style.panels(
-        len(heights), columns, _BAR * grid_rows + sum(heights), height_ratios=heights
+        len(heights),
+        columns,
+        of_headings + _BAR * grid_rows + sum(heights),
+        height_ratios=heights,
     )
     grid = np.array(axes).reshape(-1, columns)
 
-    labels = (base_content.label, other_content.label)
-
-    titles = (*labels, f"{labels[1]} − {labels[0]}")
     panels_of_rows = grid.reshape(len(pairs), 3)
     for index, (panels, (base_row, other_row)) in enumerate(
         zip(panels_of_rows, pairs, strict=True)
@@ -106,11 +133,16 @@ def attention(
 
     # Below a single column the three scales lie below each other.
     columns_of_scales = [grid[:, index if across else 0] for index in range(3)]
-    separator = "\n" if across else "; "
-    difference = f"red: {labels[1]} has more{separator}blue: {labels[0]} has more"
-    _draw_scales(figure, columns_of_scales, difference)
-    rows_of_models = list(zip(*(content.rows[:rows] for content in contents), strict=True))
-    return style.Drawing(figure, _weights(rows_of_models, contents))
+    words = f"red: {labels[1]} has more, blue: less"
+    if across:
+        words = fill(words, _SCALE, break_on_hyphens=False)
+    _draw_scales(figure, columns_of_scales, words)
+    # Constrained layout puts the words below the lowest scale partly beyond the edge.
+    margin = _EDGE / figure.get_figheight()
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(rect=(0, margin, 1, 1 - margin))
+    return figure
 
 
 def _same_rows(base: Alignments, other: Alignments, path: Path) -> list[tuple[Row, Row]]:
@@ -196,8 +228,8 @@ def _upright(row: Row) -> int:
 
     Symbols of one or two letters find room as they are; then it is 0.
     """
-    longest = max(len(_SIGNS.get(symbol, symbol)) for symbol in row.target)
-    return longest if longest > 2 else 0
+    longest = max(len(signed(symbol)) for symbol in row.target)
+    return longest if longest > UPRIGHT else 0
 
 
 def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> None:
@@ -207,34 +239,11 @@ def _draw_row(panels: Sequence[Axes], base: Row, other: Row, across: bool) -> No
     looks = [(first, "Blues", 0), (second, "Reds", 0), (second - first, "RdBu_r", -1)]
 
     for panel, (matrix, palette, low) in zip(panels, looks, strict=True):
-        _draw_map(panel, base, matrix, palette, low)
+        map_drawing.draw(panel, matrix, base.source, base.target, palette, low)
         panel.tick_params(labelleft=panel is panels[0] or not across)
 
     if base.lemma and base.form:
         panels[0].set_title(f"{base.lemma} → {base.form}", fontsize=9, weight="normal")
-
-
-def _draw_map(panel: Axes, row: Row, matrix: Floats, palette: str, low: float) -> None:
-    """Draw one heat map (source x target) with the symbols of its row."""
-    panel.imshow(matrix, cmap=palette, vmin=low, vmax=1, aspect="auto", interpolation="none")
-
-    targets = [_SIGNS.get(symbol, symbol) for symbol in row.target]
-    # Words find room only if they are written upwards.
-    panel.set_xticks(range(len(targets)), targets, rotation=90 if _upright(row) else 0)
-    # This axis has room to explain the short sign on the other one.
-    sources = [
-        f"{symbol} {_SIGNS[symbol]}" if symbol in _SIGNS else symbol for symbol in row.source
-    ]
-    panel.set_yticks(range(len(row.source)), sources)
-    panel.tick_params(length=0, labelsize=_LABEL_SIZE)
-
-    # The grid's lines are between the symbols.
-    panel.set_xticks(np.arange(len(row.target) - 1) + 0.5, minor=True)
-    panel.set_yticks(np.arange(len(row.source) - 1) + 0.5, minor=True)
-    panel.tick_params(which="minor", length=0)
-    panel.grid(visible=False)
-    panel.grid(which="minor", color="#eeeeee", lw=0.5)
-    panel.spines[:].set_visible(True)
 
 
 def of_outputs(content: dict[str, Any]) -> style.Drawing:
@@ -249,7 +258,7 @@ def of_outputs(content: dict[str, Any]) -> style.Drawing:
     figure, panels = style.panels(len(heights), 1, 0.4 + sum(heights), height_ratios=heights)
 
     for panel, row in zip(panels, rows, strict=True):
-        _draw_map(panel, row, np.array(row.alignment).T, "Blues", 0)
+        map_drawing.draw(panel, np.array(row.alignment).T, row.source, row.target)
 
     title = f"{alignments.label}: attention, source down, output to the right"
     panels[0].set_title(title, fontsize=9)
@@ -304,7 +313,6 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
         draw=_coverage_panels,
         bins=bins,
         left=("sentences (%)", "source words (%)"),
-        marker=None,
     )
 
 
@@ -323,7 +331,6 @@ def _analyzed(
     draw: Callable[..., None],
     bins: Callable[[list[Analysis]], pd.DataFrame],
     left: tuple[str, str],
-    **legend: Any,
 ) -> style.Drawing:
     """Draw two panels of histograms per task.
 
@@ -331,7 +338,6 @@ def _analyzed(
         draw: takes the looks of all models, a task's models and the two panels.
         bins: returns the data of a model.
         left: texts at the left of the two panels.
-        legend: options of the legend's lines.
     """
     config = load_experiment(experiment)
     tasks = load_analyses(analyses, config)
@@ -339,7 +345,7 @@ def _analyzed(
     texts = labels(tasks)
     looks = style.looks_of_lines(list(texts), config.baseline)
     figure = style.draw_tasks(labeled, partial(draw, looks), 4.4, left)
-    style.legend_models(figure, texts, looks=looks, **legend)
+    style.legend_models(figure, texts, looks=looks)
 
     by_model = {
         (task, model): bins(seeds)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from pam.evaluation.metrics import Floats
 from pam.reporting import runs, style
@@ -48,6 +48,9 @@ EVAL_METRICS = (  # shown by Figures 1 to 3 of Orlova et al., on the development
     Kind("dev_loss", "perplexity", "{}", np.exp),
 )
 POSITIONS = Kind("dev_positions", "positions summed over", "{}")
+
+MARKS = 6  # marks of a curve, which tell it from others without colors
+WIDE = 3.0  # largest by smallest loss from which a panel has a log scale
 
 COUNTED = {"symbols": "a symbol", "actions": "an action"}  # the unit of losses, by what is written
 Panel = tuple[Kind, dict[str, list[History]]]  # what a panel shows, and of which models
@@ -93,7 +96,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
 
     ordered = dict.fromkeys([*config.model_names, *labels])
     listed = {model: labels[model] for model in ordered if model in labels}
-    style.legend_models(figure, listed, title=title, looks=looks, marker=None)
+    style.legend_models(figure, listed, title=title, looks=looks)
     return style.Drawing(figure, _measured(all_histories))
 
 
@@ -186,8 +189,11 @@ def _panel(
             mean,
             color=look.color,
             ls=look.dashes,
-            marker=look.marker if count == 1 else None,  # a single epoch makes no line
-            lw=1.8,
+            marker=look.marker or _marker_of_point(count),
+            markevery=max(1, count // MARKS),
+            ms=4.5,
+            mew=0,
+            lw=1.6,
             zorder=style.depth(look),
         )
 
@@ -195,14 +201,30 @@ def _panel(
     if all(len(mean) == 1 for mean in means):
         axes.set_xlim(0.5, 1.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if kind.unit != "%":
+        _scale(axes, np.concatenate(means))
 
-    # The first epochs leave the panel, so that it shows the part in which models differ.
-    start = min(2, min(map(len, means)) - 1)
-    visible = np.concatenate([mean[start:] for mean in means])
-    low = float(visible.min())
-    high = float(visible.max())
-    margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
-    axes.set_ylim(low - margin, high + margin)
+
+def _marker_of_point(epochs: int) -> str:
+    """Return the mark of a gray line, which has one only where a single epoch makes no line."""
+    return "o" if epochs == 1 else ""
+
+
+def _scale(axes: Axes, values: Floats) -> None:
+    """Show all epochs, and still the part in which models differ: far losses are on a log scale."""
+    low = float(values.min())
+    high = float(values.max())
+    if low <= 0 or high < WIDE * low:
+        return
+
+    axes.set_yscale("log")
+    axes.set_ylim(low / 1.15, high * 1.15)
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    shown = [tick for tick in ticks if low / 1.15 <= tick <= high * 1.15]
+    axes.yaxis.set_major_locator(FixedLocator(shown))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylabel(f"{axes.get_ylabel()}, log scale")
 
 
 # BLEU by sentence length and by training pairs.
@@ -221,7 +243,7 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
     tasks = [task for task in tasks if task.metrics(["bleu_b*"])]
     labels = runs.labels({task.name: task.models for task in tasks})
     looks = style.looks_of_lines(list(labels), config.baseline)
-    data: list[tuple[str, str, int, int | None, int, float]] = []
+    data: dict[tuple[str, str, int], tuple[int | None, int, float]] = {}
 
     def draw(task: TaskRuns, axes: Axes) -> None:
         beam = int(task.metrics(["bleu_b*"])[0].rpartition("_b")[2])
@@ -241,8 +263,8 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
             means = np.mean(np.array(by_seed, dtype=np.float64), axis=0)
             style.curve(axes, looks[model], range(len(bins)), means)
             for length_bin, mean in zip(bins, means, strict=True):
-                bounds = (length_bin.low, length_bin.high)
-                data.append((task.name, model, *bounds, length_bin.sentences, float(mean)))
+                key = (task.name, model, length_bin.low)
+                data[key] = (length_bin.high, length_bin.sentences, float(mean))
 
         ticks = [f"{_words_of(length_bin)}\n{length_bin.sentences:,}" for length_bin in bins]
         axes.set_xticks(range(len(bins)), ticks)
@@ -251,7 +273,8 @@ def bleu_by_length(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
     figure = style.draw_tasks([(task.label, task) for task in tasks], draw, 3.0, ("BLEU",))
     style.legend_models(figure, labels, looks=looks)
     columns = ["task", "model", "words_from", "words_below", "sentences", "bleu"]
-    return style.Drawing(figure, pd.DataFrame(data, columns=columns, dtype=object))
+    records = [(*key, *measured) for key, measured in data.items()]
+    return style.Drawing(figure, pd.DataFrame(records, columns=columns, dtype=object))
 
 
 def _words_of(length_bin: LengthBin) -> str:

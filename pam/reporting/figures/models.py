@@ -26,9 +26,7 @@ from pam.reporting.runs import DEVICES, load_experiment, load_runs
 from pam.runtime.errors import UserError, unknown
 
 NAMES = ("task", "model", "metric")  # columns of the data
-AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure
 NAME_LETTERS = 24  # letters of a line of a model's name beside its mark
-FEWEST_LETTERS = 14  # letters of a line below an axis, however narrow its panel is
 
 
 def compared(
@@ -146,7 +144,6 @@ def cost(
     across = 2
     if all(devices == ["CPU"] for devices in devices_of.values()):
         across = style.ACROSS
-    letters = AXIS_LETTERS // min(across, len(panels))
 
     labeled = []
     for panel in panels:
@@ -155,17 +152,14 @@ def cost(
             heading += f", on a {panel.device}"
         labeled.append((heading, panel))
 
-    def draw(panel: CostPanel, axes: Axes) -> None:
-        _draw_costs(panel, axes, letters)
-
-    figure = style.draw_tasks(labeled, draw, 3.1, most=across)
+    figure = style.draw_tasks(labeled, _draw_costs, 3.1, most=across)
     labels = {row.model: row.label for panel in panels for row, _ in panel.costs}
     style.legend_models(figure, labels, ls="none", ms=7)
     return style.Drawing(figure, _cost_data(rows, panels))
 
 
-def _draw_costs(panel: CostPanel, axes: Axes, letters: int) -> None:
-    """Draw the models of a task at their seconds; the axis' text has lines of `letters`."""
+def _draw_costs(panel: CostPanel, axes: Axes) -> None:
+    """Draw the models of a task at their seconds."""
     far = far_out([row.mean for row, _ in panel.costs])
     outliers = []
     for index, (row, seconds) in enumerate(panel.costs):
@@ -181,8 +175,7 @@ def _draw_costs(panel: CostPanel, axes: Axes, letters: int) -> None:
     words = f"{panel.device} seconds of training and decoding"
     if panel.without:
         names = ", ".join(row.label for row in panel.without)
-        left_out = f"Not measured on a {panel.device} alone: {names}"
-        words += "\n" + fill(left_out, letters, break_on_hyphens=False)
+        words += f"\nNot measured on a {panel.device} alone: {names}"
     axes.set_xlabel(words)
 
 
@@ -244,13 +237,14 @@ def _line_per_model(
         zero: whether to draw a line at 0.
     """
     tasks = _by_task(marks)
-    names = [[fill(row.label, NAME_LETTERS) for row, _ in task] for task in tasks]
-    letters = _letters_below(names)
+    names = [
+        [fill(row.label, NAME_LETTERS, break_on_hyphens=False) for row, _ in task] for task in tasks
+    ]
 
     def draw(index: int, panel: Axes) -> None:
         task = tasks[index]
         # Where all panels have the same models, those at the left edge name them.
-        named = names.count(names[0]) < len(names) or index % style.ACROSS == 0
+        named = names.count(names[0]) < len(names) or style.is_first(panel)
         panel.set_yticks(range(len(task)), names[index])
         panel.set_ylim(len(task) - 0.4, -0.6)
         panel.tick_params(axis="y", length=0, labelleft=named)
@@ -263,7 +257,7 @@ def _line_per_model(
             _draw_mark(panel, line, row.model, mark, is_far_out=line in far)
         outliers = [Outlier(task[line][0].model, task[line][1].value, line) for line in far]
         pin(panel, outliers, across=True)
-        panel.set_xlabel(fill(axis(task[0][0].metric), letters))
+        panel.set_xlabel(axis(task[0][0].metric))
 
     labeled = [(task[0][0].task_label, index) for index, task in enumerate(tasks)]
     figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
@@ -271,18 +265,6 @@ def _line_per_model(
     handles = _handles(marks, ours)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
-
-
-def _letters_below(names: Sequence[Sequence[str]]) -> int:
-    """Return the letters of a line below an axis, beside the names that stand left of panels."""
-    beside = [
-        max(len(line) for name in of_task for line in name.split("\n"))
-        for of_task in names[: style.ACROSS]
-    ]
-    if all(of_task == names[0] for of_task in names):
-        beside = beside[:1]
-    across = min(style.ACROSS, len(names))
-    return max(FEWEST_LETTERS, (AXIS_LETTERS - sum(beside)) // across)
 
 
 def _draw_mark(panel: Axes, line: int, model: str, mark: Mark, is_far_out: bool) -> None:

@@ -1,0 +1,176 @@
+"""Figures can be read: no text lies over another one or leaves the canvas, no mark is cut."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import yaml
+from made_runs import MadeExperiment
+from made_translations import make_translations
+from matplotlib.figure import Figure
+
+from pam.reporting import style
+from pam.reporting.catalogue import FIGURES
+from pam.reporting.figures import KINDS, parser_of
+from pam.reporting.figures.attention import ACROSS, attention
+from pam.reporting.layout import problems
+from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
+from pam.reporting.runs import load_experiment
+from pam.runtime.files import write_json
+
+ROOT = Path(__file__).parents[2]
+STORED = sorted(path.parent for path in (ROOT / "results/reference").glob(f"*/{ARCHIVE}"))
+TASKS = {
+    "cldr": "CLDR de-en (generated)",
+    "multi30k": "Multi30k de-en, as it is",
+    "iwslt14": "IWSLT14 de-en, 35k pairs",
+}
+MODELS = [
+    *("soft", "postr-joint", "prox-postr-joint", "mono-postr-joint", "prior-joint", "local-m"),
+    *("transformer-mono-postr-joint", "transformer-prox-postr-joint", "transformer-prior-joint"),
+    *("soft-no-input-feeding", "soft-pointer-coverage", "postr-joint-pointer", "acvi-literal"),
+    *("variational-gumbel", "variational-sample", "transformer-soft", "structured"),
+]
+
+
+@pytest.fixture
+def figure() -> Iterator[Figure]:
+    """An empty figure."""
+    with style.styled():
+        figure = plt.figure(figsize=(4, 3))
+        yield figure
+        plt.close(figure)
+
+
+def test_texts_over_texts_beyond_the_canvas_and_too_small_are_found(figure: Figure) -> None:
+    figure.text(0.1, 0.5, "a first text")
+    assert problems(figure) == []
+
+    figure.text(0.15, 0.5, "a second text")
+    figure.text(0.9, 0.9, "a text without room")
+    figure.text(0.5, 0.1, "tiny", fontsize=5)
+    assert sorted(problem.split("'")[1] for problem in problems(figure)) == [
+        "a first text",
+        "a text without room",
+        "tiny",
+    ]
+
+
+def test_a_mark_that_the_panel_cuts_is_found(figure: Figure) -> None:
+    axes = figure.subplots()
+    axes.plot([1, 2], [1, 2], marker="o", ms=8)
+    assert problems(figure) == []
+
+    axes.set_xlim(1, 3)
+    assert len(problems(figure)) == 1
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
+    """Three tasks and 17 models, all with long names; read only."""
+    first, *others = TASKS
+    made = make_translations(
+        tmp_path_factory.mktemp("crowded"), tasks=[first], models=MODELS, seeds=[1], count=12
+    )
+    # The tasks differ in their names alone, so that their runs are made once.
+    for name in others:
+        shutil.copytree(made.folder / first, made.folder / name)
+        for file in made.folder.glob(f"{name}/*/seed1/*"):
+            if file.is_file():
+                text = file.read_text(encoding="utf-8")
+                file.write_text(text.replace(first, name), encoding="utf-8")
+
+    content = yaml.safe_load(made.config.read_text(encoding="utf-8"))
+    content["tasks"] = {
+        name: content["tasks"][first] | {"dataset": name, "label": label}
+        for name, label in TASKS.items()
+    }
+    made.config.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return made
+
+
+@contextmanager
+def drawn(name: str, experiment: Path, runs: Path) -> Iterator[Figure]:
+    """Draw a figure of the catalogue without writing it."""
+    spec = FIGURES[name]
+    words = ["--experiment", str(experiment)]
+    for option, pattern in spec.files.items():
+        files = sorted(runs.glob("*/*/seed*/" + pattern.removeprefix("{run}/")))
+        words += [f"--{option}", *map(str, files)]
+
+    with style.styled():
+        options = parser_of(spec.draws).parse_args([*words, *spec.options])
+        figure = KINDS[spec.draws](**vars(options)).figure
+        yield figure
+        plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "name", ["bleu", "bleu_gains", "bleu_cost", "bleu_by_length", "coverage", "entropy_accuracy"]
+)
+def test_three_tasks_and_seventeen_models_with_long_names_have_room(
+    crowded: MadeExperiment, name: str
+) -> None:
+    with drawn(name, crowded.config, crowded.folder) as figure:
+        assert problems(figure) == []
+
+
+@pytest.mark.parametrize("words", [ACROSS, 30])
+def test_maps_of_models_with_long_names_have_room(tmp_path: Path, words: int) -> None:
+    symbols = [f"word{number}" for number in range(words)]
+    row = {"source": symbols, "target": symbols, "alignment": np.eye(words).tolist()}
+    files = []
+    for name in ("Transformer", "Head alone, Prox-Postr-Joint, coverage"):
+        files.append(tmp_path / f"{name}.json")
+        write_json(files[-1], {"model": name, "label": name, "rows": [row]})
+
+    with style.styled():
+        figure = attention(*files, rows=1).figure
+        assert problems(figure) == []
+        plt.close(figure)
+
+
+def check_stored(stored: Path, names: Sequence[str]) -> None:
+    """Check that figures of a stored experiment can be read."""
+    found = {}
+    with unpacked(stored) as runs:
+        for name in names:
+            with drawn(name, stored / EXPERIMENT, runs) as figure:
+                found[name] = problems(figure)
+
+        for task, (base, other) in maps_of(stored, runs).items():
+            with style.styled():
+                figure = attention(base, other, rows=4).figure
+                found[task] = problems(figure)
+                plt.close(figure)
+
+    assert not any(found.values()), found
+
+
+def maps_of(stored: Path, runs: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the files of the two models whose maps are drawn, for each task that has them."""
+    experiment = load_experiment(stored / EXPERIMENT)
+    pairs = {}
+    for task in experiment.tasks:
+        files = {path.parts[-3]: path for path in runs.glob(f"{task}/*/seed1/attention.json")}
+        posterior = [path for model, path in sorted(files.items()) if "postr-joint" in model]
+        if experiment.baseline in files and posterior:
+            pairs[task] = (files[experiment.baseline], posterior[0])
+    return pairs
+
+
+def test_figures_of_a_stored_experiment_can_be_read() -> None:
+    check_stored(ROOT / "results/reference/batches", ["accuracy"])
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("stored", STORED, ids=lambda path: path.name)
+def test_all_figures_of_all_stored_experiments_can_be_read(stored: Path) -> None:
+    figures = (path.stem for path in (stored / "figures").glob("*.svg"))
+    check_stored(stored, [name for name in figures if name in FIGURES])
