@@ -257,7 +257,7 @@ def test_attention_is_a_distribution_that_the_symbol_updates_and_a_picture(
     assert np.abs(look.posterior - look.prior).max() > 0.01
 
     axes = look.plot(which="posterior")
-    assert [label.get_text() for label in axes.get_yticklabels()] == look.source
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*look.source[:-1], "⏎"]
     with pytest.raises(UserError, match="no attention of the kind `nothing`"):
         look.plot(which="nothing")
 
