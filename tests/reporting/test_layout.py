@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from pam.reporting import style
 from pam.reporting.catalogue import FIGURES
-from pam.reporting.figures import KINDS, parser_of
+from pam.reporting.figures import drawing_of, parser_of
 from pam.reporting.figures.attention import ACROSS, attention
 from pam.reporting.layout import problems
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
@@ -106,7 +106,7 @@ def drawn(name: str, experiment: Path, runs: Path) -> Iterator[Figure]:
 
     with style.styled():
         options = parser_of(spec.draws).parse_args([*words, *spec.options])
-        figure = KINDS[spec.draws](**vars(options)).figure
+        figure = drawing_of(spec.draws)(**vars(options)).figure
         yield figure
         plt.close(figure)
 

@@ -209,11 +209,14 @@ def shown_before(page: Path) -> list[Cells]:
 
 
 def draw(picture: Path, stored: Path, runs: Path) -> str:
-    """Draw a figure of scores again, as SVG and PNG."""
+    """Draw a figure again, as SVG and PNG."""
     figure = FIGURES[picture.stem]
-    file = figure.files["scores"].removeprefix("{run}/")
-    scores = sorted(runs.glob(f"*/*/seed*/{file}"))
-    words = ["--experiment", str(stored / EXPERIMENT), "--scores", *map(str, scores)]
+    words = ["--experiment", str(stored / EXPERIMENT)]
+    for option, pattern in figure.files.items():
+        files = sorted(runs.glob(pattern.format(run="*/*/seed*", task="*")))
+        if not files:
+            return f"left alone: no {pattern} is stored"
+        words += [f"--{option}", *map(str, files)]
 
     with TemporaryDirectory() as folder:
         out = Path(folder) / picture.name
