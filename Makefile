@@ -48,7 +48,7 @@ faults: $(VENV)/dev
 	  tests/decoding/test_search.py tests/decoding/test_looks.py \
 	  tests/decoding/test_length_penalties.py \
 	  tests/data/test_commands.py tests/data/test_real_text.py tests/test_processors.py \
-	  tests/training/test_from_python.py tests/test_distribution.py \
+	  tests/training/test_from_python.py tests/test_distribution.py tests/reporting/test_layout.py \
 	  tests/cli/test_bench.py tests/evaluation/test_summarization.py tests/evaluation/test_two_levels.py \
 	  tests/workflow/test_yaml.py tests/workflow/test_plans.py::test_many_jobs_are_planned_within_seconds $(ARGS)
 	@$(BIN)/python -m tests.faults.render
