@@ -30,7 +30,7 @@ from pam.reporting.comparison import Inputs
 from pam.reporting.items import TableSpec
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
-from pam.runtime.files import write_json, write_text
+from pam.runtime.files import read_json, write_json, write_text
 from pam.tasks.translation.significance import Significance, Test
 
 PAPERS = Path("config/paper_results.yaml")
@@ -212,8 +212,16 @@ def draw(picture: Path, stored: Path, runs: Path) -> str:
     """Draw a figure again, as SVG and PNG."""
     figure = FIGURES[picture.stem]
     words = ["--experiment", str(stored / EXPERIMENT)]
+    kinds = {
+        path.relative_to(runs).parts[0]: read_json(path)["kind"]
+        for path in runs.glob("*/*/seed*/scores.json")
+    }
     for option, pattern in figure.files.items():
-        files = sorted(runs.glob(pattern.format(run="*/*/seed*", task="*")))
+        files = [
+            path
+            for path in sorted(runs.glob(pattern.format(run="*/*/seed*", task="*")))
+            if figure.kind in (None, kinds.get(path.relative_to(runs).parts[0]))
+        ]
         if not files:
             return f"left alone: no {pattern} is stored"
         words += [f"--{option}", *map(str, files)]
