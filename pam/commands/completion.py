@@ -26,7 +26,7 @@ def completion(args: Namespace) -> int:
             place = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
             action.complete = place  # type: ignore[attr-defined]
 
-    sys.stdout.write(f"{shtab.complete(args.parser, shell=args.shell)}\n")
+    sys.stdout.write(f"{shtab.complete(args.parser, args.shell)}\n")
     return 0
 
 

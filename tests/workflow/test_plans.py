@@ -494,4 +494,5 @@ def test_only_heavy_rules_are_jobs_of_a_cluster() -> None:
             "analyze_word_alignments",
         ),
         *("predict_dev", "analyze_dev", "test_significance"),
+        *("align_text", "align_by_program"),
     }

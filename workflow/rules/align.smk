@@ -56,7 +56,7 @@ rule align_by_program:
     message:
         "Aligning the training text of {wildcards.task} by {wildcards.program}"
     shell:
-        "logged {log:q} python -m pam align --aligner {wildcards.program} --if-installed "
+        "logged {log:q} python -m pam align --aligner {wildcards.program:q} --if-installed "
         "{params.options:q} --out {output.links:q} --record {output.record:q}"
 
 
