@@ -6,8 +6,9 @@ They are for a reader who has read no paper.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -61,6 +62,7 @@ DESCRIPTIONS = MAIN_MODELS | MORE_MODELS
 
 POSTERIOR = "postr-joint"  # in the names of models with posterior attention
 PAPER = "https://openreview.net/forum?id=BkltNhC9FX"  # which introduces posterior attention
+PAPER_TITLE = "Posterior Attention Models for Sequence to Sequence Learning"
 
 
 class Example(NamedTuple):
@@ -110,12 +112,39 @@ def about(experiment: Experiment, labels: Sequence[str], names_authors: bool) ->
     if not any(has_posterior(model, experiment) for model in experiment.model_names):
         return About(f"{count} on {tasks}; they differ in their attention to the source.", "", "")
 
-    authors = " (Shankar and Sarawagi, ICLR 2019)" if names_authors else ""
+    origin = "ICLR 2019"
+    if names_authors:
+        origin = f"Shankar and Sarawagi, {origin}"
     return About(
-        before=f"{count} on {tasks}; those with",
-        link=f"posterior attention{authors}",
-        after="correct where they looked in the source once a symbol is written.",
+        before=(
+            f"{count} on {tasks}; those with posterior attention correct where they looked in the"
+            " source once a symbol is written:"
+        ),
+        link=PAPER_TITLE,
+        after=f"({origin}).",
     )
+
+
+def code_of(trainings: Iterable[Mapping[str, Any]]) -> str:
+    """Name the version and commit of the code that trained, with the runs of each if they differ.
+
+    Args:
+        trainings: records of training.
+    """
+    runs: Counter[str] = Counter()
+    for training in trainings:
+        versions = training.get("versions") or {}
+        name = "pam"
+        if "pam" in versions:
+            name += f" {versions['pam']}"
+        # Only a checkout has a commit.
+        if "commit" in versions:
+            name += f", commit {versions['commit']}"
+        runs[name] += 1
+
+    if len(runs) < 2:
+        return "".join(runs)
+    return "; ".join(f"{name} ({count} runs)" for name, count in runs.most_common())
 
 
 def task_in_words(kind: str) -> str:

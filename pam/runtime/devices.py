@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from pam.runtime import processor
+from pam.runtime.checkout import commit
 from pam.runtime.errors import UserError
 from pam.runtime.processor import Products
 from pam.runtime.torch_internals import says_out_of_memory
@@ -207,8 +208,14 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of this package and of those that results depend on."""
+    """Return the versions of Python, of this package and of those that results depend on.
+
+    `commit` is that of this package's code, where it is in a checkout.
+    """
     by_name = {"python": platform.python_version(), "pam": __version__}
+    code = commit()
+    if code is not None:
+        by_name["commit"] = code
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             by_name[name] = version(name)

@@ -33,7 +33,7 @@ from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions
 from pam.reporting.groups import by_group
 from pam.reporting.heat_maps import heading, maps, moved, weights_of
-from pam.reporting.introduction import PAPER
+from pam.reporting.introduction import PAPER, PAPER_TITLE, code_of
 from pam.reporting.outputs import examples, kinds_of, marked, pieces
 from pam.reporting.page import Files, Page, write
 from pam.reporting.render import Row
@@ -233,12 +233,19 @@ def test_the_front_answers_the_question_and_links_the_paper(
 ) -> None:
     front = page.partition("<body>")[2].partition('<section id="cautions"')[0]
     found = front.partition('class="finding">')[2].partition("</dd>")[0]
-    assert f'href="{PAPER}"' in front.partition("<dl")[0]
+    assert f'href="{PAPER}">{PAPER_TITLE}' in front.partition("<dl")[0]
 
     assert "de-N" in found and "Mono-Postr-Joint" in found
     assert "86.87" in front  # the paper's figure
     # A score of the demonstration.
     assert "BLEU" not in found
+
+
+def test_the_code_that_trained_is_named_with_its_runs_where_it_differs() -> None:
+    records = [{"versions": {"pam": "0.1", "commit": commit}} for commit in ("aa", "bb", "bb")]
+    assert code_of(records[:1]) == "pam 0.1, commit aa"
+    assert code_of(records) == "pam 0.1, commit bb (2 runs); pam 0.1, commit aa (1 runs)"
+    assert code_of([]) == ""
 
 
 def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
@@ -941,6 +948,28 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
             "sorted": True,
             "found": True,
         }
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_on_paper_a_map_is_no_picture_for_each_of_its_squares(page: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    command = [
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}/profile",
+        f"--print-to-pdf={tmp_path}/page.pdf",
+        (tmp_path / "page.html").as_uri(),
+    ]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    printed = (tmp_path / "page.pdf").read_bytes()
+
+    squares = page.count('<td style="--w:')
+    pictures = len(re.findall(rb"/Subtype\s*/Image", printed))
+    assert printed.count(b"/Type /Page\n") > 1
+    assert pictures < squares / 10
+    assert len(printed) < 5_000_000
 
 
 def with_groups(path: Path) -> None:
