@@ -103,7 +103,7 @@ def test_a_module_without_configuration_is_the_default_experiment(
     outcome = elsewhere.plan()
 
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 8
+    assert outcome.jobs["train_run"] == 10
 
     elsewhere.write(
         "config/config.yaml",
