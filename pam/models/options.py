@@ -432,6 +432,19 @@ class Bound(_Summed):
 
 
 @kind_of("marginalization")
+class SoftmaxMixture(Options):
+    """At the input, as a mean context that several softmaxes read: a control for `output`."""
+
+    implementation = "pam.models.experts:SoftmaxMixture"
+    kind: Literal["mixture"] = "mixture"
+    experts: Units = Field(16, description="number of softmaxes")
+    rank: Units | None = Field(
+        8,
+        description="rank of the matrix of each expert's hidden layer; null: a full matrix",
+    )
+
+
+@kind_of("marginalization")
 class NoAttention(Options):
     """No attention: the source reaches the output through the decoder's state alone."""
 

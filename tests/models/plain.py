@@ -26,6 +26,7 @@ from pam.models.agreement import Agreement, turned_round
 from pam.models.attention_model import State, Step
 from pam.models.couplings import BOUND, Monotone, Proximity
 from pam.models.distributions import Fusedmax, Softmax, Sparsemax
+from pam.models.experts import SoftmaxMixture
 from pam.models.interfaces import Hidden, Memory, Noise
 from pam.models.kernels.additive import additive_plain
 from pam.models.kernels.lstm import lstm_cell_plain
@@ -135,7 +136,10 @@ class Table(PositionDistribution):
         hidden = projected(model, memory, attention.query)
         if context is not None:
             hidden = hidden + model.readout.of_values(context)
-        log_probs = symbol_log_probs(model, hidden)
+        if isinstance(model.marginalization, SoftmaxMixture):
+            log_probs = expert_log_probs(model, hidden)
+        else:
+            log_probs = symbol_log_probs(model, hidden)
         if context is not None and model.copying.copies:
             gate = p_gen(model, context, attention.query, before)
             copied = torch.einsum("nm,nmv->nv", attention.prior, _one_hot(memory))
@@ -220,6 +224,22 @@ def symbol_log_probs(model: Seq2Seq, hidden: Tensor) -> Tensor:
     if isinstance(readout, output_layer.ResidualReadout):
         z = readout.norm.weight * z + readout.norm.bias
     return torch.log_softmax(readout.output(z), -1)
+
+
+def expert_log_probs(model: Seq2Seq, x: Tensor) -> Tensor:
+    """Compute log sum_k pi(k) p_k(y), (n, V), of sums x (n, R), one softmax after another."""
+    mixture = model.marginalization
+    pi = torch.softmax(x @ mixture.weigh.weight.t(), 1)
+    reduced = mixture.reduce(x)
+    units = x.shape[1]
+
+    probs = torch.zeros(len(x), tiny.VOCABULARY, dtype=x.dtype)
+    for number in range(pi.shape[1]):
+        rows = slice(number * units, (number + 1) * units)
+        matrix = mixture.expand.weight[rows]
+        expert = x + reduced @ matrix.t() + mixture.expand.bias[rows]
+        probs = probs + pi[:, number, None] * symbol_log_probs(model, expert).exp()
+    return probs.log()
 
 
 def projected(model: Seq2Seq, memory: Memory, query: Tensor) -> Tensor:

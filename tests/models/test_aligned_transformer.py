@@ -41,6 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "coupling": "proximity",
         "architecture": {"kind": "aligned-transformer", "heads": 2, "source_attention": False},
     },
+    "mixture": {"marginalization": "mixture", "input_feeding": "none"},
     "soft, fed": {"marginalization": "input", "input_feeding": "prior"},
 }
 PARALLEL = [name for name in MODELS if "fed" not in name]

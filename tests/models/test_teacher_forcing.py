@@ -46,6 +46,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("mono-postr-joint", {"input_feeding": "prior", "marginalization": "input"}),
     ("mono-postr-joint", {"distribution": "sparsemax"}),
     ("soft", {"score": "mlp"}),
+    ("mixture", {"marginalization": {"kind": "mixture", "experts": 3, "rank": None}}),
+    ("ved", {"marginalization": {"kind": "mixture", "experts": 2}}),
     ("postr-joint", {"score": "none"}),
     ("postr-joint", {"score": {"kind": "general", "scale": False}}),
     ("postr-joint", {"score": {"kind": "mlp", "units": 3}}),
