@@ -22,7 +22,7 @@ UNLISTED: dict[str, dict[str, Any]] = {
         "init_from": {"forward": "soft", "backward": "soft-reversed"},
     },
     "fertility-init": {"from": "fertility", "init_from": "structural"},
-    "mixture-of-3": {"from": "mixture", "marginalization": {"experts": 3}},
+    "mixture-3": {"from": "mixture", "marginalization": {"experts": 3}},
     "postr-joint-pointer-coverage": {
         "from": "postr-joint-pointer",
         "score": {"kind": "coverage", "active": {"kind": "delayed", "value": 1, "after": 0.988}},

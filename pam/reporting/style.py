@@ -174,6 +174,7 @@ _LOOKS = {
         transformer_prox_postr_joint="v",
         transformer_mono_postr_joint="P",
     ),
+    **_family("#3D3D8F", mixture="h", transformer_mixture="*"),
     **_family("#8F7BE8", transformer_inflection="s", transformer_pointer="X"),
     **_family(
         "#5B8C5A",

@@ -20,7 +20,7 @@ SEEDS = {
     "soft-no-input-feeding": (115, 151),
     "acvi": (2, 3),
     "ved": (9, 1),
-    "mixture-of-3": (7, 1),
+    "mixture-3": (7, 1),
     "none": (6, 230),
     "structural": (20, 20),
     "fertility": (1, 17),

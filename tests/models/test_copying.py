@@ -37,7 +37,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
         for name in ("soft", "soft-mlp", "structured", "acvi", "ved", "prior-joint", *POSTERIOR)
     ),
     *((name, {}) for name in ("variational", "variational-sample", "variational-gumbel", "hard")),
-    ("mixture-of-3", {}),
+    ("mixture-3", {}),
     ("soft", {"score": {"kind": "coverage", "weight": 0.5}}),
     ("acvi", {"latent": {"kind": "acvi", "samples": 2, "last": 1.0}}),
     ("acvi", {"marginalization": "output", "input_feeding": "posterior"}),

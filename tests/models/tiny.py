@@ -33,7 +33,7 @@ NAMED = (
     "hard",
     "hard-mono",
     "none",
-    "mixture-of-3",
+    "mixture-3",
     "soft-location",
     "soft-no-input-feeding",
     "structural",

@@ -136,7 +136,7 @@ def test_the_folder_of_work_may_be_any(fresh: Checkout, elsewhere: Checkout) -> 
     outcome = elsewhere.plan("--snakefile", snakefile)
 
     assert outcome.code == 0, outcome.said
-    assert outcome.jobs["train_run"] == 4
+    assert outcome.jobs["train_run"] == 8
 
     theirs = Checkout((fresh.folder / "own").rename(elsewhere.folder.parent / "theirs"))
     called = ["data", "--snakefile", snakefile, "--directory", str(elsewhere.folder)]
