@@ -105,11 +105,7 @@ def scores_of(of_file: list[Links], of_gold: list[Links], first: int = 0) -> Lin
         sure=counted[1],
         possible=sum(len(links.possible) for links in of_gold),
         notes=_notes(of_file, of_gold, first),
-        bootstrap={
-            "resamples": bootstrap.resamples_for(len(of_gold)),
-            "seed": bootstrap.SEED,
-            "level": bootstrap.LEVEL,
-        },
+        bootstrap=bootstrap.settings(len(of_gold)),
     )
 
 

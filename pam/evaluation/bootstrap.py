@@ -54,6 +54,11 @@ def resamples_for(units: int) -> int:
     return RESAMPLES_OF_MANY
 
 
+def settings(units: int) -> dict[str, float]:
+    """Return how the intervals of so many units are made, as records of scores tell it."""
+    return {"resamples": resamples_for(units), "seed": SEED, "level": LEVEL}
+
+
 def resampled_sums(counts: Floats, resamples: int | None = None, seed: int = SEED) -> Floats:
     """Sum counts over bootstrap samples of the units.
 

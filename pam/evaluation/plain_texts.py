@@ -161,11 +161,7 @@ def score_texts(
         signatures={name: signatures[name] for name in OF_BEAMS if name in values},
         left_out={name: undefined[name] for name in metrics if name in undefined},
         notes=notes,
-        bootstrap={
-            "resamples": bootstrap.resamples_for(len(outputs)),
-            "seed": bootstrap.SEED,
-            "level": bootstrap.LEVEL,
-        },
+        bootstrap=bootstrap.settings(len(outputs)),
     )
 
 

@@ -123,7 +123,6 @@ def make(
     """
     units = counts.units
     main_decoding = next(iter(decoding.values()), {})
-    resamples = bootstrap.resamples_for(len(units.names))
 
     return Scores(
         **identity,
@@ -134,7 +133,7 @@ def make(
         training=training,
         decoding=dict(decoding),
         details=counts.details,
-        bootstrap={"resamples": resamples, "seed": bootstrap.SEED, "level": bootstrap.LEVEL},
+        bootstrap=bootstrap.settings(len(units.names)),
         references=units.references,
         over=counts.over,
         columns=list(units.columns),
