@@ -7,27 +7,36 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pam.data.vocabulary import EOS, PAD
-from pam.models.attention_model import pay_at_end
+from pam.models.aligned_transformer import AlignedTransformer
+from pam.models.attention_model import AttentionModel, pay_at_end
 from pam.models.guide import Guide
 from pam.models.model import without_end
 from pam.models.seq2seq import Seq2Seq
 
 
-class Agreement(Seq2Seq):
+class Agreement(AttentionModel):
     """A model from x to y, trained with a model from y to x (Cohn et al. 2016, section 3.3).
 
     Training maximizes
 
         log p(y | x) + log p(x | y) + weight * tr(A_{x to y} A_{y to x}).
 
-    Row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a over y.
+    Row t of A_{x to y} is the attention of y_t over x, and row a of A_{y to x} that of x_a over y:
+    the prior, or the posterior given the symbol, as Liang et al. (2006) let aligners agree.
     The trace is large where they are each other's transpose. Decoding uses the model x to y alone.
+
+    Both directions are of the class beside this one among the bases of a subclass.
     """
 
-    def __init__(self, ahead: Seq2Seq, back: Seq2Seq, weight: float) -> None:
+    back: AttentionModel
+
+    def __init__(
+        self, ahead: AttentionModel, back: AttentionModel, weight: float, of_posterior: bool
+    ) -> None:
         super().__init__(ahead.encoder, ahead.decoder, ahead.head)
         self.back = back
         self.weight = weight
+        self.of_posterior = of_posterior
 
     def _objective(
         self, source: Tensor, lengths: Tensor, target: Tensor, guide: Guide | None
@@ -41,13 +50,23 @@ class Agreement(Seq2Seq):
         )
 
         # One direction may write an end symbol that the other does not read: nothing attends to it.
-        prior = unrolled.prior()[:, : back_source.shape[1]]
-        back_prior = back_unrolled.prior()[:, : source.shape[1]]
+        attention = self.attention(unrolled, self.of_posterior)
+        attention = attention[:, : back_source.shape[1]]
+        back_attention = self.back.attention(back_unrolled, self.of_posterior)
+        back_attention = back_attention[:, : source.shape[1]]
         is_real = (back_source != PAD)[:, :, None] & (source != PAD)[:, None]
-        trace = (prior * back_prior.transpose(1, 2) * is_real).sum((1, 2))
+        trace = (attention * back_attention.transpose(1, 2) * is_real).sum((1, 2))
 
         back_log_likelihood = torch.where(back_target != PAD, back_values, 0.0).sum(1)
         return pay_at_end(values, back_log_likelihood + self.weight * trace, target)
+
+
+class RecurrentAgreement(Agreement, Seq2Seq):
+    """Two recurrent models of opposite directions."""
+
+
+class TransformerAgreement(Agreement, AlignedTransformer):
+    """Two Transformers of opposite directions, with alignment heads."""
 
 
 def turned_round(source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -112,10 +112,6 @@ class Unrolled:
         # Nothing waited for it: it is computed for all tokens at once.
         return self.output.log_prob(self.packed.symbols)
 
-    def prior(self) -> Tensor:
-        """Return the priors (B, T, m), rows in the order of the given targets."""
-        return self.packed.unpack(self.output.attention.prior)
-
 
 class AttentionModel(Model):
     """An encoder that gives h_a, a decoder that gives queries s_t, and an alignment head.
@@ -288,11 +284,15 @@ class AttentionModel(Model):
 
         values = packed.unpack(values)
         if guide is not None:
-            guided = unrolled.output.attention.prior
-            if guide.of_posterior:
-                guided = self._posterior(unrolled)
-            values = values - guide.cost(packed.unpack(guided))
+            values = values - guide.cost(self.attention(unrolled, guide.of_posterior))
         return self._pay_for_sentences(values, unrolled, target), unrolled
+
+    def attention(self, unrolled: Unrolled, of_posterior: bool) -> Tensor:
+        """Return the priors or posteriors (B, T, m), rows in the order of the given targets."""
+        alignment = unrolled.output.attention.prior
+        if of_posterior:
+            alignment = self._posterior(unrolled)
+        return unrolled.packed.unpack(alignment)
 
     def _infer(
         self, source: Tensor, lengths: Tensor, target: Tensor, unrolled: Unrolled

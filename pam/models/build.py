@@ -10,7 +10,7 @@ from torch import nn
 
 from pam.experiments.config import ModelConfig, Network
 from pam.models import options
-from pam.models.agreement import Agreement
+from pam.models.agreement import RecurrentAgreement, TransformerAgreement
 from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer
 from pam.models.head import AttentionHead
 from pam.models.interfaces import Sizes
@@ -159,7 +159,7 @@ def aligned_transformer(
     )
     parts = parts_of(components, sizes)
     chosen = components.architecture
-    assert isinstance(chosen, options.AlignedTransformerOptions)
+    assert isinstance(chosen, options.AlignmentHeadOptions)
 
     decoder = AlignedDecoder(
         shape=shape,
@@ -172,14 +172,28 @@ def aligned_transformer(
     return AlignedTransformer(encoder, decoder, head)
 
 
-def agreement(components: ModelConfig, network: Network, source: int, target: int) -> Model:
+def recurrent_agreement(
+    components: ModelConfig, network: Network, source: int, target: int
+) -> RecurrentAgreement:
     """Make two recurrent models of opposite directions; arguments as in `build`."""
     chosen = components.architecture
     assert isinstance(chosen, options.AgreementOptions)
 
     ahead = recurrent(components, network, source, target)
     back = recurrent(components, network, target, source)
-    return Agreement(ahead, back, chosen.weight)
+    return RecurrentAgreement(ahead, back, chosen.weight, chosen.of == "posterior")
+
+
+def transformer_agreement(
+    components: ModelConfig, network: Network, source: int, target: int
+) -> TransformerAgreement:
+    """Make two Transformers of opposite directions, as `aligned_transformer` does."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.TransformerAgreementOptions)
+
+    ahead = aligned_transformer(components, network, source, target)
+    back = aligned_transformer(components, network, target, source)
+    return TransformerAgreement(ahead, back, chosen.weight, chosen.of == "posterior")
 
 
 def parameters_of(model: nn.Module) -> int:

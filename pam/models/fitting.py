@@ -6,7 +6,8 @@ from pam.experiments.config import ModelConfig, Network
 from pam.models.options import (
     COMPONENTS,
     PARTS,
-    AlignedTransformerOptions,
+    Agreeing,
+    AlignmentHeadOptions,
     MultiHeadOptions,
 )
 from pam.runtime.errors import UserError
@@ -60,7 +61,8 @@ def check_parts(components: ModelConfig) -> None:
         _check_feeding(components)
         _check_pointer(components)
         _check_copying(components)
-    if isinstance(components.architecture, AlignedTransformerOptions):
+        _check_agreement(components)
+    if isinstance(components.architecture, AlignmentHeadOptions):
         _check_alignment_head(components)
 
 
@@ -125,9 +127,9 @@ def _check_start(components: ModelConfig) -> None:
         )
 
     starts_backward = start is not None and start.backward is not None
-    if starts_backward and components.architecture.kind != "agreement":
+    if starts_backward and not components.architecture.has_opposite:
         raise FitError(
-            "only `architecture: agreement` has an opposite direction",
+            f"the architecture `{components.architecture.kind}` has no opposite direction",
             "init_from",
             "backward",
             hint="name the model to start from alone: `init_from: soft`",
@@ -171,6 +173,19 @@ def _check_feeding(components: ModelConfig) -> None:
             "the posterior needs p(y | s, h_a) of each position",
             "input_feeding",
             hint="use `marginalization: output` with `input_feeding: posterior`",
+        )
+
+
+def _check_agreement(components: ModelConfig) -> None:
+    """Check that a posterior that is to agree can be computed."""
+    architecture = components.architecture
+    agrees_on_posterior = isinstance(architecture, Agreeing) and architecture.of == "posterior"
+    if agrees_on_posterior and not components.marginalization.gives_positions:
+        raise FitError(
+            "the posterior needs p(y | s, h_a) of each position",
+            "architecture",
+            "of",
+            hint="use `marginalization: output`, or `of: prior`",
         )
 
 
@@ -253,7 +268,7 @@ def _check_copying(components: ModelConfig) -> None:
     if (
         components.targets == "actions"
         or components.reversed
-        or components.architecture.kind == "agreement"
+        or components.architecture.has_opposite
     ):
         raise FitError(
             "only a model from source to target, of symbols, can copy",

@@ -77,6 +77,9 @@ class Options(Strict):
     reads_vectors: ClassVar[bool] = False
     """Architecture: sources may be vectors."""
 
+    has_opposite: ClassVar[bool] = False
+    """Architecture: a model from target to source is trained beside it."""
+
 
 Kinds = dict[str, type[Options]]
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -643,26 +646,48 @@ class TransformerOptions(MultiHeadOptions):
     )
 
 
-@kind_of("architecture")
-class AlignedTransformerOptions(MultiHeadOptions):
-    """A Transformer with an alignment head that is made of the other components."""
+class AlignmentHeadOptions(MultiHeadOptions):
+    """Sizes and connections of a Transformer with an alignment head."""
 
-    implementation = "pam.models.build:aligned_transformer"
-    kind: Literal["aligned-transformer"] = "aligned-transformer"
     source_attention: bool = Field(
         True, description="let the decoder's layers attend to the source; false: only the head does"
     )
 
 
 @kind_of("architecture")
-class AgreementOptions(Options):
-    """A recurrent model trained together with a model of the opposite direction."""
+class AlignedTransformerOptions(AlignmentHeadOptions):
+    """A Transformer with an alignment head that is made of the other components."""
 
-    implementation = "pam.models.build:agreement"
-    kind: Literal["agreement"] = "agreement"
+    implementation = "pam.models.build:aligned_transformer"
+    kind: Literal["aligned-transformer"] = "aligned-transformer"
+
+
+class Agreeing(Options):
+    """What two models of opposite directions agree on."""
+
+    has_opposite = True
     weight: Weight = Field(
         1.0, description="weight of the trace of the product of both attentions, in nats"
     )
+    of: Literal["prior", "posterior"] = Field(
+        "prior", description="attention that is to agree: before or after each symbol is known"
+    )
+
+
+@kind_of("architecture")
+class AgreementOptions(Agreeing):
+    """A recurrent model trained together with a model of the opposite direction."""
+
+    implementation = "pam.models.build:recurrent_agreement"
+    kind: Literal["agreement"] = "agreement"
+
+
+@kind_of("architecture")
+class TransformerAgreementOptions(Agreeing, AlignmentHeadOptions):
+    """An aligned Transformer trained together with one of the opposite direction."""
+
+    implementation = "pam.models.build:transformer_agreement"
+    kind: Literal["aligned-transformer-agreement"] = "aligned-transformer-agreement"
 
 
 def is_shipped(options: type[Options]) -> bool:

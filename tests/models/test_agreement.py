@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
+from torch import Tensor
 
 from pam.data.vocabulary import EOS, PAD
-from pam.experiments.config import Decoding
+from pam.experiments.config import Decoding, ModelConfig, Network
 from pam.models.agreement import Agreement
+from pam.models.build import build
+from pam.models.fitting import check_fit
 from tests.decoding.best import decode
 from tests.models import tiny
 
@@ -43,6 +49,73 @@ def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
 
         torch.testing.assert_close(objective[row, :n].sum(), expected)
         torch.testing.assert_close(objective[row, : n - 1], ahead.log_probs[row, : n - 1])
+
+
+POSTERIOR = {"marginalization": "output", "coupling": "proximity"}
+HEAD = {"kind": "posterior", "context": False}
+BY_POSTERIORS = {
+    "recurrent": {
+        "architecture": {"kind": "agreement", "of": "posterior", "weight": 0.5},
+        "input_feeding": "posterior",
+    },
+    "Transformer": {
+        "architecture": {
+            "kind": "aligned-transformer-agreement",
+            "heads": 2,
+            "of": "posterior",
+            "weight": 0.5,
+        },
+        "input_feeding": HEAD,
+    },
+}
+
+
+@pytest.mark.parametrize("of", ["prior", "posterior"])
+@pytest.mark.parametrize("name", BY_POSTERIORS)
+def test_coupled_models_agree_by_priors_or_posteriors(name: str, of: str) -> None:
+    changed = {**BY_POSTERIORS[name], **POSTERIOR}
+    changed["architecture"] = {**BY_POSTERIORS[name]["architecture"], "of": of}
+    torch.manual_seed(1)
+    network = Network(embedding=8, encoder=4, decoder=8)
+    chosen = ModelConfig(label="both", **changed)
+    check_fit(chosen, network)
+    model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
+    assert isinstance(model, Agreement)
+
+    source, lengths, target = batch()
+    objective = model.objective(source, lengths, target)
+    ahead = model.teacher_force(source, lengths, target)
+    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
+        back = model.back.teacher_force(
+            target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
+        )
+        trace = torch.trace(getattr(ahead, of)[row, :n, :m] @ getattr(back, of)[0])
+        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + 0.5 * trace
+        torch.testing.assert_close(objective[row, :n].sum(), expected)
+
+    # The trace trains both directions, also through Bayes' rule.
+    model.objective(source, lengths, target).sum().backward()
+    numeric = directional_derivative(model, lambda: model.objective(source, lengths, target).sum())
+    analytic = sum(
+        (parameter.grad * torch.sin(torch.arange(parameter.numel())).view_as(parameter)).sum()
+        for parameter in model.parameters()
+        if parameter.grad is not None
+    )
+    torch.testing.assert_close(analytic, numeric, rtol=1e-6, atol=1e-8)
+
+
+def directional_derivative(model: Agreement, value: Callable[[], Tensor]) -> Tensor:
+    """Differentiate a value by central differences, along sines in the space of the weights."""
+    step = 1e-5
+    values = []
+    with torch.no_grad():
+        for moved in (step, -2 * step):
+            for parameter in model.parameters():
+                direction = torch.sin(torch.arange(parameter.numel())).view_as(parameter)
+                parameter += moved * direction
+            values.append(value())
+
+    return (values[0] - values[1]) / (2 * step)
 
 
 def test_without_end_symbols_of_sources_both_directions_read_none_and_write_one() -> None:

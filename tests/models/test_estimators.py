@@ -178,7 +178,8 @@ def test_the_entropy_bonus_is_the_entropy_of_q_in_training_alone() -> None:
         torch.manual_seed(4)
         value, unrolled = model.unrolled_objective(*one_sentence(target=1))
         torch.manual_seed(4)
-        values.append((value, unrolled.prior(), model.eval().objective(*one_sentence(target=1))))
+        prior = model.attention(unrolled, of_posterior=False)
+        values.append((value, prior, model.eval().objective(*one_sentence(target=1))))
 
     (plain, prior, before), (bonus, _, after) = values
     torch.testing.assert_close(bonus - plain, -0.7 * (prior * prior.log()).sum(2))

@@ -67,6 +67,11 @@ def test_options_out_of_range_are_refused(
             {"architecture": {"kind": "transformer", "head": 2}},
             "unknown option of architecture `transformer` `head`",
         ),
+        (
+            "soft",
+            {"architecture": {"kind": "agreement", "of": "posterior"}},
+            "the posterior needs p(y | s, h_a)",
+        ),
         ("agreement", {"targets": "actions"}, "the architecture `agreement` writes no actions"),
         ("hard-mono", {"input_feeding": "prior"}, "a pointer is both coupling and input feeding"),
         ("hard-mono", {"marginalization": "output"}, "which leaves none to sum over"),

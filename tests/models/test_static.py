@@ -48,12 +48,16 @@ OWN_OBJECTIVES = [
 """Models whose objective is not their likelihood, `soft`, and all variants."""
 HEAD = {"architecture": {"kind": "aligned-transformer", "heads": 2}}
 COUPLED = {"kind": "posterior", "context": False}
+POSTERIOR = {"marginalization": "output", "coupling": "proximity", "input_feeding": COUPLED}
 OTHERS: dict[str, dict[str, Any]] = {
     "agreement": {"architecture": "agreement"},
     "transformer": {"architecture": {"kind": "transformer", "heads": 2}},
     "aligned-transformer": HEAD | {"input_feeding": "none", "copying": "pointer"},
-    "aligned-transformer, posterior": HEAD
-    | {"marginalization": "output", "coupling": "proximity", "input_feeding": COUPLED},
+    "aligned-transformer, posterior": HEAD | POSTERIOR,
+    "aligned-transformer, agreement": POSTERIOR
+    | {
+        "architecture": {"kind": "aligned-transformer-agreement", "heads": 2, "of": "posterior"},
+    },
 }
 
 
@@ -165,12 +169,14 @@ def test_static_likelihoods_are_the_ragged_ones(name: str) -> None:
     assert_static_is_ragged(made(name).eval(), "log_likelihood", ragged_batch())
 
 
-@pytest.mark.parametrize("name", [*NAMES, "agreement"])
+@pytest.mark.parametrize("name", [*NAMES, "agreement", "aligned-transformer, agreement"])
 def test_static_objectives_are_the_ragged_ones(name: str) -> None:
     assert_static_is_ragged(made(name).train(), "objective", ragged_batch())
 
 
-@pytest.mark.parametrize("name", ["agreement", "postr-joint-pointer"])
+@pytest.mark.parametrize(
+    "name", ["agreement", "aligned-transformer, agreement", "postr-joint-pointer"]
+)
 def test_static_objectives_are_the_ragged_ones_without_end_symbols_of_sources(name: str) -> None:
     assert_static_is_ragged(made(name).train(), "objective", ragged_batch(source_eos=False))
 

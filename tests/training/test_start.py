@@ -230,7 +230,7 @@ def test_a_shape_that_differs_under_the_same_name_is_an_error_with_the_remedy(
     ("changed", "message"),
     [
         ({"init_from": {}}, "no model to start from"),
-        ({"init_from": {"backward": "soft-reversed"}}, "only `architecture: agreement`"),
+        ({"init_from": {"backward": "soft-reversed"}}, "`recurrent` has no opposite direction"),
         ({"reversed": True, "targets": "actions"}, "sources have no actions"),
         ({"members": ["soft"], "init_from": "soft"}, "an ensemble has no `init_from`"),
         ({"members": ["soft"], "reversed": True}, "an ensemble has no `reversed`"),
