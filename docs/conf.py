@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 SECTIONS = {
-    "Start": ("docs/README", "docs/start"),
+    "Start": ("docs/README", "docs/start", "docs/method"),
     "Use": ("docs/recipes", "docs/data", "docs/models"),
     "Results": (
         "docs/results",
@@ -42,6 +42,7 @@ SECTIONS = {
         "docs/library",
         "docs/glossary",
         "docs/claims",
+        "docs/papers",
         "docs/configurations",
         "results/reference/README",
         "benchmarks/peers/README",

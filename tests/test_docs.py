@@ -243,6 +243,18 @@ def test_the_lines_to_change_for_a_metric_or_a_reader_are_there(extending: str) 
     assert ours and all((ROOT / path).exists() for path in ours)
 
 
+def test_the_functions_that_the_method_names_are_in_their_files() -> None:
+    page = (ROOT / "docs/method.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\| (`[^|]+) \| `(pam/[\w/]+\.py)` \|$", page, flags=re.MULTILINE)
+    assert rows
+
+    for names, file in rows:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        for name in CODE.findall(names):
+            for part in name.split("."):
+                assert re.search(rf"^ *(def|class) {part}\b", text, flags=re.MULTILINE), name
+
+
 def test_the_metric_that_the_page_adds_counts_what_it_says(extending: str) -> None:
     (definition,) = re.findall(r"`(Metric\(.+\))`", extending)
     metric = eval(definition, vars(metrics).copy())  # noqa: S307 -- of our own page

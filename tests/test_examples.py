@@ -135,15 +135,16 @@ def test_posterior_attention_learns_in_a_loop_of_ones_own(
     assert re.match(r"\d+ of 400 forms of unseen nouns are right; written: \['", result)
 
 
-def test_the_examples_of_the_library_page_print_what_it_shows(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("name", ["library.md", "method.md"])
+def test_the_examples_of_a_page_print_what_it_shows(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     usage = page.split("## In a model of your own")[0]
     blocks = re.findall(r"^```(pycon|python)\n(.*?)^```", usage, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) > 4
+    assert blocks
 
     names: dict[str, Any] = {}
     runner = doctest.DocTestRunner(verbose=False)
@@ -151,7 +152,7 @@ def test_the_examples_of_the_library_page_print_what_it_shows(
         if kind == "python":
             exec(code, names)  # noqa: S102 -- the page's own lines
             continue
-        example = doctest.DocTestParser().get_doctest(code, names, "library.md", None, None)
+        example = doctest.DocTestParser().get_doctest(code, names, name, None, None)
         runner.run(example, clear_globs=False)
         names = example.globs
 
