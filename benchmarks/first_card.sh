@@ -310,7 +310,7 @@ print(sys.version)
 import torch
 print(\"torch\", torch.__version__, \"CUDA\", torch.version.cuda, \"cuDNN\", torch.backends.cudnn.version())
 print(\"devices\", [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())])
-import pam.experiments.config
+import pam.experiments.settings
 from pam.runtime import devices
 print(devices.versions(), platform.platform())
 "' "$python"

@@ -420,7 +420,7 @@ def worker(settings: dict[str, Any]) -> None:
     from pam.runtime import devices
 
     benchmark = first_there("pam.measuring.benchmark", "pam.benchmark")
-    config = first_there("pam.experiments.config", "pam.config")
+    sections = first_there("pam.experiments.settings", "pam.experiments.config", "pam.config")
 
     # Without this an older version that lacks a module would be measured by another one that is
     # installed.
@@ -433,7 +433,7 @@ def worker(settings: dict[str, Any]) -> None:
     devices.use_precision(settings["precision"], None, device)
 
     units = settings["units"]
-    network = config.Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
+    network = sections.Network(embedding=units, encoder=units // 2, decoder=units, dropout=0.3)
     plan = benchmark.Plan(network, settings["batch_size"], 1, 0, 0, [], settings["precision"], 1)
     components = benchmark.named_model(settings["model"])
     data = Prepared(Path(settings["data"]))
@@ -601,8 +601,8 @@ def evaluation(model: Any, batches: Sequence[Any], seconds: float, device: Any) 
 
     from pam.decoding import search
 
-    config = first_there("pam.experiments.config", "pam.config")
-    decoding = config.Decoding(beam=4, max_ratio=1.0, max_extra=1)
+    sections = first_there("pam.experiments.settings", "pam.experiments.config", "pam.config")
+    decoding = sections.Decoding(beam=4, max_ratio=1.0, max_extra=1)
 
     def loss(batch: Any) -> None:
         with torch.no_grad():

@@ -171,7 +171,7 @@ def work_when_told(args: argparse.Namespace) -> None:
     from pam.data.dataset import Prepared
 
     benchmark = first_there("pam.measuring.benchmark", "pam.benchmark")
-    config = first_there("pam.experiments.config", "pam.config")
+    sections = first_there("pam.experiments.settings", "pam.experiments.config", "pam.config")
 
     # Else another version that is installed would be measured.
     if not Path(benchmark.__file__).is_relative_to(Path.cwd()):
@@ -186,7 +186,7 @@ def work_when_told(args: argparse.Namespace) -> None:
     devices.use_precision(args.precision)
     device = devices.choose_device(args.device)
 
-    network = config.Network(
+    network = sections.Network(
         embedding=args.units, encoder=args.units // 2, decoder=args.units, dropout=0.3
     )
     components = benchmark.named_model(args.model)
@@ -201,8 +201,10 @@ def work_when_told(args: argparse.Namespace) -> None:
         work(batches[number % len(batches)])
 
     if args.beam:
-        settings = config.parse(config.Decoding, {"beam": args.beam, "precision": args.precision})
-        work = partial(benchmark.decode, model, components.targets == "actions", settings)
+        parsing = first_there("pam.experiments.parsing", "pam.experiments.config", "pam.config")
+        search = {"beam": args.beam, "precision": args.precision}
+        decoding = parsing.parse(sections.Decoding, search)
+        work = partial(benchmark.decode, model, components.targets == "actions", decoding)
         for batch in batches[:WARM_UP]:
             work(batch)
 

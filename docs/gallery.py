@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import PIL.Image
 from jinja2 import Environment, StrictUndefined
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import parse
 from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import FIGURES, TABLES

@@ -26,9 +26,10 @@ from pam.evaluation.bootstrap import interval, resampled_sums
 from pam.evaluation.inputs import save
 from pam.evaluation.metrics import metric_of
 from pam.evaluation.scores import Scores, files_of, score
-from pam.experiments.config import Experiment, ModelConfig, load_model
-from pam.experiments.experiment import MODELS, Plan
+from pam.experiments.experiment import Experiment
+from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import dump_yaml, parse
+from pam.experiments.plan import Plan
 from pam.experiments.run_folder import RunFolder
 from pam.models.checkpoint import load_model as load_trained
 from pam.models.interfaces import AttentionHistory, Memory, Score, Sizes
@@ -94,7 +95,7 @@ def planned(epochs: int) -> Plan:
         "training": {"epochs": epochs, "batch_size": 32},
     }
     experiment = parse(Experiment, content)
-    components = {"soft": load_model("soft", MODELS), "soft-distance": parse(ModelConfig, OWN)}
+    components = {"soft": load_model("soft"), "soft-distance": parse(ModelConfig, OWN)}
 
     return Plan(experiment, components, ())
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]

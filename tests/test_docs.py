@@ -25,15 +25,9 @@ from pydantic import BaseModel
 from pam import cli
 from pam.data import readers
 from pam.evaluation import metrics
-from pam.experiments.config import (
-    Decoding,
-    Experiment,
-    ModelConfig,
-    Network,
-    ResourcesByModel,
-    TaskConfig,
-    Training,
-)
+from pam.experiments.experiment import Experiment, TaskConfig
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Decoding, Network, ResourcesByModel, Training
 from pam.models.options import COMPONENTS, is_shipped
 from pam.tasks.translation.counts import Prediction
 from tests.test_texts import ELSEWHERE, TEXTS, links, read

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pam.experiments.config import Experiment, ModelConfig, load_model, with_changes
-from pam.experiments.experiment import load_models
+from pam.experiments.experiment import Experiment
+from pam.experiments.listed_models import load_models
+from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import parse
+from pam.experiments.variants import with_changes
 from pam.experiments.yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]

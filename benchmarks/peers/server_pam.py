@@ -8,8 +8,8 @@ from serving import EOS, Rows, arguments, padded, serve
 
 from pam.data.dataset import Batch
 from pam.decoding.search import search
-from pam.experiments.config import Decoding, Network
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Decoding, Network
 from pam.measuring.benchmark import Plan, named_model, training
 from pam.models.build import build
 from pam.models.checkpoint import load_tensors

@@ -80,7 +80,7 @@ def run_with(files: str, required: bool = True) -> Option:
 
 def import_plugins(args: argparse.Namespace) -> None:
     """Import the modules that `PLUGIN` names."""
-    from pam.experiments.config import import_plugin
+    from pam.experiments.keys import import_plugin
 
     for module in args.plugin or ():
         import_plugin(module)

@@ -54,7 +54,7 @@ CUTS = (
     ],
 )
 def bench(args: Namespace) -> int:
-    from pam.experiments.config import Network
+    from pam.experiments.settings import Network
     from pam.measuring.benchmark import Plan, run
 
     network = Network(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pam.decoding.files import Answer
     from pam.decoding.generator import Generator
     from pam.evaluation.length_penalty import Choice
-    from pam.experiments.config import Decoding
+    from pam.experiments.settings import Decoding
 
 
 @command(
@@ -200,7 +200,7 @@ def length_penalty(args: Namespace) -> int:
 def predict(args: Namespace) -> int:
     from pam.decoding.generator import Generator, predict_lines, sampling_of
     from pam.decoding.search import Sampling
-    from pam.experiments.config import PRETRAINED
+    from pam.experiments.model import PRETRAINED
     from pam.library import api
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads

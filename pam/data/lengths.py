@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pam.data.dataset import Split
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 
 LEAST_RATIO = 3.0  # of the limit where `max_ratio` is null
 MARGIN = 1.5  # by which the limit exceeds the longest targets of training, where it is raised

@@ -27,7 +27,7 @@ from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import ALL
 from pam.data.text_files import MARKUP, SUFFIXES, lines_of
 from pam.data.tmx import tmx_units
-from pam.experiments.config import NAME
+from pam.experiments.keys import NAME
 from pam.experiments.yaml import read_yaml
 from pam.runtime.errors import UserError
 from pam.runtime.files import atomic_write

@@ -19,7 +19,7 @@ from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.prepare import Task, class_names
 from pam.data.reading import FURTHER, Files
-from pam.experiments.config import NAME
+from pam.experiments.keys import NAME
 from pam.experiments.parsing import PathText, Section, Strict, parse
 from pam.experiments.yaml import placed, read_yaml
 from pam.runtime.errors import UserError, unknown
@@ -317,3 +317,43 @@ def _is_safe(url: str, *, has_hash: bool) -> bool:
     if scheme not in ("http", "https") or not host:
         return False
     return scheme == "https" or has_hash or host in ("localhost", "127.0.0.1", "::1")
+
+
+# Files of the user's own.
+
+
+def check_local(name: str, dataset: Dataset) -> list[Path]:
+    """Return the user's own files that a data set is copied from, of a folder all of its files.
+
+    A UserError names one that is missing, or that cannot be an input of the workflow.
+    """
+    files = []
+    for path in dataset.local_paths():
+        if path.is_dir():
+            files += _files_in(name, path)
+        elif path.is_file():
+            files.append(path)
+        else:
+            hint = "correct its `path:` (relative to the registry's folder) or put it there"
+            raise UserError(f"data set `{name}`: no such file", file=path, hint=hint)
+
+    return files
+
+
+def _files_in(name: str, folder: Path) -> list[Path]:
+    """List all files of a folder: a folder itself does not show that one of them has changed."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if not files:
+        raise UserError(
+            f"data set `{name}`: the folder is empty", file=folder, hint="put its files there"
+        )
+
+    for path in files:
+        if not str(path).isprintable() or set("{}") & set(str(path)):
+            message = (
+                f"data set `{name}`: a name with braces, which Snakemake takes for wildcards, or"
+                " unprintable"
+            )
+            raise UserError(message, file=path, hint="rename the file")
+
+    return files

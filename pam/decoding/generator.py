@@ -28,8 +28,8 @@ from pam.decoding.constraints import Constraint, Constraints
 from pam.decoding.hypotheses import LENGTHS, LengthPrior, Output
 from pam.decoding.protections import Decoded, told_of_line
 from pam.decoding.search import Sampling, beam_search, sample
-from pam.experiments.config import Decoding
 from pam.experiments.run_folder import UNPENALIZED
+from pam.experiments.settings import Decoding
 from pam.models.checkpoint import SavedModel
 from pam.models.ensemble import Ensemble
 from pam.models.interfaces import Latent

@@ -19,8 +19,8 @@ from torch import Tensor
 from pam.data.dataset import Split
 from pam.data.lengths import LEAST_RATIO, PairLengths
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
-from pam.experiments.config import Decoding
 from pam.experiments.parsing import Strict, parse
+from pam.experiments.settings import Decoding
 from pam.models.model import Model
 from pam.runtime.files import read_json, write_text
 

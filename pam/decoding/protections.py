@@ -18,7 +18,8 @@ from pam.data.dataset import SPLITS, Prepared, Split
 from pam.data.languages import shown
 from pam.data.lengths import PairLengths, following, limit_in_words
 from pam.data.vocabulary import UNK
-from pam.experiments.config import Phase, RunConfig
+from pam.experiments.run_config import RunConfig
+from pam.experiments.settings import Phase
 
 Record = Mapping[str, Any]  # the content of a `decoding.json`
 

@@ -22,7 +22,7 @@ from pam.decoding.hypotheses import (
     forbidden_symbols,
     longest,
 )
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end
 from pam.runtime import processor

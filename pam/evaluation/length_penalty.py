@@ -14,9 +14,9 @@ from pydantic import Field
 from pam.decoding.generator import HINT, Generator, prepared_for
 from pam.evaluation.inputs import EvalInputs, load
 from pam.evaluation.metrics import metric_of
-from pam.experiments.config import Decoding
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import RunFolder
+from pam.experiments.settings import Decoding
 from pam.runtime.devices import enough_for
 from pam.runtime.errors import UserError
 from pam.runtime.files import whole_files

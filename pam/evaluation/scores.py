@@ -18,8 +18,8 @@ from pam.data.dataset import Prepared
 from pam.evaluation import bootstrap
 from pam.evaluation.inputs import Counts, EvalInputs, GroupCounts
 from pam.evaluation.metrics import Metric, Units, metric_of
-from pam.experiments.config import RunConfig
 from pam.experiments.parsing import Strict
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import GOLD, RunFolder
 from pam.runtime.errors import UserError
 from pam.runtime.files import read_json, write_text

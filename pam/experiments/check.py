@@ -8,15 +8,16 @@ before anything runs, and reads the data that are at hand.
     where the work is done
       check_folder       pam.experiments.check       no braces in the folder's name
       check_cache        pam.experiments.check       Snakemake can keep its cache (`check` alone)
-    the experiment, in `pam.experiments.experiment.load_plan`
+    the experiment, in `pam.experiments.loading.load_plan`
       read_yaml          pam.experiments.yaml        each file is YAML without repeated keys
-      check_merged       pam.experiments.experiment  files that are merged name one experiment
-      parse              pam.experiments.parsing     every key and value: pam.experiments.config
-      check_trained_on   pam.experiments.experiment  a task that tests another task's models
-      check_names        pam.experiments.experiment  names make folders, nothing is listed twice
-      check_model        pam.experiments.experiment  a model's parts fit together
-      check_models       pam.experiments.experiment  labels differ, members can be joined
-      check_task         pam.experiments.experiment  models, resources and sizes of a task
+      check_merged       pam.experiments.loading     files that are merged name one experiment
+      parse              pam.experiments.parsing     every key and value: pam.experiments.keys
+      check_trained_on   pam.experiments.consistency a task that tests another task's models
+      check_names        pam.experiments.consistency names make folders, nothing is listed twice
+      check_model        pam.experiments.listed_models
+                                                     a model's parts fit together
+      check_models       pam.experiments.consistency labels differ, members can be joined
+      check_task         pam.experiments.consistency models, resources and sizes of a task
     what the experiment names, in `check_experiment`
       check_registries   pam.experiments.check       registries are there
       load_registries    pam.data.registry           every key and value of their entries
@@ -29,7 +30,7 @@ before anything runs, and reads the data that are at hand.
       data_at_hand       pam.experiments.estimate    files are there, first rows are read (`check`)
       symbol_warnings    pam.data.prepare            * symbols that models cannot read or write
                                                      (`check`)
-      without_effect     pam.experiments.experiment  * settings and defaults that reach no run
+      without_effect     pam.experiments.effects     * settings and defaults that reach no run
                                                      (`check`)
       unsuited           pam.experiments.estimate    * settings that are too large for little data,
                                                      sums that are cut short (`check`)
@@ -38,9 +39,9 @@ before anything runs, and reads the data that are at hand.
       check_writable     pam.runtime.files           results may be written to
       check_not_replaced pam.runtime.locks           for each job: its run is not over
 
-Keys are checked one by one by the types of pam.experiments.config, and together by its validators
-(`_check_phases`, `_check_lengths`, `_check_penalties`); options of components by `Kind` and
-`read_options`; whether parts and sizes fit by pam.models.fitting.
+Keys are checked one by one by the types of the classes that state them, and together by validators
+of pam.experiments.settings (`_check_phases`, `_check_lengths`, `_check_penalties`); options of
+components by pam.experiments.components; whether parts and sizes fit by pam.models.fitting.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ from typing import Any
 
 from pam.data.prepare import TaskFormat
 from pam.data.registry import Dataset, load_registries, load_task
-from pam.experiments.config import RunConfig
-from pam.experiments.experiment import SIZES, Plan, check_known, load_plan, without_effect
+from pam.experiments.effects import without_effect
 from pam.experiments.given import Given
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import Strict, parse
-from pam.experiments.yaml import placed
+from pam.experiments.plan import SIZES, Plan
+from pam.experiments.run_config import RunConfig
+from pam.experiments.yaml import check_known, placed
 from pam.models.fitting import FitError, check_vectors
 from pam.models.options import MultiHeadOptions
 from pam.reporting.catalogue import check_rows, load_papers

@@ -29,11 +29,11 @@ from pam.data.prepare import (
     prepare,
     symbol_warnings,
 )
-from pam.data.registry import Dataset
+from pam.data.registry import Dataset, check_local
 from pam.data.sampling import Sample
 from pam.decoding import protections
-from pam.experiments.config import RunConfig, load_run
-from pam.experiments.experiment import Plan, check_local
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import Description, files_of, opened
 from pam.models.options import Bound, Output

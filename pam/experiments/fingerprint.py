@@ -26,7 +26,7 @@ from functools import cache, cached_property
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.options import PARTS
 from pam.reporting.catalogue import DRAWINGS
 from pam.runtime.errors import UserError

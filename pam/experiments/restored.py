@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pam.experiments.config import RunConfig, load_run
-from pam.experiments.experiment import Plan
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.runtime.errors import UserError
 from pam.runtime.files import read_json

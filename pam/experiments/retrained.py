@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pam.experiments.config import RunConfig, load_run
-from pam.experiments.experiment import Plan
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.plan import Plan
 from pam.experiments.restored import Name
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import CONFIG
 from pam.runtime.errors import UserError

@@ -29,7 +29,7 @@ from pam.experiments.yaml import parse_yaml, placed
 from pam.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from pam.experiments.config import RunConfig
+    from pam.experiments.run_config import RunConfig
 
 DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
 
@@ -52,7 +52,7 @@ class RunFolder:
 
         A UserError says that it is missing, has an error, or that the model's parts do not fit.
         """
-        from pam.experiments.config import RunConfig, load_run
+        from pam.experiments.run_config import RunConfig, load_run
         from pam.models.fitting import FitError, check_fit
 
         if self.text is not None:

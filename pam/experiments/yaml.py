@@ -14,7 +14,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from pam.experiments.given import HOW_TO_GIVE, Given
-from pam.runtime.errors import UserError
+from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import SHIPPED
 
 DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
@@ -58,6 +58,25 @@ def placed(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -
         hint = f"{hint}; {HOW_TO_GIVE}"
 
     return UserError(error.message, file=deepest_file, line=deepest_line, hint=hint)
+
+
+def placed_once(error: UserError, files: Sequence[Path | str], keys: Sequence[str]) -> UserError:
+    """Return an error with the file and line of these keys, unless it has a file already."""
+    if error.file:
+        return error
+    return placed(error, files, keys)
+
+
+def check_known(
+    noun: str,
+    name: str,
+    names: list[str],
+    files: Sequence[Path | str] = (),
+    keys: Sequence[str] = (),
+) -> None:
+    """Raise a UserError for an unknown name, with the closest one and the line where it is."""
+    if name not in names:
+        raise placed(unknown(noun, name, names), files, keys)
 
 
 def _depth(file: Path | str, keys: Sequence[str]) -> tuple[int, int | None]:

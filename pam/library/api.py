@@ -33,9 +33,10 @@ from pam.decoding.protections import unseen_in_words
 from pam.decoding.search import Sampling
 from pam.decoding.typed_constraints import TypedConstraints, Words
 from pam.evaluation.length_penalty import Choice, chosen_penalty, exported_choices
-from pam.experiments.config import Decoding, RunConfig
 from pam.experiments.parsing import parse
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
+from pam.experiments.settings import Decoding
 from pam.library.model_files import opened
 from pam.library.model_files import pretrained as pretrained
 from pam.library.results import AttentionMap, Floats, InputWarning, Prediction, Score

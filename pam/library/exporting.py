@@ -23,8 +23,9 @@ from pam.data.dataset import SUMMARY
 from pam.evaluation.inputs import load, save
 from pam.evaluation.length_penalty import Choice, chosen_penalties, exported_choice
 from pam.evaluation.scores import Scores
-from pam.experiments.config import EXPORTED_SUFFIX, RunConfig
+from pam.experiments.model import EXPORTED_SUFFIX
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import CARD, CONFIG, EXPORTED_WEIGHTS
 from pam.models.checkpoint import SavedModel, save_tensors

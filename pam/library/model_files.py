@@ -20,7 +20,8 @@ from pam.data.archives import extract_all
 from pam.data.codecs import codec_of
 from pam.data.download import UnavailableError, Wanted, download
 from pam.data.prepare import Symbols
-from pam.experiments.config import EXPORTED_SUFFIX, PRETRAINED, RunConfig, load_run
+from pam.experiments.model import EXPORTED_SUFFIX, PRETRAINED
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder, sha256_of

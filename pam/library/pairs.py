@@ -31,18 +31,12 @@ from pam.data.guesses import KINDS, Choices, size_of
 from pam.data.new import write_entry
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, load_task
-from pam.experiments.config import (
-    NAME,
-    Decoding,
-    ModelConfig,
-    Network,
-    RunConfig,
-    Training,
-    load_model,
-)
-from pam.experiments.experiment import MODELS
+from pam.experiments.keys import NAME
+from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import dump_yaml, parse
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
+from pam.experiments.settings import Decoding, Network, Training
 from pam.library.api import TrainedModel, load
 from pam.library.model_files import Description, opened
 from pam.library.results import InputWarning
@@ -374,7 +368,7 @@ def _config(
         name = start.saved.run.model
         components = start.saved.run.components
     else:
-        components = load_model(name, MODELS)
+        components = load_model(name)
     if components.members or components.reversed or components.starts():
         hint = "train it in an experiment, with the models that it is made of"
         raise UserError(f"`{name}` is made of other models", hint=hint)

@@ -28,10 +28,11 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import find_dataset
 from pam.decoding.search import search
-from pam.experiments.config import Decoding, ModelConfig, Network, load_model
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import parse
 from pam.experiments.run_folder import command_line
+from pam.experiments.settings import Decoding, Network
 from pam.models.build import build
 from pam.models.model import Model, match
 from pam.runtime import devices, processor

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models import options
 from pam.models.agreement import RecurrentAgreement, TransformerAgreement
 from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer

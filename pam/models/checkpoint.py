@@ -18,8 +18,8 @@ from pam.data.dataset import padded, unread_as_unknown
 from pam.data.features import Frames
 from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
-from pam.experiments.config import RunConfig, load_run
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig, load_run
 from pam.library.model_files import CARD, CONFIG, WEIGHTS, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import pointers_of

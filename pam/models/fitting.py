@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models.options import (
     COMPONENTS,
     PARTS,

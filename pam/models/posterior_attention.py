@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import PAD
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Network
 from pam.models.build import parts_of
 from pam.models.fitting import check_fit
 from pam.models.head import AttentionHead, AttentionState

@@ -18,7 +18,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.captions import Names, caption
 from pam.reporting.catalogue import FIGURES, TABLES, menu_label
 from pam.reporting.heat_maps import maps, weights_of

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from pam.experiments.config import Experiment, TaskConfig
+from pam.experiments.experiment import Experiment, TaskConfig
 from pam.experiments.parsing import Strict, parse
 from pam.experiments.yaml import placed, read_yaml
 from pam.reporting.items import (

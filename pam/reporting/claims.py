@@ -22,7 +22,7 @@ from pam.evaluation.bootstrap import LEVEL, Interval
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats, metric_of, percentage
 from pam.evaluation.two_levels import Estimate, Measured, Scatter
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import Strict, parse
 from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import PaperTable

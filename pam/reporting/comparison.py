@@ -15,7 +15,7 @@ from pam.evaluation import two_levels
 from pam.evaluation.bootstrap import LEVEL, Interval
 from pam.evaluation.metrics import Metric, metric_of
 from pam.evaluation.two_levels import Estimate, Measured, Scatter
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.catalogue import PaperTable, check_rows, refers_to_papers
 from pam.reporting.cells import FINEST
 from pam.reporting.items import TableSpec

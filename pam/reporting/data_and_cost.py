@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pam.data.prepare import added_symbols_text
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.catalogue import PaperTable
 from pam.reporting.cells import Cell, Name, Value
 from pam.reporting.comparison import Inputs

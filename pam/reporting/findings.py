@@ -10,7 +10,7 @@ import pandas as pd
 
 from pam.decoding import protections
 from pam.evaluation.metrics import metric_of
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.cells import signed
 from pam.reporting.runs import TaskRuns
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pam.evaluation.metrics import of_beam
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.cells import Estimate, Name, Value
 from pam.reporting.comparison import QUALITIES, compare
 from pam.reporting.comparison import Row as Compared

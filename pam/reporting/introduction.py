@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.tasks import KINDS, imported
 
 SHOWN_WORDS = 14  # the most words of an example that are shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 
 # headings of the report's menu under which tables are listed
 RESULTS = "1. Results"

@@ -24,7 +24,7 @@ import jinja2
 from markupsafe import Markup
 
 from pam.evaluation.metrics import metric_of
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting import groups
 from pam.reporting.answers import answer
 from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of

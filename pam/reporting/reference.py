@@ -32,10 +32,11 @@ from typing import Any
 import pandas as pd
 
 from pam.data.archives import extract_all
-from pam.experiments.config import Experiment, RunConfig, load_run
-from pam.experiments.experiment import Plan
+from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.plan import Plan
 from pam.experiments.restored import Name, data_of, identity_of, is_same_run
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.yaml import read_yaml
 from pam.reporting import render

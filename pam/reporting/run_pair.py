@@ -13,8 +13,8 @@ from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Units, metric_of
 from pam.evaluation.plain_texts import Gain, gains_of
 from pam.evaluation.scores import Scores, Value, notes_of
-from pam.experiments.config import RunConfig
 from pam.experiments.parsing import Strict
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.reporting.runs import ScoredRun, check_comparable
 from pam.runtime.errors import UserError

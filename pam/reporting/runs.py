@@ -20,8 +20,9 @@ from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import columns_of, load, read_predictions
 from pam.evaluation.metrics import METRICS, Floats, metric_of, of_beam
 from pam.evaluation.scores import Scores
-from pam.experiments.config import Experiment, TaskConfig, load_run
+from pam.experiments.experiment import Experiment, TaskConfig
 from pam.experiments.parsing import parse
+from pam.experiments.run_config import load_run
 from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import DEMONSTRATION, is_demonstration
 from pam.runtime.errors import UserError, unknown

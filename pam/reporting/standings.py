@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pam.evaluation.bootstrap import LEVEL
 from pam.evaluation.metrics import Metric, metric_of
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.catalogue import refers_to_papers
 from pam.reporting.cells import FINEST, Estimate, Judgement, Name, PaperFigure
 from pam.reporting.comparison import COMPARED

@@ -17,7 +17,7 @@ from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Metric, perplexity
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.sweep import text as text_of_value
 from pam.reporting import data_and_cost, lengths

@@ -11,7 +11,8 @@ import torch
 
 from pam.data.dataset import Batch, Prepared, Ragged
 from pam.data.text_files import Line, plain_lines
-from pam.experiments.config import Guided, RunConfig
+from pam.experiments.run_config import RunConfig
+from pam.experiments.settings import Guided
 from pam.models.guide import Guide
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.links import parse_links

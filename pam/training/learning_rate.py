@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pam.experiments.config import Training
+from pam.experiments.settings import Training
 
 
 def learning_rate(training: Training, step: int, steps: int, bounds: Sequence[float] = ()) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.options import COMPONENTS
 from pam.models.schedules import Schedule
 

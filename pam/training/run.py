@@ -19,8 +19,8 @@ from torch.distributed import is_torchelastic_launched
 
 from pam.data.dataset import Examples, Prepared, Split
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
-from pam.experiments.config import RunConfig, load_run
 from pam.experiments.fingerprint import fingerprint, model_modules
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder, command_line
 from pam.library.model_files import CONFIG, belongings
 from pam.models.build import build, parameters_of

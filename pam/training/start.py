@@ -14,7 +14,8 @@ from torch import Tensor
 
 from pam.data.dataset import Prepared
 from pam.data.vocabulary import Vocabulary
-from pam.experiments.config import RunConfig, is_path
+from pam.experiments.model import is_path
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import WEIGHTS, Description, opened, weights_file
 from pam.models.checkpoint import check_files, load_tensors

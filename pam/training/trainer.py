@@ -22,7 +22,8 @@ from pam.data.lengths import PairLengths, following
 from pam.data.vocabulary import EOS, strip
 from pam.decoding.hypotheses import Output
 from pam.decoding.search import search
-from pam.experiments.config import Decoding, Phase, RunConfig
+from pam.experiments.run_config import RunConfig
+from pam.experiments.settings import Decoding, Phase
 from pam.models.attention_model import AttentionModel
 from pam.models.guide import Guide
 from pam.models.model import Model

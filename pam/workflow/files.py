@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pam.data.registry import Dataset
-from pam.experiments.experiment import Plan
+from pam.experiments.plan import Plan
 from pam.experiments.progress import TRAINING
 from pam.experiments.restored import Name, check_unchanged
 from pam.experiments.retrained import told_of_decoding

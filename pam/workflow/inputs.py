@@ -15,12 +15,14 @@ from typing import Any
 
 from pam.data.identity import fetched_folder, identified
 from pam.data.prepare import files_of
-from pam.data.registry import Dataset, load_task
-from pam.experiments.config import Aligning, RunConfig, TaskConfig
-from pam.experiments.experiment import Plan, check_known, check_local
+from pam.data.registry import Dataset, check_local, load_task
+from pam.experiments.experiment import Aligning, TaskConfig
 from pam.experiments.fingerprint import CODE, entries_of, fingerprint, model_modules
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
+from pam.experiments.yaml import check_known
 from pam.runtime.errors import UserError
 from pam.tasks import find_kind
 from pam.workflow.files import WorkflowFiles

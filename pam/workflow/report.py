@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pam.experiments.experiment import Plan
 from pam.experiments.fingerprint import entries_of, fingerprint
+from pam.experiments.plan import Plan
 from pam.experiments.restored import Name
 from pam.reporting.catalogue import FIGURES, TABLES, is_demonstration, menu_label
 from pam.reporting.items import FigureSpec, Item, TableSpec

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pam.experiments.config import Resources
-from pam.experiments.experiment import Plan
+from pam.experiments.plan import Plan
+from pam.experiments.settings import Resources
 from pam.workflow.rules import Wildcards, or_exit, per_job
 
 

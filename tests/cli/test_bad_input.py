@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pam.data.dataset import Prepared, Split, write_summary
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.files import sha256_of
 from tests.cli.conftest import Call

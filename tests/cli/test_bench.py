@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pam.cli import main
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.measuring import benchmark
 from pam.measuring.benchmark import count_operations, named_model
 from pam.models.kernels.compute import Compute

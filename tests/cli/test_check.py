@@ -15,7 +15,7 @@ import torch
 
 from pam.cli import main
 from pam.experiments.check import check_folder
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
 from pam.runtime import processor
 from pam.runtime.processor import Trial

@@ -12,8 +12,9 @@ import torch
 import yaml
 
 from pam.data.dataset import Prepared
-from pam.experiments.config import ModelConfig, RunConfig
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.model import ModelConfig
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import WEIGHTS, files_of
 from pam.models.checkpoint import load_model, load_tensors

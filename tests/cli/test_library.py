@@ -34,7 +34,7 @@ import yaml
 
 import pam
 from pam.evaluation.length_penalty import Choice
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.library import api
 from pam.runtime.devices import usable_device
 from pam.runtime.errors import UserError

@@ -16,8 +16,9 @@ from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
 from pam.evaluation.scores import Scores
-from pam.experiments.config import Decoding, RunConfig, load_run
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
+from pam.experiments.settings import Decoding
 from pam.library.model_files import WEIGHTS
 from pam.models import options
 from pam.models.checkpoint import load_model, load_tensors, save_tensors

@@ -20,8 +20,7 @@ from pam.data.dataset import Examples, Prepared
 from pam.data.download import fetch, size_of
 from pam.data.features import Frames, clips_in, read_array, spaced
 from pam.data.prepare import prepare
-from pam.data.registry import Dataset
-from pam.experiments.experiment import check_local
+from pam.data.registry import Dataset, check_local
 from pam.runtime.errors import UserError
 from pam.tasks.captioning.stages import read_captions
 

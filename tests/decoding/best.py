@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pam.data.vocabulary import EOS, PAD, ended
 from pam.decoding import generator
 from pam.decoding.hypotheses import Output
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.model import Model
 
 

@@ -13,7 +13,7 @@ from pam.data.vocabulary import EOS
 from pam.decoding.constraints import Constraint, Constraints
 from pam.decoding.hypotheses import Output, forbidden_symbols
 from pam.decoding.search import Sampling
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime.errors import UserError
 from tests.decoding import varied

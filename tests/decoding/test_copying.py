@@ -17,7 +17,7 @@ from pam.data.vocabulary import EOS, UNK, Vocabulary
 from pam.decoding.files import Answer, answers, attended, read_again
 from pam.decoding.generator import Generator
 from pam.evaluation.analyze import analyze, heat_maps
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.build import build
 from pam.models.checkpoint import SavedModel, load_model, save_model
 from tests.data.pairs import ready

@@ -7,7 +7,7 @@ import torch
 
 from pam.decoding.generator import sampling_latents
 from pam.decoding.hypotheses import Hypotheses
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.ensemble import Ensemble
 from tests.decoding.best import decode
 from tests.models import tiny

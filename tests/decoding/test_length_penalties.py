@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pam.decoding.hypotheses import LengthPrior, Ranking
-from pam.experiments.config import Decoding
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Decoding
 from pam.runtime.errors import UserError
 from tests.decoding import varied
 from tests.decoding.best import assert_same, outputs_of

@@ -14,8 +14,8 @@ from pam.data.lengths import PairLengths, following, longest_outputs
 from pam.data.vocabulary import EOS
 from pam.decoding.hypotheses import LengthPrior, Output, forbid, forbidden_symbols, longest
 from pam.decoding.search import Sampling
-from pam.experiments.config import Decoding
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Decoding
 from pam.runtime.errors import UserError
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of

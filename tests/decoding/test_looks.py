@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pam.decoding import search as searching
 from pam.decoding.hypotheses import LengthPrior, Output
 from pam.decoding.search import LOOK_EVERY, Sampling, sample, steps_between_looks
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from tests.decoding import varied
 from tests.decoding.best import assert_same, outputs_of
 from tests.decoding.varied import ACTIONS, SOURCES

@@ -9,7 +9,7 @@ import sacrebleu
 import torch
 
 from pam.decoding.hypotheses import Output
-from pam.experiments.config import Decoding, Network
+from pam.experiments.settings import Decoding, Network
 from pam.models.build import build
 from pam.models.kernels.search_layer import BEST, COLUMN, SearchLayer, largest
 from pam.models.model import Model

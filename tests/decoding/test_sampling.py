@@ -11,7 +11,7 @@ import torch
 from pam.data.vocabulary import BOS, EOS, PAD, STEP
 from pam.decoding.hypotheses import Output, forbidden_symbols
 from pam.decoding.search import Sampling
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import outputs_of as decode

@@ -11,7 +11,7 @@ import torch
 from pam.data.vocabulary import BOS, EOS, PAD, STEP, UNK
 from pam.decoding import search as searching
 from pam.decoding.hypotheses import LengthPrior, Output, Ranking, forbidden_symbols
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
 from tests.decoding.best import assert_same, decode, log_likelihoods, outputs_of

@@ -17,7 +17,7 @@ from pam.decoding import generator
 from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.analyze import analyze, heat_maps
 from pam.evaluation.attention import Gatherer, Sentence
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.checkpoint import SavedModel, load_model
 from pam.models.model import without_end
 from pam.runtime.errors import UserError

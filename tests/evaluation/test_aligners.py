@@ -13,7 +13,7 @@ from pam.cli import main
 from pam.data.dataset import write_summary
 from pam.evaluation.inputs import load, save
 from pam.experiments.check import check_aligning
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.runtime.errors import UserError
 
 EFLOMAL = """#!/bin/sh

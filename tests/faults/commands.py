@@ -16,7 +16,7 @@ import yaml
 
 from pam.cli import main
 from pam.data.prepare import prepare
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.run_folder import RunFolder
 from pam.reporting.reference import restore
 from pam.runtime.files import read_json

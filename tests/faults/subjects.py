@@ -20,7 +20,7 @@ from pam.data.registry import Dataset, File
 from pam.decoding.generator import Generator
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.evaluation.inputs import EvalInputs
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
 from pam.models.model import match

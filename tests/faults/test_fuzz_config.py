@@ -20,9 +20,9 @@ from pam.commands.data import overrides
 from pam.data.dataset import SPLITS
 from pam.data.registry import load_registries
 from pam.experiments.check import check_datasets
-from pam.experiments.config import RunConfig, load_run
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig, load_run
 from pam.models.build import build
 from pam.models.fitting import check_fit
 from pam.runtime.devices import enough_for

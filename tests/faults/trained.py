@@ -11,9 +11,9 @@ import yaml
 
 from pam.data.dataset import Prepared
 from pam.decoding.hypotheses import LENGTHS
-from pam.experiments.config import RunConfig
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.models.build import build
 from pam.reporting.reference import restore, store

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from pam.experiments.config import ModelConfig, Network, load_model
+from pam.experiments.model import ModelConfig, load_model
+from pam.experiments.settings import Network
 from pam.models.build import build
 
 

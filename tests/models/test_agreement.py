@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import EOS, PAD
-from pam.experiments.config import Decoding, ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Decoding, Network
 from pam.models.agreement import Agreement
 from pam.models.build import build
 from pam.models.fitting import check_fit

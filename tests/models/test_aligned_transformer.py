@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS
-from pam.experiments.config import Decoding, ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Decoding, Network
 from pam.models import options
 from pam.models.aligned_transformer import AlignedTransformer
 from pam.models.build import build

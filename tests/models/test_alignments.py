@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import BOS
 from pam.evaluation.attention import Gatherer, Sentence
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.models.attention_model import AttentionModel
 from pam.models.build import build
 from pam.models.ensemble import Ensemble

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_struct import LinearChainCRF
 
 from pam.data.vocabulary import PAD
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.models import options
 from pam.models.build import build
 from pam.models.couplings import Chain, smoothed

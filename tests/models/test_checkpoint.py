@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pam.data.dataset import Prepared
-from pam.experiments.config import Decoding, Network, RunConfig, Training
+from pam.experiments.run_config import RunConfig
+from pam.experiments.settings import Decoding, Network, Training
 from pam.models.build import build
 from pam.models.checkpoint import load_model, save_model
 from pam.runtime.errors import UserError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.fitting import FitError, check_parts

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.kernels import output_layer
 from pam.models.kernels.positions import PositionLikelihood, gold_log_probs_plain
 from pam.models.seq2seq import Seq2Seq

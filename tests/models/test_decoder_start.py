@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from pam.data.vocabulary import EOS
-from pam.experiments.config import Decoding, Network
+from pam.experiments.settings import Decoding, Network
 from tests.decoding.best import decode, log_likelihoods
 from tests.models import tiny
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.models.build import build
 from pam.models.dropout import Dropout, dropout, dropout_mask
 from tests.models import tiny

@@ -9,7 +9,7 @@ import torch
 
 from pam.data.vocabulary import BOS, EOS
 from pam.decoding.hypotheses import Hypotheses
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.ensemble import Ensemble
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pam.data.vocabulary import BOS
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models.aligned_transformer import AlignedTransformer
 from pam.models.build import build, parameters_of
 from pam.models.fitting import FitError, check_parts

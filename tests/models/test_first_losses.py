@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pam.data.vocabulary import EOS, PAD, STEP
-from pam.experiments.config import Network
-from pam.experiments.experiment import with_options
+from pam.experiments.plan import with_options
+from pam.experiments.settings import Network
 from pam.models.build import build
 from tests.long_forms import long_form
 from tests.variants import MODELS, model_named, variant_names

@@ -10,8 +10,9 @@ import pytest
 
 from pam.data.registry import load_registries
 from pam.experiments.check import check_datasets
-from pam.experiments.config import ModelConfig, Network
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models import options
 from pam.models.fitting import FitError, check_fit
 from pam.runtime.errors import UserError
@@ -63,19 +64,19 @@ def test_a_transformers_heads_divide_its_units() -> None:
 def test_a_model_that_writes_actions_is_refused_where_a_task_has_none(
     model: str, mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pam.experiments.experiment.MODELS", mine.parent)
-    for path in (CONFIG / "models").glob("*.yaml"):
-        (mine.parent / path.name).write_bytes(path.read_bytes())
-    (mine.parent / "hard-twice.yaml").write_text("label: Both\nmembers: [hard-mono]\n", "utf-8")
+    monkeypatch.chdir(mine.parent)
+    own = mine.parent / "config" / "models" / "hard-twice.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("label: Both\nmembers: [hard-mono]\n", encoding="utf-8")
     text = (
         f"experiment: mine\nmodels: [soft, {model}]\ntasks:\n  nouns: {{dataset: de-noun}}\n"
         "  phrases: {dataset: cldr-de-en}\n"
     )
     mine.write_text(text, encoding="utf-8")
-    datasets = load_registries(["config/datasets.yaml"])
+    datasets = load_registries([CONFIG / "datasets.yaml"])
     with pytest.raises(UserError) as caught:
         check_datasets(load_plan(files=[mine]), datasets)
-    assert (Path(str(caught.value.file)), caught.value.line) == (mine, 5)
+    assert (Path(str(caught.value.file)).resolve(), caught.value.line) == (mine, 5)
     assert f"model `{model}` of task `phrases` writes pointer actions" in caught.value.message
     assert caught.value.hint == f"leave it out of this task: `without: [{model}]`"
     mine.write_text(text.replace("de-en}", f"de-en, without: [{model}]}}"), encoding="utf-8")
@@ -99,7 +100,7 @@ def test_features_are_told_from_characters_on_tasks_of_inflection_alone(mine: Pa
 
 def test_reading_an_experiment_imports_no_torch() -> None:
     code = (
-        "import sys; from pam.experiments.experiment import load_plan;"
+        "import sys; from pam.experiments.loading import load_plan;"
         "load_plan(files=['config/paper.yaml']);"
         "from pam.experiments.fingerprint import fingerprint; fingerprint('pam.commands.train');"
         "sys.exit('torch' in sys.modules)"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pam.data.vocabulary import PAD
 from pam.decoding.search import beam_search
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.copying import pointers_of
 from pam.models.logspace import is_nucleus
 from pam.models.outputs import Cut

@@ -9,8 +9,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Network
 from pam.models import options
 from pam.models.build import build, implementation, recurrent
 from pam.models.copying import Copying

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pam.experiments.config import ModelConfig, Network, load_model
+from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Network
 from pam.models.fitting import check_fit
 from pam.runtime.errors import UserError
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from pam.experiments.config import ModelConfig
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import parse
 from pam.models.schedules import Delayed, Linear, Scheduled
 from pam.runtime.errors import UserError

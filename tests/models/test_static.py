@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pam.data.vocabulary import EOS, PAD
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models.build import build
 from pam.models.kernels import output_layer
 from pam.models.model import Model

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from pam.decoding.hypotheses import Hypotheses
-from pam.experiments.config import Decoding, ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Decoding, Network
 from pam.models.build import build
 from pam.models.model import match
 from pam.models.transformer import DecoderLayer, Shape, Transformer

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pam.data.vocabulary import BOS, PAD
-from pam.experiments.config import Network
+from pam.experiments.settings import Network
 from pam.models.build import build
 from pam.models.marginalization import Bound
 from pam.models.outputs import TokenDistribution

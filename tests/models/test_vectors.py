@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pam.decoding.search import beam_search
-from pam.experiments.config import Decoding, Network
+from pam.experiments.settings import Decoding, Network
 from pam.models.build import build
 from pam.models.fitting import FitError, check_vectors
 from pam.models.seq2seq import Seq2Seq

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pam.experiments.config import ModelConfig, Network
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
 from pam.models.build import build
 from pam.models.distributions import Projection
 from pam.models.interfaces import Sizes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.reporting.figures import parser_of
 from pam.reporting.tables import BUILDERS

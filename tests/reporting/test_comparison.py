@@ -11,7 +11,7 @@ import pytest
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
 from pam.reporting.comparison import Row, compare, setting_of

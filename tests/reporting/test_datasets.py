@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.data_and_cost import datasets
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}

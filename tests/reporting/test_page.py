@@ -25,7 +25,7 @@ from test_datasets import LINKS, NOUNS, TALKS
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.inputs import Counts, GroupCounts, load, save
 from pam.evaluation.scores import Scores, make
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting import figures, render
 from pam.reporting.blocks import Block
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.experiments.config import model_files
+from pam.experiments.model import model_files
 from pam.reporting.catalogue import TABLES, load_papers
 from pam.runtime.errors import UserError
 from tests.variants import MODELS as FOLDER

@@ -20,9 +20,10 @@ from made_translations import make_translations
 
 from pam.evaluation.attention import Analysis
 from pam.evaluation.inputs import load
-from pam.experiments.config import load_run
-from pam.experiments.experiment import Plan, load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import load_run
 from pam.experiments.yaml import read_yaml
 from pam.reporting import reference, render, runs, tables
 from pam.reporting.comparison import Inputs

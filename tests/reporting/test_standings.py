@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pam.evaluation.metrics import METRICS, metric_of
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.answers import answer, in_sentence
 from pam.reporting.catalogue import TABLES
 from pam.reporting.cells import (

@@ -9,7 +9,7 @@ from made_translations import LABELS as TRANSLATORS
 from matplotlib.artist import Artist
 from matplotlib.text import Text
 
-from pam.experiments.config import model_files
+from pam.experiments.model import model_files
 from pam.reporting import style
 from tests.variants import MODELS, variant_names
 

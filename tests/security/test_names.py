@@ -11,7 +11,7 @@ import yaml
 
 from pam.data.registry import load_registries
 from pam.experiments.check import check_datasets
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.runtime.errors import UserError
 from tests.conftest import Recorder
 from tests.faults.fuzz import replaced

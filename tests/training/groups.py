@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.files import read_json, write_json
 from pam.training.distributed import joined

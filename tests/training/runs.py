@@ -26,7 +26,7 @@ import psutil
 import pytest
 
 from pam.cli import main
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.checkpoint import digest, load_tensors
 from tests import warm
 from tests.training.small import write_run

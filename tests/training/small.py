@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pam.data.dataset import write_summary
-from pam.experiments.config import ModelConfig, RunConfig
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig
 from pam.runtime.files import write_text
 from pam.tasks.inflection.stages import Index, InflectionFormat
 from tests.variants import model_named

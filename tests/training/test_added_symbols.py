@@ -17,7 +17,8 @@ from pam.data.download import fetch
 from pam.data.prepare import prepare, symbol_warnings
 from pam.data.registry import Dataset
 from pam.data.vocabulary import BOS, ended
-from pam.experiments.config import ModelConfig, RunConfig
+from pam.experiments.model import ModelConfig
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.library.api import load
 from pam.library.model_files import Description

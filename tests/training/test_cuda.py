@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pam.cli import main
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.attention_model import AttentionModel
 from pam.runtime.devices import use_precision
 from pam.training.distributed import ProcessGroup

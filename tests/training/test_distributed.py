@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.checkpoint import load_tensors
 from pam.training.checkpoint import CURRENT
 from pam.training.distributed import step_seed

@@ -8,7 +8,7 @@ import torch
 from pam.data.dataset import Examples, Split
 from pam.data.vocabulary import EOS, STEP
 from pam.decoding.hypotheses import Output
-from pam.experiments.config import Decoding
+from pam.experiments.settings import Decoding
 from pam.models.seq2seq import Seq2Seq
 from pam.training.distributed import ProcessGroup
 from pam.training.preemption import Stop

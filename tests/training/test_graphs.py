@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.model import Model
 from pam.runtime import torch_internals
 from pam.runtime.errors import UserError

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pam.cli import main
 from pam.data.dataset import Examples, Prepared
-from pam.experiments.config import Guided
+from pam.experiments.settings import Guided
 from pam.models.attention_model import AttentionModel
 from pam.models.checkpoint import load_model
 from pam.models.guide import Guide

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pam.experiments.config import RunConfig
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.run_config import RunConfig
 from pam.runtime.devices import enough_for, keep_heap
 from pam.runtime.errors import UserError
 from pam.runtime.files import read_json, write_json

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.training.more_epochs import LAST, reason_to_start_anew
 from pam.training.run import train

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pam.data.dataset import Examples, Prepared
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.runtime import processor
 from tests.training import runs, small
 from tests.training.trainers import Result, trained, trainer, without_dropout

@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.io_wrapper import GetLogdirSubdirector
 
 import pam
 from pam.data.dataset import Prepared
-from pam.experiments.config import load_run
+from pam.experiments.run_config import load_run
 from pam.models.checkpoint import load_model, load_tensors
 from pam.runtime import processor
 from pam.runtime.devices import versions

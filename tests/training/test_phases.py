@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pam.data.dataset import Batch
-from pam.experiments.config import Training
 from pam.experiments.parsing import parse
+from pam.experiments.settings import Training
 from pam.models.seq2seq import Seq2Seq
 from pam.runtime.errors import UserError
 from tests.training import small

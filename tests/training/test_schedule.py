@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pam.experiments.config import Training
+from pam.experiments.settings import Training
 from pam.training.learning_rate import learning_rate
 
 

@@ -13,8 +13,9 @@ import torch
 
 from pam.data.dataset import Prepared, Split
 from pam.data.vocabulary import EOS
-from pam.experiments.config import ModelConfig, RunConfig, load_run
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import parse
+from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.library.model_files import WEIGHTS
 from pam.models.build import build

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from pam.data.dataset import Examples, Prepared
-from pam.experiments.config import RunConfig
+from pam.experiments.run_config import RunConfig
 from pam.models.build import build
 from pam.training.checkpoint import Progress, StateFolder
 from pam.training.distributed import ProcessGroup

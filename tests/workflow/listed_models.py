@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pam.experiments.experiment import Plan, load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.plan import Plan
 
 HEAD = "experiment: mine\ntasks:\n  nouns: {dataset: de-noun}\nmodels:\n  - soft\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.runtime.errors import UserError
 from tests.workflow.checkouts import ROOT, Checkout, Outcome
 from tests.workflow.conftest import OWN

@@ -10,10 +10,12 @@ import pytest
 import yaml
 
 from pam.experiments.check import check_datasets
-from pam.experiments.config import load_run
-from pam.experiments.experiment import Plan, load_plan, without_effect
+from pam.experiments.effects import without_effect
 from pam.experiments.given import Given
+from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import load_run
 from pam.experiments.yaml import read_yaml
 from pam.models import options
 from pam.models.fitting import check_fit

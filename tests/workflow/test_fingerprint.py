@@ -14,8 +14,10 @@ from textwrap import dedent
 import pytest
 
 from pam.experiments import fingerprint as fingerprints
-from pam.experiments.config import Decoding, Member, Network, RunConfig, Training, load_model
 from pam.experiments.fingerprint import closure, fingerprint, model_modules
+from pam.experiments.model import load_model
+from pam.experiments.run_config import Member, RunConfig
+from pam.experiments.settings import Decoding, Network, Training
 from pam.models.options import COMPONENTS, is_shipped
 from tests.workflow.checkouts import ROOT
 
@@ -281,7 +283,7 @@ def test_a_changed_coupling_counts_for_the_models_that_choose_it_and_messages_fo
     text, changes = HEAD.subn(r"\g<0>    NEW = 1\n", file.read_text(encoding="utf-8"))
     assert changes == 1
     file.write_text(text, encoding="utf-8")
-    for module in ("pam.experiments.config", "pam.runtime.files", "pam.models.options"):
+    for module in ("pam.experiments.settings", "pam.runtime.files", "pam.models.options"):
         append(package, module)
 
     after = of_models(package)

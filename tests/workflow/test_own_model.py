@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.models.options import COMPONENTS
 from tests.workflow.checkouts import ROOT, Checkout
 from tests.workflow.conftest import refusal

@@ -16,8 +16,8 @@ from pam.data.registry import Dataset
 from pam.evaluation.inputs import save
 from pam.evaluation.scores import Scored, Scores, score
 from pam.experiments.check import check_experiment
-from pam.experiments.experiment import Plan
 from pam.experiments.fingerprint import closure, entries_of
+from pam.experiments.plan import Plan
 from pam.reporting import render, tables
 from pam.reporting.catalogue import TABLES
 from pam.reporting.comparison import Inputs

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from pam.experiments.check import check_experiment
-from pam.experiments.config import Network, Training
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.settings import Network, Training
 from pam.models import options
 from pam.workflow import ReportFiles, WorkflowFiles
 from tests.workflow.checkouts import ROOT, Checkout, checkout

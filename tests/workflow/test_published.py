@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pam.data.registry import load_registries
-from pam.experiments.config import RunConfig
-from pam.experiments.experiment import Plan, load_plan
+from pam.experiments.loading import load_plan
+from pam.experiments.plan import Plan
+from pam.experiments.run_config import RunConfig
 from pam.models import options
 from pam.tasks.translation.format import TranslationFormat
 from tests.workflow.checkouts import ROOT

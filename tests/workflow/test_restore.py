@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pam.experiments.check import check_experiment
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from pam.experiments.yaml import read_yaml
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, Outcome, restore, store
 from pam.runtime.errors import UserError

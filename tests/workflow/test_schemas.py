@@ -1,4 +1,4 @@
-"""Keys are stated in the classes of pam.experiments.config alone; all else follows them."""
+"""Keys are stated in the classes of pam.experiments alone; all else follows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.experiments.config import Experiment, ModelConfig
+from pam.experiments.experiment import Experiment
+from pam.experiments.model import ModelConfig
 from tests.workflow.checkouts import ROOT
 from tests.workflow.schemas import validator
 

@@ -9,7 +9,7 @@ import pytest
 
 from pam.cli import main
 from pam.data.dataset import Prepared
-from pam.experiments.experiment import load_plan
+from pam.experiments.loading import load_plan
 from tests.workflow.checkouts import Checkout, Outcome, checkout, with_far_task, with_own_pairs
 from tests.workflow.conftest import PAIRS, refusal
 

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
-from pam.experiments.config import Experiment, load_model, model_files
-from pam.experiments.experiment import load_plan
+from pam.experiments.experiment import Experiment
+from pam.experiments.loading import load_plan
+from pam.experiments.model import load_model, model_files
 from pam.experiments.parsing import dump_yaml, parse
 from pam.models import options
 from pam.runtime.errors import UserError

@@ -18,7 +18,7 @@ import yaml
 from pam.data.registry import Dataset
 from pam.experiments import fingerprint, jobs
 from pam.experiments.check import check_experiment
-from pam.experiments.experiment import Plan
+from pam.experiments.plan import Plan
 from pam.experiments.run_folder import RunFolder
 from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.runtime import gpus

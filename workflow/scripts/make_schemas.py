@@ -3,8 +3,9 @@
     python workflow/scripts/make_schemas.py
 
 It writes the schemas in workflow/schemas/ and the tables of keys in config/README.md: those of an
-experiment at its end, those of data sets between marks. The classes are in
-pam/experiments/config.py and pam/data/, the options of components in pam/models/options.py.
+experiment at its end, those of data sets between marks. The classes are in pam/experiments/
+(experiment.py, settings.py, model.py) and pam/data/, the options of components in
+pam/models/options.py.
 """
 
 import json
@@ -15,18 +16,11 @@ from typing import Any
 import yaml
 
 from pam.data.registry import Dataset, File, load_task
-from pam.experiments.config import (
-    Decoding,
-    Experiment,
-    ModelConfig,
-    Network,
-    Resources,
-    ResourcesByModel,
-    TaskConfig,
-    Training,
-    swept_options,
-)
+from pam.experiments.experiment import Experiment, TaskConfig
+from pam.experiments.model import ModelConfig
 from pam.experiments.parsing import Strict
+from pam.experiments.settings import Decoding, Network, Resources, ResourcesByModel, Training
+from pam.experiments.variants import swept_options
 from pam.models.options import COMPONENTS, Options
 from pam.runtime.files import write_text
 from pam.tasks import KINDS
@@ -35,7 +29,8 @@ from pam.tasks.translation.format import TranslationFormat
 SCHEMAS: dict[str, type[Strict]] = {"config": Experiment, "model": ModelConfig}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "<!-- Written by workflow/scripts/make_schemas.py from pam/experiments/config.py. -->"
+ORIGIN = "Written by workflow/scripts/make_schemas.py from the classes in pam/experiments/."
+MARK = f"<!-- {ORIGIN} -->"
 SECTIONS: dict[str, type[Strict]] = {
     "An experiment": Experiment,
     "A task, under `tasks: NAME:`": TaskConfig,
@@ -191,10 +186,7 @@ def text(kind: type[Strict]) -> str:
 
     Snakemake reads it at every start, a quarter of a second faster than YAML.
     """
-    comment = {
-        "$comment": "Written by workflow/scripts/make_schemas.py from pam/experiments/config.py."
-    }
-    return json.dumps(comment | schema(kind), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"$comment": ORIGIN} | schema(kind), indent=1, ensure_ascii=False) + "\n"
 
 
 def keys(kind: type[Strict], title: str) -> str:

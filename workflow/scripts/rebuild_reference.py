@@ -22,7 +22,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.experiments.experiment import RESERVED_MODELS
+from pam.experiments.consistency import RESERVED_MODELS
 from pam.reporting import figures, render, tables
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.cells import MINUS, Cell, Estimate, Judgement, Missing, Name

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment

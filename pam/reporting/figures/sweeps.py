@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from pam.experiments.config import Experiment
+from pam.experiments.experiment import Experiment
 from pam.experiments.sweep import Point, Sweep, short_names, text
 from pam.reporting import style
 from pam.reporting.comparison import Row, compare_sweeps, frame_of
