@@ -135,7 +135,7 @@ def test_posterior_attention_learns_in_a_loop_of_ones_own(
     assert re.match(r"\d+ of 400 forms of unseen nouns are right; written: \['", result)
 
 
-@pytest.mark.parametrize("name", ["library.md", "method.md"])
+@pytest.mark.parametrize("name", ["library.md", "method.md", "start.md"])
 def test_the_examples_of_a_page_print_what_it_shows(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import os
 import pickle
 import pydoc
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -540,6 +541,32 @@ def test_the_first_commands_of_the_start_print_what_it_shows(
             typed += "\n"
         result = called("predict", "--pretrained", name, typed=typed)
         assert (result.code, result.out) == (0, f"{output}\n")
+
+
+def test_the_answers_for_a_file_are_those_that_the_start_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call
+) -> None:
+    start = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    command = r"^\$ printf '([^\n]*)' > words\.tsv\n\$ pam ([^\n]*)\n(.*?)^```"
+    ((text, words, shown),) = re.findall(command, start, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    typed = text.replace("\\t", "\t").replace("\\n", "\n")
+    Path("words.tsv").write_text(typed, encoding="utf-8")
+
+    result = called(*shlex.split(words))
+    # The page breaks long lines.
+    *answers, note = shown.replace("\n ", " ").splitlines()
+
+    assert (result.code, result.err) == (0, f"{note}\n")
+    assert Path("words.svg").is_file()
+    for line, answer in zip(result.out.splitlines(), answers, strict=True):
+        printed = json.loads(line)
+        expected = json.loads(answer)
+        for output, expected_output in zip(printed["outputs"], expected["outputs"], strict=True):
+            for name in ("score", "log_prob"):
+                value = expected_output.pop(name)
+                assert output.pop(name) == pytest.approx(value, abs=0.001)
+        assert printed == expected
 
 
 # Exported models.

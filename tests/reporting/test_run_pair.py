@@ -13,6 +13,7 @@ from made_runs import MadeExperiment, make_experiment
 from pam.cli import main
 from pam.experiments.run_folder import RunFolder
 from pam.reporting.comparison import compare
+from pam.reporting.reference import unpacked
 from pam.reporting.run_pair import compare_runs, report
 from pam.reporting.runs import load_experiment, load_runs
 from pam.runtime.errors import UserError
@@ -96,24 +97,19 @@ def test_runs_that_cannot_be_compared_are_refused(made: MadeExperiment, tmp_path
     assert "pam score --run" in str(caught.value.hint)
 
 
-def test_the_recipes_show_what_is_printed(
-    made: MadeExperiment, capsys: pytest.CaptureFixture[str]
+def test_the_recipes_show_what_is_printed_of_stored_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
+    root = Path(__file__).parents[2]
+    page = (root / "docs/recipes.md").read_text(encoding="utf-8")
     section = page.partition("## Two runs")[2].partition("\n## ")[0]
-    (example,) = re.findall(r"```text\n(.*?)```", section, flags=re.DOTALL)
-    folders = [str(made.run("de-noun", name)) for name in ("soft", "postr-joint")]
+    (command,) = re.findall(r"^pam (compare .*)$", section, flags=re.MULTILINE)
+    (shown,) = re.findall(r"```text\n(.*?)```", section, flags=re.DOTALL)
 
-    assert main(["compare", *folders]) == 0
-    printed = capsys.readouterr().out
+    with unpacked(root / "results/reference/table2", ("run.yaml", "scores.json")) as runs:
+        (tmp_path / "results").mkdir()
+        (tmp_path / "results/table2").symlink_to(runs)
+        monkeypatch.chdir(tmp_path)
+        assert main(command.split()) == 0
 
-    def form(text: str) -> list[str]:
-        """Return the lines of the metrics without their numbers."""
-        lines = [re.sub(r"[+-]?\d+\.\d+", "N", line) for line in text.splitlines()[3:8]]
-        return [" ".join(line.split()) for line in lines]
-
-    metrics = form(example)
-    assert metrics[0] == "metric A B B is better by 95 % interval p"
-    assert metrics[1] == "accuracy (%) N N N [N, N] N"
-    assert metrics == form(printed)
-    assert "paired by" in example
+    assert capsys.readouterr().out == shown

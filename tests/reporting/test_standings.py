@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -145,6 +147,20 @@ def test_an_answer_counts_gains_after_holms_correction_and_says_what_speaks_agai
     before, _, against = text.partition("against")
     assert "1 of 2" in before and "Joint +2.00 [+1.00, +3.00]" in before
     assert "Mono (+1.50)" in against and "Hard (+4.00)" in against
+
+
+def test_the_answer_that_the_start_quotes_is_worded_as_on_a_page() -> None:
+    start = (Path(__file__).parents[2] / "docs/start.md").read_text(encoding="utf-8")
+    lines = [line.removeprefix("> ") for line in start.splitlines() if line.startswith("> ")]
+    quoted = " ".join(lines)
+    numbers = [float(number) for number in re.findall(r"[+−]?\d+\.\d+", quoted)]
+    gain = Estimate(numbers[0], digits=2, low=numbers[1], high=numbers[2], is_gain=True, p_holm=0)
+    row = compared("postr-joint", 82.0, **gained(numbers[0], p_holm=0))
+    named = {"model": Name("postr-joint", "Postr-Joint"), "gain": gain}
+    row = replace(row, cells={**row.cells, **named})
+    task = Name("de-noun", "German nouns (Wiktionary, 1,000 lemmas)")
+
+    assert answer(task, METRICS["accuracy"], [SOFT, row], ["postr-joint"]) == quoted
 
 
 def test_a_gain_that_may_be_chance_is_no_answer() -> None:
