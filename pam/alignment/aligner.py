@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pam.alignment.links import Link, WordLink, linked, word_probabilities
-from pam.alignment.symmetrization import (
-    NAMES,
-    PRODUCT,
-    PRODUCT_THRESHOLD,
-    SYMMETRIZATIONS,
-    product_probabilities,
-)
+from pam.alignment.links import WordLink, word_probabilities
+from pam.alignment.symmetrization import NAMES, ONE_DIRECTION, Directions
 from pam.alignment.words import ReadText, Word, read_text, words_between_spaces
 from pam.data.codecs import Side
 from pam.data.text_files import cleaned
@@ -105,6 +99,7 @@ class WordAlignment:
             directions it is the mean of both P(i | j) and P(j | i), or by `product` the geometric
             mean.
         problem: why there are no links, where the pair cannot be aligned; else empty.
+        directions: what the links were read from; None where there is nothing to read.
     """
 
     source: list[Word]
@@ -112,6 +107,18 @@ class WordAlignment:
     links: list[WordLink]
     probabilities: Floats
     problem: str = ""
+    directions: Directions | None = None
+
+    @classmethod
+    def of(
+        cls, source: list[Word], target: list[Word], directions: Directions, reading: str
+    ) -> WordAlignment:
+        """Read the links of a pair in one of the ways of its directions."""
+        probabilities = directions.probabilities(reading)
+        links = [
+            WordLink(i, j, float(probabilities[i, j])) for i, j in sorted(directions.links(reading))
+        ]
+        return cls(source, target, links, probabilities, directions=directions)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the probabilities as a heat map, with a frame around each link.
@@ -235,14 +242,19 @@ class Aligner:
 
         ahead = _probabilities(self.model, read_pairs, self.settings)
         back: list[Floats | None] = [None] * len(read_pairs)
+        reading = ONE_DIRECTION
         if self.reverse is not None:
+            reading = self.settings.symmetrize or DEFAULT_SYMMETRIZATION
             back = [
                 of_pair.T for of_pair in _probabilities(self.reverse, reverse_pairs, self.settings)
             ]
         for number, pair, of_model, of_reverse in zip(
             readable, read_pairs, ahead, back, strict=True
         ):
-            alignments[number] = self._linked(pair, of_model, of_reverse)
+            directions = Directions(of_model, of_reverse, self.settings.threshold)
+            alignments[number] = WordAlignment.of(
+                pair.source_words, pair.target_words, directions, reading
+            )
         return alignments
 
     def _read(self, source: str, target: str) -> tuple[_Pair, _Pair | None]:
@@ -288,38 +300,6 @@ class Aligner:
         if not model.codec.units or side == "target":
             _check_seen(read.symbols, vocabulary, name)
         return read
-
-    def _linked(self, pair: _Pair, ahead: Floats, back: Floats | None) -> WordAlignment:
-        """Choose the links of a pair from the probabilities of its words by both directions."""
-        probabilities, links = _links_of(ahead, back, self.settings)
-        return WordAlignment(
-            source=pair.source_words,
-            target=pair.target_words,
-            links=[
-                WordLink(source, target, float(probabilities[source, target]))
-                for source, target in sorted(links)
-            ],
-            probabilities=probabilities,
-        )
-
-
-def _links_of(ahead: Floats, back: Floats | None, settings: Settings) -> tuple[Floats, set[Link]]:
-    """Choose links by one direction, or by both; return the probabilities they have, too."""
-    threshold = settings.threshold
-    if back is None:
-        return ahead, linked(ahead, threshold)
-
-    symmetrize = settings.symmetrize or DEFAULT_SYMMETRIZATION
-    if symmetrize == PRODUCT:
-        probabilities = product_probabilities(ahead, back)
-        if threshold is None:
-            threshold = PRODUCT_THRESHOLD
-        return probabilities, linked(probabilities, threshold)
-
-    # The other direction links each source word to target words.
-    links_back = {(source, target) for target, source in linked(back.T, threshold)}
-    links = SYMMETRIZATIONS[symmetrize](linked(ahead, threshold), links_back)
-    return (ahead + back) / 2, links
 
 
 def _probabilities(model: SavedModel, pairs: Sequence[_Pair], settings: Settings) -> list[Floats]:

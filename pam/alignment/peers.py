@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from pam.alignment.aligner import DEFAULT_SYMMETRIZATION, WordAlignment
-from pam.alignment.links import Link, WordLink
-from pam.alignment.symmetrization import SYMMETRIZATIONS
+from pam.alignment.links import Link
+from pam.alignment.symmetrization import IS_LINK, SYMMETRIZATIONS, Directions, as_matrix
 from pam.alignment.words import words_between_spaces
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder
@@ -115,7 +115,6 @@ class ProgramAligner:
 
     def _read(self, folder: Path, is_blank: list[bool]) -> Iterator[WordAlignment]:
         """Yield the links that the program wrote, and none for blank pairs."""
-        symmetrize = SYMMETRIZATIONS[self.symmetrize]
         with ExitStack() as stack:
             names = ("source", "target", "ahead", "back")
             files: list[Iterable[str]] = [[], [], [], []]
@@ -131,16 +130,14 @@ class ProgramAligner:
                 source, target, ahead, back = next(rows)
                 source_words = words_between_spaces(source)
                 target_words = words_between_spaces(target)
-                links = sorted(symmetrize(_parsed(ahead), _parsed(back)))
-                probabilities = np.zeros((len(source_words), len(target_words)))
-                for link in links:
-                    probabilities[link] = 1.0
-                yield WordAlignment(
-                    source=source_words,
-                    target=target_words,
-                    links=[WordLink(*link, 1.0) for link in links],
-                    probabilities=probabilities,
+                shape = (len(source_words), len(target_words))
+                directions = Directions(
+                    ahead=as_matrix(_parsed(ahead), shape),
+                    back=as_matrix(_parsed(back), shape),
+                    threshold=IS_LINK,
+                    has_probabilities=False,
                 )
+                yield WordAlignment.of(source_words, target_words, directions, self.symmetrize)
 
 
 def _write(pairs: Iterable[tuple[str, str]], folder: Path) -> list[bool]:

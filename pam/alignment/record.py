@@ -12,26 +12,40 @@ from pydantic import Field
 
 from pam.alignment.aligner import WordAlignment
 from pam.alignment.scoring import LinkScores, scores_of
+from pam.alignment.symmetrization import ONE_DIRECTION
 from pam.data.text_files import plain_lines
-from pam.evaluation.inputs import load
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD
-from pam.tasks.alignment.counts import read_word_alignments
+from pam.tasks.alignment.counts import WordAlignments, count_links, read_word_alignments
 from pam.tasks.alignment.links import Links
+
+SMOOTHED = ", smoothed"
+"""What the name of a reading ends in where later target words tell of earlier ones."""
+
+Hits = list[int]
+"""Counts of a sentence: sure hits, possible hits, links, sure gold links."""
 
 
 class AlignerRecord(Strict):
     """The content of the file of `align --record`: a row of the table of aligners."""
 
     aligner: str = Field(description="name of the model or program")
+    seed: int | None = Field(None, description="seed of the model; null for a program")
     directions: int = Field(description="1, or 2 whose links are joined")
+    reading: str = Field(ONE_DIRECTION, description="how the links that were written are read")
     pairs: int = Field(description="pairs of lines, those with gold links not included")
     blank: int = Field(description="pairs of which a side is blank")
     problems: int = Field(description="pairs that could not be aligned")
     links: int
     wall_s: float
     cpu_s: float
+    training_cpu_s: float | None = Field(
+        None, description="CPU seconds of the models' trainings; null if unknown, or for a program"
+    )
     scores: LinkScores | None = Field(None, description="of the sentences with gold links")
+    readings: dict[str, list[Hits]] = Field(
+        {}, description="counts of each sentence with gold links, by every way to read links"
+    )
     reason: str = Field("", description="why the aligner was not run; else empty")
 
 
@@ -43,6 +57,7 @@ class GoldSentences:
     links: list[Links]
     alignments: list[WordAlignment] = field(default_factory=list)
     text_pairs: int = 0  # pairs of the text that an aligner has read so far
+    readings: dict[str, list[Hits]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> GoldSentences:
@@ -86,6 +101,26 @@ class GoldSentences:
             aligned.append(Links(sure=links, possible=links))
         return scores_of(aligned, self.links)
 
+    def count(self, alignments: Sequence[WordAlignment], suffix: str = "") -> None:
+        """Count the links of all sentences by every way to read them.
+
+        Args:
+            alignments: of all sentences, in their order.
+            suffix: what the names of readings end in.
+        """
+        directions = [alignment.directions for alignment in alignments]
+        names = next((each.readings for each in directions if each is not None), ())
+        for name in names:
+            links = [[] if each is None else sorted(each.links(name)) for each in directions]
+            units = count_links(links, self._gold())
+            self.readings[name + suffix] = units.counts[:, :4].astype(int).tolist()
+
+    def _gold(self) -> WordAlignments:
+        return WordAlignments(
+            sure=[list(links.sure) for links in self.links],
+            possible=[list(links.possible) for links in self.links],
+        )
+
 
 class Seconds:
     """Wall and CPU seconds since it was made, those of programs that have ended included."""
@@ -103,51 +138,3 @@ class Seconds:
     def _cpu(self) -> float:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return time.process_time() + children.ru_utime + children.ru_stime
-
-
-def table(records: Sequence[Path]) -> str:
-    """Return a table of aligners in Markdown, the first record first.
-
-    Raises:
-        UserError: a file is no record.
-    """
-    header = (
-        "aligner",
-        "directions",
-        "AER",
-        "precision",
-        "recall",
-        "links",
-        "pairs",
-        "not aligned",
-        "CPU s",
-        "wall s",
-    )
-    lines = [_row(header), _row(["---", *["--:"] * (len(header) - 1)])]
-    for path in records:
-        record = load(AlignerRecord, path)
-        if record.reason:
-            lines.append(_row([record.aligner, record.reason, *[""] * (len(header) - 2)]))
-            continue
-        scores = [""] * 3
-        if record.scores is not None:
-            metrics = record.scores.metrics.values()
-            scores = [f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]" for value in metrics]
-        counts = (record.links, record.pairs, record.problems + record.blank)
-        times = (record.cpu_s, record.wall_s)
-        lines.append(
-            _row(
-                [
-                    record.aligner,
-                    str(record.directions),
-                    *scores,
-                    *(f"{count:,}" for count in counts),
-                    *(f"{seconds:,.1f}" for seconds in times),
-                ]
-            )
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

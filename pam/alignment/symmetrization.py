@@ -7,13 +7,18 @@ probabilities, as only models have them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-from pam.alignment.links import Link
+from pam.alignment.links import Link, linked
 from pam.evaluation.metrics import Floats
 
 Links = set[Link]
+
+ONE_DIRECTION = "one direction"
+OPPOSITE_DIRECTION = "opposite direction"
+IS_LINK = 1.0
 
 # Neighbors of a link, in the order in which Moses tries them: side by side first, then diagonal.
 NEIGHBORS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -108,3 +113,64 @@ def product_probabilities(ahead: Floats, back: Floats) -> Floats:
         back: P(j | i) of the model of the opposite direction, in the same shape.
     """
     return np.asarray(np.sqrt(ahead * back))
+
+
+def as_matrix(links: Iterable[Link], shape: tuple[int, ...]) -> Floats:
+    """Return a matrix (source words, target words) with 1 for each link, else 0."""
+    matrix = np.zeros(shape)
+    for link in links:
+        matrix[link] = IS_LINK
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """What one direction or two say of the words of a pair; links can be read in several ways.
+
+    Attributes:
+        ahead: P(i | j) of source word i and target word j, (source words, target words).
+        back: P(j | i) of the opposite direction, in the same shape; None if there is none.
+        threshold: the least probability of a link; see `links.linked`.
+        has_probabilities: whether these are probabilities; else they are links, by `as_matrix`.
+    """
+
+    ahead: Floats
+    back: Floats | None = None
+    threshold: float | None = None
+    has_probabilities: bool = True
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """Names of all ways to read links."""
+        if self.back is None:
+            return (ONE_DIRECTION,)
+        joined = NAMES if self.has_probabilities else tuple(SYMMETRIZATIONS)
+        return (ONE_DIRECTION, OPPOSITE_DIRECTION, *joined)
+
+    def links(self, reading: str) -> Links:
+        """Read links, in one of the ways of `readings`."""
+        if reading == PRODUCT:
+            threshold = PRODUCT_THRESHOLD if self.threshold is None else self.threshold
+            return linked(self.probabilities(reading), threshold)
+
+        if reading == ONE_DIRECTION:
+            return linked(self.ahead, self.threshold)
+
+        # The opposite direction links each source word to target words.
+        assert self.back is not None
+        links_back = {(i, j) for j, i in linked(self.back.T, self.threshold)}
+        if reading == OPPOSITE_DIRECTION:
+            return links_back
+        return SYMMETRIZATIONS[reading](linked(self.ahead, self.threshold), links_back)
+
+    def probabilities(self, reading: str) -> Floats:
+        """Compute the probability of each link: by both directions their mean."""
+        if not self.has_probabilities:
+            return as_matrix(self.links(reading), self.ahead.shape)
+        if self.back is None or reading == ONE_DIRECTION:
+            return self.ahead
+        if reading == OPPOSITE_DIRECTION:
+            return self.back
+        if reading == PRODUCT:
+            return product_probabilities(self.ahead, self.back)
+        return np.asarray((self.ahead + self.back) / 2)

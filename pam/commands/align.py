@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pam.commands import DEVICE, command, folder, option, path
@@ -102,7 +105,7 @@ SYMMETRIZATIONS = (
 )
 def align(args: Namespace) -> int:
     from pam.alignment.files import Counts, text_pairs, told
-    from pam.alignment.record import AlignerRecord, GoldSentences, Seconds
+    from pam.alignment.record import SMOOTHED, AlignerRecord, GoldSentences, Seconds
     from pam.evaluation.inputs import save
     from pam.runtime.devices import keep_heap, limit_threads
     from pam.runtime.errors import UserError
@@ -118,13 +121,12 @@ def align(args: Namespace) -> int:
     seconds = Seconds()
     counts = Counts()
     reason = ""
+    chosen: Chosen | None = None
     try:
-        name, aligner = _aligner(args)
+        chosen = _by_program(args) if args.run is None else _by_models(args)
     except UserError as error:
         if not args.if_installed:
             raise
-        name = args.aligner
-        aligner = None
         reason = error.message
 
     with ExitStack() as stack:
@@ -133,26 +135,35 @@ def align(args: Namespace) -> int:
             temporary = stack.enter_context(atomic_write(args.out))
             out = stack.enter_context(open(temporary, "w", encoding="utf-8"))
 
-        if aligner is not None:
+        if chosen is not None:
             pairs = text_pairs(args.source, args.target)
             if gold is None:
-                alignments = aligner.stream(pairs)
+                alignments = chosen.aligner.stream(pairs)
             else:
-                alignments = gold.without(aligner.stream(gold.after(pairs)))
+                alignments = gold.without(chosen.aligner.stream(gold.after(pairs)))
             for number, alignment in enumerate(told(alignments, args.source, counts), 1):
                 out.write(f"{_line(args, alignment, number)}\n")
 
     if args.record is not None:
+        spent = seconds.spent()
+        if gold is not None and chosen is not None:
+            gold.count(gold.alignments, SMOOTHED if args.smooth else "")
+            if chosen.smoothed is not None:
+                gold.count(list(chosen.smoothed.stream(gold.pairs)), SMOOTHED)
         record = AlignerRecord(
-            aligner=name,
+            aligner=args.aligner if chosen is None else chosen.name,
+            seed=None if chosen is None else chosen.seed,
             directions=1 if args.run is not None and args.reverse is None else 2,
+            reading=_reading(args),
             pairs=counts.pairs,
             blank=counts.blank,
             problems=counts.problems,
             links=counts.links,
+            training_cpu_s=None if chosen is None else chosen.training_cpu_s,
             scores=None if gold is None else gold.scores(),
+            readings={} if gold is None else gold.readings,
             reason=reason,
-            **seconds.spent(),
+            **spent,
         )
         save(record, args.record)
     return 0
@@ -165,7 +176,7 @@ def align(args: Namespace) -> int:
     examples=["pam aligners --records ours.json eflomal.json"],
 )
 def aligners(args: Namespace) -> int:
-    from pam.alignment.record import table
+    from pam.reporting.aligners import table
     from pam.runtime.files import write_text
 
     text = table(args.records)
@@ -193,15 +204,30 @@ def _check(args: Namespace) -> None:
             raise UserError(f"--aligner and --{name}", hint="that needs a model: --run")
 
 
-def _aligner(args: Namespace) -> tuple[str, StreamAligner]:
-    """Return the name of the aligner that is asked for, and the aligner."""
-    from pam.alignment.aligner import Aligner, Settings
-    from pam.alignment.peers import ProgramAligner
-    from pam.library import api
-    from pam.runtime.devices import choose_device
+@dataclass(frozen=True)
+class Chosen:
+    """The aligner that is asked for."""
 
-    if args.aligner is not None:
-        return args.aligner, ProgramAligner(args.aligner, args.symmetrize)
+    name: str
+    aligner: StreamAligner
+    seed: int | None = None  # of a model
+    training_cpu_s: float | None = None  # of all models; None if unknown
+    smoothed: StreamAligner | None = None  # the same with smoothing, where that changes something
+
+
+def _by_program(args: Namespace) -> Chosen:
+    """Return the program that is asked for."""
+    from pam.alignment.peers import ProgramAligner
+
+    return Chosen(args.aligner, ProgramAligner(args.aligner, args.symmetrize))
+
+
+def _by_models(args: Namespace) -> Chosen:
+    """Return the models that are asked for."""
+    from pam.alignment.aligner import Aligner, Settings
+    from pam.library import api
+    from pam.models.interfaces import Smoothing
+    from pam.runtime.devices import choose_device
 
     device = choose_device(args.device)
     model = api.load(args.run, device).saved
@@ -219,7 +245,44 @@ def _aligner(args: Namespace) -> tuple[str, StreamAligner]:
     aligner = Aligner(model, reverse, settings)
     for note in aligner.notes():
         sys.stderr.write(f"note: {note}\n")
-    return model.run.label, aligner
+
+    smoothed = None
+    if not args.smooth and model.network.smoothing in (Smoothing.EXACT, Smoothing.APPROXIMATE):
+        smoothed = Aligner(model, reverse, replace(settings, smooth=True))
+    names = [args.run] if args.reverse is None else [args.run, args.reverse]
+    return Chosen(
+        name=model.run.label,
+        aligner=aligner,
+        seed=model.run.seed,
+        training_cpu_s=_training_seconds(names),
+        smoothed=smoothed,
+    )
+
+
+def _training_seconds(names: Sequence[str]) -> float | None:
+    """Return the CPU seconds of the trainings of models; None if one is no run's folder."""
+    from pam.experiments.run_folder import RunFolder
+    from pam.runtime.files import read_json
+
+    seconds = []
+    for name in names:
+        file = RunFolder(Path(name)).training
+        if not file.is_file():
+            return None
+        seconds.append(float(read_json(file)["cpu_s"]))
+    return round(sum(seconds), 3)
+
+
+def _reading(args: Namespace) -> str:
+    """Return the name of the way in which links are read."""
+    from pam.alignment.aligner import DEFAULT_SYMMETRIZATION
+    from pam.alignment.record import SMOOTHED
+    from pam.alignment.symmetrization import ONE_DIRECTION
+
+    reading: str = args.symmetrize or DEFAULT_SYMMETRIZATION
+    if args.run is not None and args.reverse is None:
+        reading = ONE_DIRECTION
+    return reading + SMOOTHED if args.smooth else reading
 
 
 def _line(args: Namespace, alignment: WordAlignment, number: int) -> str:

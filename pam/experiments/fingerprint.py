@@ -57,6 +57,7 @@ CODE: dict[str, tuple[str, ...]] = {
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
     "align": ("pam.alignment.aligner", "pam.alignment.record"),
     "align-by-program": ("pam.alignment.peers", "pam.alignment.record"),
+    "aligners": ("pam.reporting.aligners",),
     "score": ("pam.evaluation.scores:score", "pam.evaluation.scores:files_of"),
     "control": ("pam.evaluation.scores:score_control",),
     "significance": ("pam.tasks.translation.significance:compare_runs",),

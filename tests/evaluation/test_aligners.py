@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pam.alignment.peers import ProgramAligner
-from pam.alignment.record import AlignerRecord, GoldSentences, table
+from pam.alignment.record import AlignerRecord, GoldSentences, Hits
 from pam.cli import main
 from pam.data.dataset import write_summary
+from pam.evaluation import two_levels
 from pam.evaluation.inputs import load, save
+from pam.evaluation.two_levels import Measured, Scatter
 from pam.experiments.check import check_aligning
 from pam.experiments.loading import load_plan
+from pam.reporting.aligners import table
 from pam.runtime.errors import UserError
+from pam.tasks.alignment.metrics import alignment_agreement
 
 EFLOMAL = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -104,8 +109,10 @@ def test_gold_sentences_are_aligned_with_the_text_and_scored(
     words.append("--if-installed")
     assert main([str(word) for word in [*words, "--out", out, "--record", absent]]) == 0
     lines = table([record, absent]).splitlines()
-    assert lines[2].startswith("| eflomal | 2 | 0.000 ")
-    assert "not installed" in lines[3]
+    assert lines[2].startswith("| eflomal | union | 1.000 ")
+    readings = {line.split(" | ")[1] for line in lines if line.startswith("| eflomal")}
+    assert {"one direction", "opposite direction", "intersection", "union"} <= readings
+    assert any("not installed" in line for line in lines)
 
 
 def test_gold_sentences_do_not_belong_to_the_text(tmp_path: Path) -> None:
@@ -162,4 +169,51 @@ def test_a_record_can_be_read_back(tmp_path: Path) -> None:
     )
     save(record, tmp_path / "r.json")
     assert load(AlignerRecord, tmp_path / "r.json") == record
-    assert "| a | 1 |  |  |  | 3 | 2 | 1 | 2.0 | 1.0 |" in table([tmp_path / "r.json"])
+    assert "| a | one direction | 3 | 2 | 1 |  | 2.0 |" in table([tmp_path / "r.json"])
+
+
+def record_of(folder: Path, name: str, counts: list[Hits], seed: int | None = None) -> Path:
+    file = folder / f"{name}{seed}.json"
+    record = AlignerRecord(
+        aligner=name,
+        seed=seed,
+        directions=1,
+        pairs=9,
+        blank=0,
+        problems=0,
+        links=9,
+        wall_s=1.0,
+        cpu_s=2.0,
+        training_cpu_s=None if seed is None else 10.0 * seed,
+        readings={"one direction": counts},
+    )
+    save(record, file)
+    return file
+
+
+def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_path: Path) -> None:
+    program: list[Hits] = [[1, 1, 2, 2], [2, 2, 2, 2], [0, 1, 2, 1]]
+    seeds: list[list[Hits]] = [
+        [[2, 2, 2, 2], [2, 2, 2, 2], [1, 2, 2, 1]],
+        [[2, 2, 2, 2], [1, 2, 2, 2], [1, 1, 1, 1]],
+    ]
+    files = [record_of(tmp_path, "eflomal", program)]
+    files += [record_of(tmp_path, "ours", counts, seed) for seed, counts in enumerate(seeds, 1)]
+    base = Measured.of(np.array([program], float), alignment_agreement, repeatable=True)
+    model = Measured.of(np.array(seeds, float), alignment_agreement)
+    expected = two_levels.gain(model, base, Scatter.of([base, model]))
+
+    _, _, first, second, *_ = table(files).splitlines()
+    assert first.startswith("| eflomal | one direction | 0.636 ")
+    cells = [cell.strip() for cell in second.split("|")[1:-1]]
+    assert cells[6] == f"{expected.value:+.3f}"
+    assert float(cells[8]) == pytest.approx(expected.p, abs=5e-4)
+    assert (cells[11], cells[12]) == ("2", "17")
+
+    # Without a second training, its noise is not known.
+    lines = table(files[:2]).splitlines()
+    assert lines[3].split("|")[7].strip() == ""
+
+    other = record_of(tmp_path, "other", [[1, 1, 1, 1]], 1)
+    with pytest.raises(UserError, match="different sentences"):
+        table([*files, other])

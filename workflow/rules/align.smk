@@ -74,7 +74,7 @@ rule write_aligners:
     conda:
         CONDA
     params:
-        code=job_inputs.code("align-by-program"),
+        code=job_inputs.code("aligners"),
     message:
         "Comparing the aligners of {wildcards.task}"
     shell:
