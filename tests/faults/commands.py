@@ -16,6 +16,7 @@ import yaml
 
 from pam.cli import main
 from pam.data.prepare import prepare
+from pam.experiments.fingerprint import fingerprint, model_modules
 from pam.experiments.loading import load_plan
 from pam.experiments.run_folder import RunFolder
 from pam.reporting.reference import restore
@@ -125,6 +126,8 @@ def prepared_summaries(folder: Path) -> None:
         state_every_s=3600.0,
     )
     small.write_run(folder / "soft" / trained.SEED, run)
+    # Else the first training in a fresh checkout would write this file beside its own.
+    fingerprint("pam.training.run:train", *model_modules(run))
 
 
 def trained_summaries(folder: Path) -> None:
