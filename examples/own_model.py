@@ -23,9 +23,10 @@ from pam.data.prepare import prepare
 from pam.data.registry import Dataset
 from pam.decoding.generator import Generator, predict_split
 from pam.evaluation.bootstrap import interval, resampled_sums
-from pam.evaluation.inputs import save
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.scores import Scores, files_of, score
+from pam.evaluation.records import save
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import files_of, score
 from pam.experiments.experiment import Experiment
 from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import dump_yaml, parse

@@ -20,7 +20,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from pam.evaluation.analyze import heat_maps
-from pam.evaluation.inputs import load
+from pam.evaluation.records import load
 from pam.evaluation.scores import Scores
 from pam.models.checkpoint import load_model
 from pam.models.interfaces import AttentionHistory, Memory, Sizes

@@ -16,7 +16,8 @@ from pydantic import Field
 from pam.alignment.formats import read_links
 from pam.evaluation import bootstrap
 from pam.evaluation.metrics import METRICS, Metric, share
-from pam.evaluation.scores import Value, values_of
+from pam.evaluation.scores import Value
+from pam.evaluation.scoring import values_of
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.counts import WordAlignments, count_links

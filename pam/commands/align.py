@@ -106,7 +106,7 @@ SYMMETRIZATIONS = (
 def align(args: Namespace) -> int:
     from pam.alignment.files import Counts, text_pairs, told
     from pam.alignment.record import SMOOTHED, AlignerRecord, GoldSentences, Seconds
-    from pam.evaluation.inputs import save
+    from pam.evaluation.records import save
     from pam.runtime.devices import keep_heap, limit_threads
     from pam.runtime.errors import UserError
     from pam.runtime.files import atomic_write

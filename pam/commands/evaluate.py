@@ -60,7 +60,7 @@ OF_TEXTS = (
 )
 def analyze(args: Namespace) -> int:
     from pam.evaluation.analyze import analyze, load_writer_of_symbols
-    from pam.evaluation.inputs import save
+    from pam.evaluation.records import save
     from pam.runtime.devices import keep_heap, limit_threads
     from pam.runtime.errors import UserError
 
@@ -183,8 +183,9 @@ def attention(args: Namespace) -> int:
     ],
 )
 def score(args: Namespace) -> int:
-    from pam.evaluation.inputs import save
-    from pam.evaluation.scores import Scored, files_of, notes_of, score
+    from pam.evaluation.records import save
+    from pam.evaluation.scores import notes_of
+    from pam.evaluation.scoring import Scored, files_of, score
     from pam.runtime.errors import UserError
 
     import_plugins(args)
@@ -230,7 +231,7 @@ def _print_metrics(scores: Scores, indent: str = "") -> None:
 def _score_links(args: Namespace) -> int:
     """Score files of links, which are options of their own."""
     from pam.alignment.scoring import score_links
-    from pam.evaluation.inputs import save
+    from pam.evaluation.records import save
     from pam.runtime.errors import UserError
 
     for name, other in (OF_LINKS, OF_LINKS[::-1]):
@@ -252,8 +253,8 @@ def _score_links(args: Namespace) -> int:
 
 def _score_texts(args: Namespace) -> int:
     """Score plain text files, which are options of their own."""
-    from pam.evaluation.inputs import save
     from pam.evaluation.plain_texts import METRIC_NAMES, report, score_texts
+    from pam.evaluation.records import save
     from pam.runtime.errors import UserError
 
     for name in OF_TEXTS[1:]:
@@ -298,8 +299,8 @@ def _score_texts(args: Namespace) -> int:
     ],
 )
 def control(args: Namespace) -> int:
-    from pam.evaluation.inputs import save
-    from pam.evaluation.scores import score_control
+    from pam.evaluation.records import save
+    from pam.evaluation.scoring import score_control
 
     import_plugins(args)
     scores = score_control(

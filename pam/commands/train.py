@@ -101,8 +101,8 @@ def reuse(args: Namespace) -> int:
 )
 def length_penalty(args: Namespace) -> int:
     from pam.decoding.generator import Generator
-    from pam.evaluation.inputs import save
     from pam.evaluation.length_penalty import choose
+    from pam.evaluation.records import save
     from pam.experiments.parsing import parse
     from pam.models.checkpoint import load_model
     from pam.runtime.devices import choose_device, keep_heap, limit_threads

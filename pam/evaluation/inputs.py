@@ -1,14 +1,12 @@
-"""Reading and checking of predictions, analyses and prepared data, and records as JSON.
+"""Reading and checking of predictions and prepared data, and what is counted of them.
 
-`pam.evaluation.scores.KINDS` has a function from `EvalInputs` to `Counts` for each kind of task.
+Each kind of task has a function from `EvalInputs` to `Counts`, `counts` of its `TaskKind`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,12 +14,9 @@ from pam.data.dataset import SUMMARY, Prepared
 from pam.data.groups import GROUPS, rows_by_group
 from pam.data.text_files import read_lines
 from pam.evaluation.metrics import Units, plain_name
-from pam.experiments.parsing import Strict, parse
 from pam.runtime.errors import UserError
-from pam.runtime.files import read_json, write_text
 
 PREDICT_AGAIN = "delete the file and predict again"
-Record = TypeVar("Record", bound=Strict)
 Row = TypeVar("Row", bound=NamedTuple)
 
 
@@ -201,29 +196,3 @@ def _lines(path: Path | str) -> Iterator[tuple[int, str]]:
             raise UserError(
                 "this is not UTF-8 text", file=path, line=number, hint="save it as UTF-8"
             ) from error
-
-
-def load(kind: type[Record], path: Path | str) -> Record:
-    """Read JSON that an earlier step wrote, as `kind`; a UserError says to make it again."""
-    content = read_json(path)
-    try:
-        return parse(kind, content, path)
-    except UserError as error:
-        raise UserError(
-            error.message, file=path, line=error.line, hint="delete it and make it again"
-        ) from error
-
-
-def save(record: Strict, path: Path | str) -> None:
-    """Write JSON, whole or not at all, for people to read too: a line for each entry."""
-    as_json = partial(json.dumps, ensure_ascii=False)
-
-    sections = []
-    for key, value in record.model_dump().items():
-        content = as_json(value)
-        if isinstance(value, dict) and value:
-            entries = [f"    {as_json(name)}: {as_json(entry)}" for name, entry in value.items()]
-            content = "{\n" + ",\n".join(entries) + "\n  }"
-        sections.append(f"  {as_json(key)}: {content}")
-
-    write_text(path, "{\n" + ",\n".join(sections) + "\n}\n")

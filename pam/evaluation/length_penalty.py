@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from pam.decoding.generator import HINT, Generator, prepared_for
-from pam.evaluation.inputs import EvalInputs, load
+from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
+from pam.evaluation.records import load
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.settings import Decoding

@@ -25,7 +25,8 @@ from pam.evaluation.compared_text import blank_notes
 from pam.evaluation.gleu import COLUMNS as GLEU_COLUMNS
 from pam.evaluation.gleu import gleu_counts
 from pam.evaluation.metrics import METRICS, Metric, Units, join
-from pam.evaluation.scores import Value, values_of
+from pam.evaluation.scores import Value
+from pam.evaluation.scoring import values_of
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError, unknown
 from pam.tasks.translation.counts import (

@@ -20,8 +20,8 @@ import yaml
 from torch import Tensor
 
 from pam.data.dataset import SUMMARY
-from pam.evaluation.inputs import load, save
 from pam.evaluation.length_penalty import Choice, chosen_penalties, exported_choice
+from pam.evaluation.records import load, save
 from pam.evaluation.scores import Scores
 from pam.experiments.model import EXPORTED_SUFFIX
 from pam.experiments.parsing import dump_yaml

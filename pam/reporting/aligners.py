@@ -10,8 +10,8 @@ import numpy as np
 
 from pam.alignment.record import AlignerRecord
 from pam.evaluation import two_levels
-from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats
+from pam.evaluation.records import load
 from pam.evaluation.two_levels import Measured, Scatter
 from pam.reporting.cells import Estimate
 from pam.reporting.comparison import outcome_of

@@ -19,8 +19,8 @@ from pydantic import Field, model_validator
 from pam.evaluation import two_levels
 from pam.evaluation.attention import Analysis
 from pam.evaluation.bootstrap import LEVEL, Interval
-from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Floats, metric_of, percentage
+from pam.evaluation.records import load
 from pam.evaluation.two_levels import Estimate, Measured, Scatter
 from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import Strict, parse

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Units, metric_of
 from pam.evaluation.plain_texts import Gain, gains_of
+from pam.evaluation.records import load
 from pam.evaluation.scores import Scores, Value, notes_of
 from pam.experiments.parsing import Strict
 from pam.experiments.run_config import RunConfig

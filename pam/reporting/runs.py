@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import columns_of, load, read_predictions
+from pam.evaluation.inputs import columns_of, read_predictions
 from pam.evaluation.metrics import METRICS, Floats, metric_of, of_beam
+from pam.evaluation.records import load
 from pam.evaluation.scores import Scores
 from pam.experiments.experiment import Experiment, TaskConfig
 from pam.experiments.parsing import parse

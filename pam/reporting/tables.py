@@ -15,8 +15,9 @@ from pam.data.dataset import Prepared
 from pam.data.text_files import read_lines
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load
 from pam.evaluation.metrics import Metric, perplexity
+from pam.evaluation.records import load
+from pam.evaluation.significance import Significance
 from pam.experiments.experiment import Experiment
 from pam.experiments.run_folder import RunFolder
 from pam.experiments.sweep import text as text_of_value
@@ -71,7 +72,6 @@ from pam.runtime.errors import UserError, unknown
 from pam.tasks import imported
 from pam.tasks.summarization import counts
 from pam.tasks.translation.files import REFERENCES
-from pam.tasks.translation.significance import Significance
 
 
 def build(name: str, inputs: Inputs) -> Table:

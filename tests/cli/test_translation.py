@@ -14,7 +14,7 @@ from pam.cli import main
 from pam.data.vocabulary import UNK
 from pam.decoding.hypotheses import LengthPrior
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load
+from pam.evaluation.records import load
 from pam.evaluation.scores import Scores
 from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder

@@ -13,7 +13,7 @@ from pam.alignment.record import AlignerRecord, GoldSentences, Hits
 from pam.cli import main
 from pam.data.dataset import write_summary
 from pam.evaluation import two_levels
-from pam.evaluation.inputs import load, save
+from pam.evaluation.records import load, save
 from pam.evaluation.two_levels import Measured, Scatter
 from pam.experiments.check import check_aligning
 from pam.experiments.loading import load_plan

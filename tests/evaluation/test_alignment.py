@@ -12,8 +12,9 @@ from nltk.translate.metrics import alignment_error_rate
 from pam.cli import main
 from pam.data.dataset import write_summary
 from pam.evaluation.attention import Links
-from pam.evaluation.inputs import EvalInputs, load
+from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
+from pam.evaluation.records import load
 from pam.evaluation.scores import Scores
 from pam.runtime.errors import UserError
 from pam.tasks.alignment import counts as alignment

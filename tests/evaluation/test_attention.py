@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pam.evaluation.attention import Analysis, Gatherer, Sentence, entropies
-from pam.evaluation.inputs import load, save
+from pam.evaluation.records import load, save
 from pam.runtime.errors import UserError
 
 ABOUT: dict[str, Any] = {

@@ -17,7 +17,8 @@ from pam.data.prepare import prepare
 from pam.evaluation import meteor
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.scores import Scores, score_control
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import score_control
 from pam.runtime.errors import UserError
 from pam.tasks.captioning import counts as captioning
 from pam.tasks.captioning.stages import read_captions

@@ -23,7 +23,8 @@ from pam.evaluation.edits import Edits, edit_distance, fewest_edits
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS
 from pam.evaluation.plain_texts import score_texts
-from pam.evaluation.scores import Scores, make, score_control
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import make, score_control
 from pam.tasks.captioning import counts as captioning
 from pam.tasks.inflection import counts as inflection
 from pam.tasks.summarization import counts as summarization

@@ -12,7 +12,7 @@ import yaml
 
 from pam.commands import evaluate
 from pam.data.dataset import write_summary
-from pam.evaluation.inputs import load, save
+from pam.evaluation.records import load, save
 from pam.evaluation.scores import Scores
 from pam.runtime.errors import UserError
 

@@ -22,7 +22,7 @@ from pam.evaluation import meteor
 from pam.evaluation.compared_text import ComparedText
 from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import METRICS, metric_of
-from pam.evaluation.scores import score_control
+from pam.evaluation.scoring import score_control
 from pam.runtime.errors import UserError
 from pam.tasks.summarization import counts as summarization
 from pam.tasks.summarization.counts import Summary

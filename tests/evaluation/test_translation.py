@@ -16,9 +16,11 @@ from pam.cli import main
 from pam.data.dataset import Prepared, write_summary
 from pam.data.languages import language
 from pam.evaluation import bootstrap
-from pam.evaluation.inputs import EvalInputs, load
+from pam.evaluation.inputs import EvalInputs
 from pam.evaluation.metrics import metric_of
-from pam.evaluation.scores import Scored, Scores, make, score
+from pam.evaluation.records import load
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import Scored, make, score
 from pam.runtime.errors import UserError
 from pam.tasks.translation import counts as translation
 from pam.tasks.translation.lengths import by_length

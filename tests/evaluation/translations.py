@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pam.data.dataset import Prepared, write_summary
 from pam.evaluation.attention import Analysis, Coverage, Entropy, Sentences
-from pam.evaluation.inputs import save
+from pam.evaluation.records import save
 
 SOURCES = [
     "ein mann mit einem orangefarbenen hut , der etwas anstarrt .",

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from pam.evaluation import scores as record
-from pam.evaluation.inputs import Counts, save
+from pam.evaluation import scoring
+from pam.evaluation.inputs import Counts
+from pam.evaluation.records import save
 from pam.runtime.files import write_json, write_text
 from pam.tasks.inflection import counts as inflection
 
@@ -252,7 +253,7 @@ def make_run(folder: Path, task: str, model: str, seed: int, count: int) -> None
     units = inflection.count_lemmas([inflection.Prediction(*row) for row in rows])
     counts = Counts(units, tuple(metric.name for metric in inflection.METRICS), "lemmas")
     identity = {key: config[key] for key in ("experiment", "task", "model", "label", "seed")}
-    scores = record.make("inflection", counts, identity, training, {"1": decoding})
+    scores = scoring.make("inflection", counts, identity, training, {"1": decoding})
     save(scores, folder / "scores.json")
 
 

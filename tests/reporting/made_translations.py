@@ -12,9 +12,10 @@ from made_runs import MadeExperiment, history_text, training_record
 
 from pam.data.dataset import write_summary
 from pam.evaluation import attention as analysis
-from pam.evaluation import scores as record
+from pam.evaluation import scoring
 from pam.evaluation.attention import COVERAGE_EDGES, Analysis
-from pam.evaluation.inputs import EvalInputs, save
+from pam.evaluation.inputs import EvalInputs
+from pam.evaluation.records import save
 from pam.runtime.files import write_json, write_text
 from pam.tasks.alignment import counts as alignment
 from pam.tasks.translation import counts as translation
@@ -225,14 +226,14 @@ def make_run(
     counts = translation.count(
         EvalInputs(tuple(files), BEAMS, run / "analysis.json", folder / "data")
     )
-    scores = record.make("translation", counts, identity, training, decodings)
+    scores = scoring.make("translation", counts, identity, training, decodings)
     save(scores, run / "scores.json")
 
     save(made_analysis(task, model, seed, "gold", pairs), run / "gold_analysis.json")
     counts = alignment.count(
         EvalInputs(analysis=run / "gold_analysis.json", data=folder / "gold", split="gold")
     )
-    gold_scores = record.make("alignment", counts, identity, training, decodings)
+    gold_scores = scoring.make("alignment", counts, identity, training, decodings)
     save(gold_scores, run / "gold_scores.json")
 
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from pam.commands import evaluate
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load
+from pam.evaluation.records import load
 from pam.reporting import runs, style
 from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.reporting.comparison import compare

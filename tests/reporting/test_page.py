@@ -23,8 +23,10 @@ from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
 
 from pam.data.vocabulary import Vocabulary
-from pam.evaluation.inputs import Counts, GroupCounts, load, save
-from pam.evaluation.scores import Scores, make
+from pam.evaluation.inputs import Counts, GroupCounts
+from pam.evaluation.records import load, save
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import make
 from pam.experiments.experiment import Experiment
 from pam.reporting import figures, render
 from pam.reporting.blocks import Block

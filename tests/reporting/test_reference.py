@@ -19,7 +19,7 @@ from made_runs import MadeExperiment
 from made_translations import make_translations
 
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load
+from pam.evaluation.records import load
 from pam.experiments.loading import load_plan
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.plan import Plan

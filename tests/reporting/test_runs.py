@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_runs import MadeExperiment, make_experiment
 
-from pam.evaluation.inputs import load, save
+from pam.evaluation.records import load, save
 from pam.evaluation.scores import Scores
 from pam.reporting import runs
 from pam.runtime.errors import UserError

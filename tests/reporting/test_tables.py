@@ -22,8 +22,8 @@ from made_translations import make_translations
 from pam.commands import evaluate
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import load
 from pam.evaluation.metrics import METRICS
+from pam.evaluation.records import load
 from pam.reporting import cells, render
 from pam.reporting.catalogue import TABLES
 from pam.reporting.cells import Estimate, Missing, Value

@@ -13,8 +13,9 @@ from pam.data.dataset import Prepared
 from pam.data.download import fetch
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset
-from pam.evaluation.inputs import save
-from pam.evaluation.scores import Scored, Scores, score
+from pam.evaluation.records import save
+from pam.evaluation.scores import Scores
+from pam.evaluation.scoring import Scored, score
 from pam.experiments.check import check_experiment
 from pam.experiments.fingerprint import closure, entries_of
 from pam.experiments.plan import Plan

@@ -22,6 +22,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from pam.evaluation.significance import Significance, Test
 from pam.experiments.consistency import RESERVED_MODELS
 from pam.reporting import figures, render, tables
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
@@ -31,7 +32,6 @@ from pam.reporting.items import TableSpec
 from pam.reporting.reference import EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
 from pam.runtime.files import read_json, write_json, write_text
-from pam.tasks.translation.significance import Significance, Test
 
 PAPERS = Path("config/paper_results.yaml")
 REBUILT = ("comparison", "gains", "attentions", "overhead")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
-from pam.evaluation.inputs import load
+from pam.evaluation.records import load
 from pam.experiments.parsing import Strict, parse
 from pam.reporting import layout, map_drawing, style
 from pam.reporting.map_drawing import UPRIGHT, signed

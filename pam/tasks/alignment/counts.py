@@ -16,8 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from pam.evaluation.attention import Analysis, Links
-from pam.evaluation.inputs import Counts, EvalInputs, load
+from pam.evaluation.inputs import Counts, EvalInputs
 from pam.evaluation.metrics import Floats, Units, digest_of, join, numbered
+from pam.evaluation.records import load
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement

@@ -37,7 +37,6 @@ from pam.evaluation.inputs import (
     EvalInputs,
     columns_of,
     groups_of_rows,
-    load,
     read_checked,
     read_predictions,
 )
@@ -53,6 +52,7 @@ from pam.evaluation.metrics import (
     numbered,
     of_beam,
 )
+from pam.evaluation.records import load
 from pam.experiments.run_folder import UNPENALIZED
 from pam.runtime.errors import UserError
 from pam.tasks.translation.files import OTHER_REFERENCES

@@ -7,14 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from pam.evaluation.inputs import (
-    EvalInputs,
-    read_checked,
-)
+from pam.evaluation.inputs import EvalInputs, read_checked
 from pam.evaluation.metrics import of_beam
-from pam.experiments.parsing import Strict
+from pam.evaluation.significance import Significance, Test
 from pam.experiments.run_folder import RunFolder
 from pam.tasks.translation.counts import (
     OF_BEAMS,
@@ -33,28 +28,6 @@ if TYPE_CHECKING:
 
 # sacreBLEU's default; its memory grows with resamples times sentences: 0.5 GB for 7,000
 SACREBLEU_RESAMPLES = 1_000
-
-
-class Test(Strict):
-    """One model against the baseline by one metric, scores of the whole set, 0 to 100."""
-
-    model: str
-    metric: str = Field(description="named as in `scores.json`")
-    score: float
-    baseline: float
-    p: float = Field(
-        description="by sacreBLEU; `pam.evaluation.bootstrap.p_value` says how it differs from ours"
-    )
-    signature: str = Field(description="sacreBLEU's, of the metric and the test")
-
-
-class Significance(Strict):
-    """The content of `significance/seed<k>.json`."""
-
-    task: str
-    seed: int
-    baseline: str
-    tests: list[Test]
 
 
 def paired_bootstrap(
