@@ -28,7 +28,7 @@ from pathlib import Path
 
 from pam.experiments.run_config import RunConfig
 from pam.models.options import PARTS
-from pam.reporting.catalogue import DRAWINGS
+from pam.reporting.catalogue import BUILDERS, DRAWINGS
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
 from pam.tasks import KINDS, find_kind
@@ -64,10 +64,10 @@ CODE: dict[str, tuple[str, ...]] = {
     "tables": ("pam.reporting.tables", "pam.reporting.render", "pam.reporting.catalogue"),
     "figures": ("pam.reporting.style",),
     "report": (
-        "pam.reporting.data_and_cost:datasets",
-        "pam.reporting.data_and_cost:summaries_of",
+        "pam.reporting.tables.data:datasets",
+        "pam.reporting.tables.data:summaries_of",
     ),
-    "page": ("pam.reporting.page", "pam.reporting.data_and_cost:summaries_of"),
+    "page": ("pam.reporting.page", "pam.reporting.tables.data:summaries_of"),
 }
 # Command to the parts of a kind of task that it uses: of one kind, or where results of several are
 # shown together, of all.
@@ -95,7 +95,7 @@ def entries_of(command: str, kind: str | None = None) -> list[str]:
     """Return the entries of a command, with those of what it does for one kind.
 
     Args:
-        kind: a kind of task, or of the command `figures` a kind of figure.
+        kind: a kind of task, or a kind of table or figure of the command `tables` or `figures`.
     """
     entries = list(CODE[command])
     if command in PARTS_OF_ALL:
@@ -103,6 +103,8 @@ def entries_of(command: str, kind: str | None = None) -> list[str]:
             entries += task_kind.entries(*PARTS_OF_ALL[command])
     if kind is None:
         return entries
+    if command == "tables":
+        return [*entries, BUILDERS[kind]]
     if command == "figures":
         return [*entries, DRAWINGS[kind]]
     return [*entries, *find_kind(kind).entries(*PARTS_OF_KIND[command])]

@@ -4,9 +4,9 @@ Those of a kind of task are in its folder, `pam/tasks/<kind>/tables.py`. The wor
 else to know them, and none of these files imports anything that is slow. A report has each table
 and figure that at least one of the experiment's tasks can fill.
 
-To add a table: write an entry in `TABLES` of its kind and, unless it compares models, its function
-in `pam.reporting.tables.BUILDERS`. To add a figure: write an entry in `FIGURES` and, if nothing
-draws it yet, its function in `pam.reporting.figures.DRAWINGS`.
+To add a table: write an entry in `TABLES` of its kind and, unless it compares models, the function
+that builds it in `BUILDERS`. To add a figure: write an entry in `FIGURES` and, if nothing draws it
+yet, its function in `DRAWINGS`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,21 @@ def menu_label(item: Item, experiment: Experiment) -> str:
 
 
 _costs = partial(TableSpec, kind=None, files=SCORES, category=COSTS)
+
+
+_BUILT_BY = "pam.reporting.tables"
+BUILDERS = {
+    "comparison": f"{_BUILT_BY}.comparisons:comparison",
+    "gains": f"{_BUILT_BY}.comparisons:gains",
+    "sweeps": f"{_BUILT_BY}.sweeps:sweeps",
+    "lengths": f"{_BUILT_BY}.lengths:lengths",
+    "attentions": f"{_BUILT_BY}.attentions:attentions",
+    "examples": f"{_BUILT_BY}.examples:examples",
+    "overhead": f"{_BUILT_BY}.costs:overhead",
+    "costs": f"{_BUILT_BY}.costs:costs",
+    "environment": f"{_BUILT_BY}.costs:environment",
+}
+"""Each kind of table and the function that builds it; its tables are made again if it changes."""
 
 
 _FIGURES = "pam.reporting.figures"

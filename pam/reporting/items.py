@@ -112,7 +112,7 @@ class TableSpec(Item):
     title: str = field(kw_only=True)  # its heading; the experiment's title follows it
     # paper and table that have these metrics, added to the heading if an experiment refers to them
     cites: str = ""
-    builder: str = "comparison"  # key of `pam.reporting.tables.BUILDERS`
+    builder: str = "comparison"  # key of `pam.reporting.catalogue.BUILDERS`
     # names of the metrics that it compares, or patterns such as `bleu_b*`
     metrics: tuple[str, ...] = ()
     # key in the file of the papers' results; None: no paper reports these metrics

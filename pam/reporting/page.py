@@ -31,7 +31,6 @@ from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
 from pam.reporting.catalogue import FIGURES, TABLES, is_demonstration, refers_to_papers
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
-from pam.reporting.data_and_cost import Summary, datasets
 from pam.reporting.findings import cautions
 from pam.reporting.heat_maps import Moved, moved
 from pam.reporting.introduction import (
@@ -50,6 +49,7 @@ from pam.reporting.outputs import FILTERS
 from pam.reporting.render import read, read_csv
 from pam.reporting.runs import TaskRuns, label_of
 from pam.reporting.standings import Ranking, metric_of_finding, ranking, rows_of
+from pam.reporting.tables.data import Summary, datasets
 from pam.runtime.files import write_text
 
 MOST_CELLS_MOVED = 400  # the largest attention map of the first screen

@@ -1,29 +1,25 @@
-"""Read the runs of an experiment: scores, analyses, outputs and histories.
+"""Read the scored runs of an experiment, and group what else is known of its runs.
 
 Tasks and models are in the order of the configuration, seeds ascending.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pam.evaluation.attention import Analysis
-from pam.evaluation.inputs import columns_of, read_predictions
-from pam.evaluation.metrics import METRICS, Floats, metric_of, of_beam
+from pam.evaluation.metrics import METRICS, metric_of, of_beam
 from pam.evaluation.records import load
 from pam.evaluation.scores import Scores
 from pam.experiments.experiment import Experiment, TaskConfig
 from pam.experiments.parsing import parse
-from pam.experiments.run_config import load_run
 from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import DEMONSTRATION, is_demonstration
 from pam.runtime.errors import UserError, unknown
@@ -105,22 +101,23 @@ def label_of(task: str, experiment: Experiment) -> str:
     return label
 
 
-@dataclass(frozen=True)
-class History(OfRun):
-    """One `history.csv`."""
+class OfARun(Protocol):
+    """The content of a file, which says the run that it belongs to."""
 
-    columns: dict[str, Floats]  # by name
-    targets: str  # unit of the losses: `symbols`, or `actions` of a pointer
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
-@dataclass(frozen=True)
-class Outputs(OfRun):
-    """One `predictions.tsv`."""
-
-    lines: list[tuple[str, ...]]  # source, reference and output of each row of a split
-
-
-Record = TypeVar("Record", ScoredRun, Analysis, History, Outputs)  # the content of a run's file
+Record = TypeVar("Record", bound=OfARun)
 ByTask = dict[str, dict[str, list[Record]]]  # task -> model -> seeds, ascending
 
 
@@ -356,102 +353,29 @@ def whole_cost(run: ScoredRun) -> tuple[str, float] | None:
     return device, seconds
 
 
-def load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
-    """Read and group analyses; a `UserError` if one is of an unknown task."""
-    analyses = [load(Analysis, path) for path in paths]
-    for path, analysis in zip(paths, analyses, strict=True):
-        _check_task(analysis.task, path, experiment)
-    return by_task(analyses, experiment)
-
-
-def _check_task(task: str, path: Path, experiment: Experiment) -> None:
+def check_task(task: str, path: Path, experiment: Experiment) -> None:
     """Check that the experiment has the task of a file."""
     if task not in experiment.tasks:
         words = f"this is task `{task}`, not one of `{experiment.experiment}`"
         raise UserError(words, file=path, hint="draw each experiment on its own")
 
 
-def load_outputs(paths: Sequence[Path], experiment: Experiment) -> ByTask[Outputs]:
-    """Read and group outputs, each `predictions.tsv` in a folder beside its run's `run.yaml`.
+Means = Mapping[tuple[str, str], float | None]  # by task and model; None if unknown
 
-    The source of an inflected form is its lemma with the features.
+
+def means_over_seeds(records: Iterable[tuple[str, str, float | None]]) -> Means:
+    """Return means over seeds, unknown where the value of one seed is.
+
+    Args:
+        records: task, model and value of each run.
     """
-    outputs = []
-    for path in paths:
-        run = load_run(path.parents[1] / "run.yaml")
+    by_model: dict[tuple[str, str], list[float | None]] = {}
+    for task, model, value in records:
+        by_model.setdefault((task, model), []).append(value)
 
-        lines: list[tuple[str, ...]]
-        if "lemma" in columns_of(path):
-            lines = []
-            rows = read_predictions(path, ("lemma", "features", "form", "predicted"))
-            for lemma, features, form, predicted in rows:
-                source = f"{lemma} ({features.replace(',', ', ')})"
-                lines.append((source, form, predicted))
-        else:
-            lines = read_predictions(path, ("source", "target", "predicted"))
-
-        outputs.append(Outputs(path, run.task, run.model, run.label, run.seed, lines))
-
-    return by_task(outputs, experiment)
-
-
-def load_histories(paths: Sequence[Path], experiment: Experiment) -> ByTask[History]:
-    """Read and group histories, each with the `run.yaml` in its folder.
-
-    Raises:
-        UserError: one is of an unknown task.
-    """
-    histories = []
-    for path in paths:
-        run = load_run(path.with_name("run.yaml"))
-        _check_task(run.task, path, experiment)
-        history = History(
-            path=path,
-            task=run.task,
-            model=run.model,
-            label=run.label,
-            seed=run.seed,
-            columns=history_columns(path),
-            targets=run.components.targets,
-        )
-        histories.append(history)
-
-    return by_task(histories, experiment)
-
-
-HISTORY_COLUMNS = ("epoch", "step", "train_loss", "dev_loss")
-# empty where not measured
-OPTIONAL_COLUMNS = ("dev_accuracy", "dev_token_accuracy", "dev_objective", "dev_positions")
-
-
-def history_columns(path: Path) -> dict[str, Floats]:
-    """Return the columns of `history.csv`, each (epochs,).
-
-    Raises:
-        UserError: a column or a number is missing, or there are no epochs.
-    """
-    hint = "delete the run's history and train again"
-    if not path.is_file():
-        raise UserError("no such file", file=path, hint="train the run first")
-
-    reader = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    for column in HISTORY_COLUMNS:
-        if column not in (reader.fieldnames or ()):
-            raise UserError(f"missing column `{column}`", file=path, line=1, hint=hint)
-
-    rows = list(reader)
-    measured = [name for name in OPTIONAL_COLUMNS if any(row.get(name) for row in rows)]
-    columns = [*HISTORY_COLUMNS, *measured]
-
-    values = []
-    for line, row in enumerate(rows, start=2):
-        try:
-            values.append([float(row[column]) for column in columns])
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                "a number is missing or is not a number", file=path, line=line, hint=hint
-            ) from error
-    if not values:
-        raise UserError("no epochs", file=path, hint=hint)
-
-    return dict(zip(columns, np.array(values).T, strict=True))
+    means: dict[tuple[str, str], float | None] = {}
+    for key, values in by_model.items():
+        known = [value for value in values if value is not None]
+        # A mean over some of the seeds would not compare with the means of other models.
+        means[key] = float(np.mean(known)) if len(known) == len(values) else None
+    return means

@@ -168,6 +168,11 @@ class ReportFiles:
         return FIGURES[wildcards.figure].draws
 
     @per_job
+    def table_code(self, wildcards: Wildcards) -> str:
+        """Return the fingerprint of the code that builds a table."""
+        return fingerprint(*entries_of("tables", TABLES[wildcards.table].builder))
+
+    @per_job
     def figure_code(self, wildcards: Wildcards) -> str:
         """Return the fingerprint of the code that draws a figure."""
         return fingerprint(*entries_of("figures", FIGURES[wildcards.figure].draws))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pam.experiments.experiment import Experiment
-from pam.reporting.catalogue import FIGURES, TABLES
+from pam.reporting.catalogue import BUILDERS, FIGURES, TABLES
 from pam.reporting.figures import parser_of
-from pam.reporting.tables import BUILDERS
+from pam.tasks import imported
 
 INFLECTION = {
     "table2",
@@ -83,6 +83,7 @@ def test_bounds_are_drawn_of_trainings_that_measure_them() -> None:
 
 def test_every_table_can_be_built() -> None:
     assert {spec.builder for spec in TABLES.values()} == set(BUILDERS)
+    assert all(callable(imported(builder)) for builder in BUILDERS.values())
 
 
 def test_every_figure_has_a_kind_that_takes_its_files() -> None:

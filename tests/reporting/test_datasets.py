@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pam.experiments.experiment import Experiment
-from pam.reporting.data_and_cost import datasets
+from pam.reporting.tables.data import datasets
 
 SIDE = {"symbols": 1200, "unknown": 7, "longest": 31}
 STAGE = {"stage": "tokenize", "split": "train", "pairs_in": 34893, "pairs_out": 34341}

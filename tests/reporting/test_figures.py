@@ -29,8 +29,9 @@ from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.reporting.comparison import compare
 from pam.reporting.figures import drawing_of, models, parser_of
 from pam.reporting.figures.attention import attention
+from pam.reporting.histories import history_columns
 from pam.reporting.layout import problems
-from pam.reporting.runs import history_columns, load_experiment
+from pam.reporting.runs import load_experiment
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
 

@@ -28,9 +28,9 @@ from pam.reporting import cells, render
 from pam.reporting.catalogue import TABLES
 from pam.reporting.cells import Estimate, Missing, Value
 from pam.reporting.comparison import RULE, compare
-from pam.reporting.lengths import chosen
 from pam.reporting.render import Column, Field, Note, Row, Table
 from pam.reporting.runs import load_experiment, load_runs
+from pam.reporting.tables.lengths import chosen
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
 

@@ -40,7 +40,7 @@ rule make_table:
     conda:
         CONDA
     params:
-        code=job_inputs.code("tables"),
+        code=report_files.table_code(),
         files=report_files.arguments(),
         out=output_folder("html"),
     shell:

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from pam.reporting.data_and_cost import summaries_of
 from pam.reporting.page import Files, write
 from pam.reporting.runs import load_experiment, load_runs
+from pam.reporting.tables.data import summaries_of
 from pam.runtime.job_lock import open_log
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pam.experiments.experiment import Experiment
-from pam.reporting.data_and_cost import datasets, summaries_of
 from pam.reporting.render import page
 from pam.reporting.runs import load_experiment
+from pam.reporting.tables.data import datasets, summaries_of
 from pam.runtime.files import read_json, write_text
 from pam.runtime.job_lock import open_log
 

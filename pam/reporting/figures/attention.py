@@ -22,10 +22,11 @@ from pydantic import Field
 
 from pam.evaluation.attention import COVERED, Analysis
 from pam.evaluation.records import load
+from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import Strict, parse
 from pam.reporting import layout, map_drawing, style
 from pam.reporting.map_drawing import UPRIGHT, signed
-from pam.reporting.runs import label_of, labels, load_analyses, load_experiment
+from pam.reporting.runs import ByTask, by_task, check_task, label_of, labels, load_experiment
 from pam.runtime.errors import UserError
 
 # Heat maps of two models' alignments and their difference (Shankar & Sarawagi, Figures 2, 5).
@@ -340,7 +341,7 @@ def _analyzed(
         left: texts at the left of the two panels.
     """
     config = load_experiment(experiment)
-    tasks = load_analyses(analyses, config)
+    tasks = _load_analyses(analyses, config)
     labeled = [(label_of(task, config), models) for task, models in tasks.items()]
     texts = labels(tasks)
     looks = style.looks_of_lines(list(texts), config.baseline)
@@ -388,3 +389,11 @@ def _coverage_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> 
             count = np.sum([getattr(analysis.coverage, key) for analysis in seeds], axis=0)
             style.steps(panel, looks[model], seeds[0].coverage.edges, 100 * count / count.sum())
         panel.set_xlim(0, 1)
+
+
+def _load_analyses(paths: Sequence[Path], experiment: Experiment) -> ByTask[Analysis]:
+    """Read and group analyses; a `UserError` if one is of an unknown task."""
+    analyses = [load(Analysis, path) for path in paths]
+    for path, analysis in zip(paths, analyses, strict=True):
+        check_task(analysis.task, path, experiment)
+    return by_task(analyses, experiment)

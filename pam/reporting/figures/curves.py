@@ -15,7 +15,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from pam.evaluation.metrics import Floats
 from pam.reporting import runs, style
 from pam.reporting.comparison import Row, compare, frame_of
-from pam.reporting.runs import History, TaskRuns
+from pam.reporting.histories import History, load_histories
+from pam.reporting.runs import TaskRuns
 from pam.runtime.errors import UserError
 from pam.runtime.files import read_json
 from pam.tasks.translation.lengths import LengthBin, by_length
@@ -63,7 +64,7 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     panels of their own.
     """
     config = runs.load_experiment(experiment)
-    tasks = runs.load_histories(histories, config)
+    tasks = load_histories(histories, config)
     all_histories = [history for models in tasks.values() for history in _all_of(models)]
     panels_of = {
         task: _by_unit(models, _kinds(models, all_histories, eval_metrics))

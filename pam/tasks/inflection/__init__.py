@@ -12,7 +12,7 @@ KIND = TaskKind(
     metrics="pam.tasks.inflection.metrics:METRICS",
     tables="pam.tasks.inflection.tables:TABLES",
     figures="pam.tasks.inflection.tables:FIGURES",
-    sizes="pam.tasks.inflection.tables:SIZES",
+    sizes="pam.tasks.inflection.sizes:SIZES",
     example="pam.tasks.inflection.tables:example_source",
     by_letter=True,
 )

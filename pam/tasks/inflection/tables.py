@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-from pam.data.dataset import SPLITS
 from pam.reporting.items import (
     PREDICTIONS,
     RUN_CONFIG,
@@ -17,7 +14,6 @@ from pam.reporting.items import (
     compared,
     gains_of,
 )
-from pam.reporting.sizes import Sizes, Summary
 
 _table = partial(TableSpec, kind="inflection", files=SCORES)
 _figure = partial(FigureSpec, kind="inflection")
@@ -60,27 +56,6 @@ FIGURES: dict[str, FigureSpec] = {
     "gains_paradigms": _compared("Gains in accuracy over paradigms", "gains", "paradigm_accuracy"),
     "cost": _compared("Accuracy against cost", "cost", "accuracy"),
 }
-
-
-def _forms(summary: Summary) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each split."""
-    for split in SPLITS:
-        counts = summary["splits"][split]
-        yield (
-            split,
-            counts["rows"],
-            counts["lemmas"],
-            counts["duplicate_rows"],
-            counts["cells_with_several_forms"],
-            sum(counts["unseen_source"].values()) + sum(counts["unseen_target"].values()),
-        )
-
-
-SIZES = Sizes(
-    headings=("Split", "Rows", "Lemmas", "Duplicates", "Several forms", "Unseen"),
-    align="lrrrrr",
-    rows=_forms,
-)
 
 
 def example_source(source: str, reference: str) -> str | None:
