@@ -439,7 +439,7 @@ def _prepare(task_folder: Path, corpus: Corpus) -> None:
 
 @contextmanager
 def _settings_kept(device: torch.device) -> Iterator[None]:
-    """Leave the settings of torch, and its random numbers, as they were before a training."""
+    """Leave torch's settings, current device and random numbers as they were before a training."""
     threads = torch.get_num_threads()
     flags: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
     tf32 = [flag.allow_tf32 for flag in flags]

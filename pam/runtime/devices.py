@@ -70,24 +70,30 @@ def _is_usable(device: torch.device) -> bool:
         return False
 
 
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """Return the device of this name for a command, as `usable_device` does.
+def choose_device(name: str | torch.device, local_rank: int | None = None) -> torch.device:
+    """Return the device of this name for the work of this process, as `usable_device` does.
 
-    CUDA devices belong to the process from then on: `local_rank` numbers the processes of this
-    machine that work together, and their CUDA devices. A UserError says that there is no such
-    device.
+    A CUDA device is the current one of the process from then on. One that is named with its index,
+    such as `cuda:1`, is taken as it is. Else processes of this machine that work together, which
+    `local_rank` numbers, have one each, and a process by itself keeps its current one. A UserError
+    says that there is no such device.
     """
     device = usable_device(name)
     if device.type != "cuda":
         return device
 
-    if local_rank >= torch.cuda.device_count():
-        usable = f"{torch.cuda.device_count()} can be used"
-        message = f"no CUDA device for process {local_rank + 1} of this training: {usable}"
-        raise UserError(message, hint="lower `resources.processes`, or ask for the device `cpu`")
+    index: int | None = device.index
+    if index is None:
+        index = torch.cuda.current_device() if local_rank is None else local_rank
+        if index >= torch.cuda.device_count():
+            usable = f"{torch.cuda.device_count()} can be used"
+            message = f"no CUDA device for process {index + 1} of this training: {usable}"
+            hint = "lower `resources.processes`, or ask for the device `cpu`"
+            raise UserError(message, hint=hint)
 
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    return device
 
 
 def use_precision(precision: str, products: str | None = None, device: torch.device = CPU) -> str:

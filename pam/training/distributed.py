@@ -74,13 +74,10 @@ def joined(device: str | torch.device) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, or else stay alone.
 
     An error in this context goes to torchrun, which ends the other processes; so it is printed
-    once. For `device` see `choose_device`; on CUDA, each process has a GPU of its own. One that is
-    no name is taken as it is, and the process keeps its own.
+    once. For `device` see `choose_device`; on CUDA, each process has a GPU of its own.
     """
     if not distributed.is_torchelastic_launched():
-        if isinstance(device, str):
-            device = choose_device(device)
-        yield ProcessGroup(device=device)
+        yield ProcessGroup(device=choose_device(device))
         return
 
     rank = int(os.environ["RANK"])
@@ -90,7 +87,7 @@ def joined(device: str | torch.device) -> Iterator[ProcessGroup]:
         logging.getLogger().setLevel(logging.ERROR)
 
     try:
-        chosen_device = choose_device(str(device), local_rank)
+        chosen_device = choose_device(device, local_rank)
         backend = "nccl" if chosen_device.type == "cuda" else "gloo"
         distributed.init_process_group(backend, timeout=TIMEOUT)
         yield ProcessGroup(rank, size, chosen_device)
