@@ -62,6 +62,20 @@ def test_the_runtime_imports_nothing_above_it(graph: dict[str, set[str]]) -> Non
     assert {module for module in outside if graph[module]} == set()
 
 
+def test_a_table_of_scores_needs_neither_data_nor_what_scores(graph: dict[str, set[str]]) -> None:
+    reached = set()
+    waiting = ["pam.reporting.tables.comparisons"]
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            waiting += graph[module]
+
+    assert "pam.evaluation.scores" in reached
+    assert [module for module in reached if module.startswith("pam.data.")] == []
+    assert not reached & {"pam.evaluation.scoring", "pam.evaluation.inputs"}
+
+
 def test_make_faults_runs_every_file_that_has_a_long_form() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     command = makefile.partition("\nfaults:")[2].partition("\n\n")[0]

@@ -30,12 +30,10 @@ from pam.experiments.run_config import RunConfig
 from pam.models.options import PARTS
 from pam.reporting.catalogue import BUILDERS, DRAWINGS
 from pam.runtime.errors import UserError
-from pam.runtime.files import write_json
+from pam.runtime.files import PACKAGE, write_json
 from pam.tasks import KINDS, find_kind
 
 DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
-
-PACKAGE = Path(__file__).parents[1]
 
 # Command to what it calls that decides its result; a change of it runs the command's jobs again.
 CODE: dict[str, tuple[str, ...]] = {

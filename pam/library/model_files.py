@@ -24,10 +24,10 @@ from pam.experiments.model import EXPORTED_SUFFIX, PRETRAINED
 from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
 from pam.runtime.errors import UserError
-from pam.runtime.files import scratch_folder, sha256_of
+from pam.runtime.files import PACKAGE, scratch_folder, sha256_of
 from pam.tasks import KINDS
 
-PRETRAINED_FOLDER = Path(__file__).parents[1] / "pretrained"
+PRETRAINED_FOLDER = PACKAGE / "pretrained"
 LARGEST_MODEL = 4 * 2**30  # bytes of an exported model's files together
 
 ADDRESSES = ("https://", "http://", "file://")
