@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from pam.commands import Command, align, bench, completion, data, evaluate, run, train
-from pam.runtime.errors import UserError, storage_error, unknown
+from pam.runtime.errors import UserError, storage_error
 from pam.runtime.messages import write_utf8
+from pam.runtime.parser import EXAMPLES, Parser
 from pam.version import __version__
 
 DESCRIPTION = """\
 Train, run and compare sequence-to-sequence models with posterior attention. `run` makes a whole
 experiment; each other command is one step of it, without Snakemake."""
 
-EXAMPLES = "examples:"
 COMMANDS: dict[str, Command] = {  # in the order in which a user meets them
     "data": data.data,
     "check": data.check,
@@ -47,60 +45,6 @@ COMMANDS: dict[str, Command] = {  # in the order in which a user meets them
     "bench": bench.bench,
     "completion": completion.completion,
 }
-
-
-class Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Tells the default of an option that has one and does not tell it itself."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default is None or "default" in (action.help or ""):
-            return action.help
-        return super()._get_help_string(action)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keep the lines of examples, which are to be copied."""
-        if text.startswith(EXAMPLES):
-            return text
-        return super()._fill_text(text, width, indent)
-
-
-class Parser(argparse.ArgumentParser):
-    """Parses a command's words, and names the closest to one that it does not know.
-
-    Args:
-        passes_on: the words are for another program; they are kept in `words`.
-    """
-
-    def __init__(self, passes_on: bool = False, **settings: Any) -> None:
-        super().__init__(formatter_class=Help, **settings)
-        self.passes_on = passes_on
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check that a word is one of an option's choices."""
-        if action.choices is not None and value not in action.choices:
-            noun = "command" if action.dest == "command" else "choice"
-            names = [str(choice) for choice in action.choices]
-            raise argparse.ArgumentError(action, str(unknown(noun, str(value), names)))
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse words, all of which have to be known unless they are passed on."""
-        if self.passes_on and not {"-h", "--help"}.intersection(args or ()):
-            parsed, _ = super().parse_known_args([], namespace)
-            parsed.words = list(args or ())
-            return parsed, []
-
-        parsed, left = super().parse_known_args(args, namespace)
-        options = [word for word in left if word.startswith("-")]
-        if options:
-            known = [name for name in self._option_string_actions if name.startswith("--")]
-            closest = difflib.get_close_matches(options[0].partition("=")[0], known, n=1)
-            hint = f"did you mean `{closest[0]}`?" if closest else f"`{self.prog} --help` lists all"
-            self.error(str(UserError(f"unknown option `{options[0]}`", hint=hint)))
-        if left:
-            self.error(f"`{left[0]}` is one word too many")
-        return parsed, left
 
 
 def parser() -> argparse.ArgumentParser:

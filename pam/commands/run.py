@@ -62,13 +62,24 @@ def run(args: argparse.Namespace) -> int:
     check_configfiles(options["configfile"])
     page = _page_of(options["configfile"], options["config"])
 
-    with tempfile.TemporaryDirectory(prefix="pam-run-") as folder, _waiting() as interruptions:
-        code = _run(args.words, options, page, Path(folder, "expected.json"))
+    with tempfile.TemporaryDirectory(prefix="pam-run-") as folder:
+        expected = Path(folder, "expected.json")
+        try:
+            code = _check(options, expected)
+        except KeyboardInterrupt:
+            return _stopped()
+        if code != 0:
+            return code
+        with _waiting() as interruptions:
+            code = _run(args.words, page, expected)
 
-    if interruptions:
-        sys.stderr.write("stopped; the same command goes on from here\n")
-        return INTERRUPTED
-    return code
+    return _stopped() if interruptions else code
+
+
+def _stopped() -> int:
+    """Say how to go on after Ctrl-C, and return the exit code."""
+    sys.stderr.write("stopped; the same command goes on from here\n")
+    return INTERRUPTED
 
 
 def _of_experiment(words: Sequence[str]) -> dict[str, list[str]]:
@@ -123,22 +134,32 @@ def _modified(path: Path) -> float | None:
     return path.stat().st_mtime if path.is_file() else None
 
 
-def _run(words: Sequence[str], options: dict[str, list[str]], page: Path, expected: Path) -> int:
-    """Check, then run Snakemake, and return its exit code.
+def _check(options: dict[str, list[str]], expected: Path) -> int:
+    """Check the experiment, and return 2 if it cannot run: the check has said why.
 
-    The file `expected` tells it how long each training will take.
+    It writes to the file `expected` how long each training will take.
     """
     check = [sys.executable, "-m", "pam", "check", "--brief", "--expected", str(expected)]
     for name, values in options.items():
         if values:
             check += [f"--{name}", *values]
 
-    checked = subprocess.run(check, stdout=subprocess.PIPE, encoding="utf-8", check=False)
-    if checked.returncode in (2, INTERRUPTED):  # it has said why
-        return checked.returncode
+    # In a session of its own Ctrl-C does not reach the check, which this process ends itself.
+    checked = subprocess.run(
+        check, stdout=subprocess.PIPE, encoding="utf-8", check=False, start_new_session=True
+    )
+    if checked.returncode == 2:
+        return 2
     for line in checked.stdout.splitlines():
         _say(line)
+    return 0
 
+
+def _run(words: Sequence[str], page: Path, expected: Path) -> int:
+    """Run Snakemake, and return its exit code.
+
+    The file `expected` tells it how long each training will take.
+    """
     # A line for each job (pam.experiments.progress); what Snakemake says of them is in its log. A
     # dry run is for reading that.
     environment = dict(os.environ)

@@ -21,9 +21,10 @@ from markupsafe import Markup, escape
 from pam.experiments.experiment import Experiment
 from pam.reporting.captions import Names, caption
 from pam.reporting.catalogue import FIGURES, TABLES, menu_label
+from pam.reporting.comparison import Inputs
 from pam.reporting.heat_maps import maps, weights_of
 from pam.reporting.items import COSTS
-from pam.reporting.outputs import examples
+from pam.reporting.outputs import FILTERS, Packed, examples, packed
 from pam.reporting.render import (
     TASK,
     Note,
@@ -35,6 +36,7 @@ from pam.reporting.render import (
     to_csv,
     to_latex,
 )
+from pam.reporting.tables.examples import all_examples
 from pam.tasks import find_kind
 
 MOST_CELLS = 3000  # the largest attention map that is shown symbol by symbol
@@ -61,9 +63,12 @@ class Block:
     downloads: tuple[Download, ...] = ()
     caption: str = ""
     image: str = ""
+    narrow: str = ""  # the image as it is drawn for a phone
     marks: tuple[int, ...] = ()  # numbers of the cautions that bear on it
     command: str = ""
     parts: list[Any] = field(default_factory=list)  # examples, or attention maps
+    kinds: tuple[str, ...] = ()  # those of its examples, by which a reader chooses
+    whole: Packed | None = None  # the examples of the whole test split
     weights: str = ""  # of all models' attention maps, as JSON
     anchor: str = ""  # a name on the page that no other block has
 
@@ -95,6 +100,7 @@ class Blocks:
     labels: Mapping[str, str]  # task -> label
     model_names: Mapping[str, str]  # model -> label
     cautions: Sequence[Caution]
+    outputs: Sequence[Path] = ()  # files of the models' outputs, in the folders of their runs
 
     def table(self, name: str, tasks: Sequence[str]) -> Block:
         """Return a block with a table's rows of some tasks; the downloads have all rows."""
@@ -111,13 +117,29 @@ class Blocks:
 
         spec = TABLES[name]
         if spec.builder == "examples":
-            # The data have more rows than are shown to people.
-            letters = find_kind(str(spec.kind)).by_letter
-            parts = examples(table.data, self.labels, letters)
-            return replace(block, form="examples", parts=parts)
+            return self._examples(block, name, tasks)
         if spec.category == COSTS:
             return block
         return replace(block, marks=self._bearing(tasks))
+
+    def _examples(self, block: Block, name: str, tasks: Sequence[str]) -> Block:
+        """Return a block of outputs: the rows of the table, and those of the whole test split."""
+        letters = find_kind(str(TABLES[name].kind)).by_letter
+        # The data have more rows than are shown to people.
+        parts = examples(self.tables[name].of_tasks(tasks).data, self.labels, letters)
+        all_parts = parts
+        whole = None
+        outputs = [path for path in self.outputs if path.parents[3].name in tasks]
+        if outputs:
+            inputs = Inputs(self.experiment, {}, predictions=outputs)
+            table = all_examples(TABLES[name], inputs)
+            all_parts = examples(table.data, self.labels, letters)
+            if len(all_parts) > len(parts):
+                whole = packed(all_parts)
+
+        found = {kind for part in all_parts for kind in part["kinds"]}
+        kinds = tuple(kind for kind in FILTERS if kind in found)
+        return replace(block, form="examples", parts=parts, kinds=kinds, whole=whole)
 
     def made_here(self, table: Table, name: str) -> Block:
         """Return a table that has no files as a block, with the table to download."""
@@ -158,6 +180,7 @@ class Blocks:
         names = Names(self.labels, self.model_names, self.experiment.baseline)
         finding = escape(caption(FIGURES[name].draws, data, names))
         table = beside_picture(data)
+        narrow = folder / f"narrow/{name}.svg"
 
         return Block(
             name=name,
@@ -169,6 +192,7 @@ class Blocks:
             downloads=(download(folder / f"{name}.csv"),),
             caption=Markup(" ").join([finding, self._caption("figure", figure=name)]),
             image=picture(folder / f"{name}.svg"),
+            narrow=picture(narrow) if narrow.is_file() else "",
             marks=self._bearing(tasks),
             command=self._made_by(f"{folder}/{name}.svg"),
         )

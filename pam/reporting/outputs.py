@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from pam.tasks.summarization.counts import ADOPTED, NOVEL, ORIGINS
+
+MOST_BYTES = 1_500_000  # of all rows of a test split, as the page holds them
 
 Piece = tuple[str, str]  # `same`, `missing` or `added`, and the text
 Marked = tuple[str, str, str]  # as a piece, with `novel`, `adopted` or nothing in between
@@ -54,6 +59,32 @@ def examples(data: pd.DataFrame, labels: Mapping[str, str], letters: bool) -> li
         parts.append(part)
 
     return parts
+
+
+class Packed(NamedTuple):
+    """The rows of a test split as the page holds them, which unpacks them when it is asked to."""
+
+    rows: int
+    every: int  # 1: all rows; else one of so many, as all would make the page too large
+    content: str  # JSON, by gzip and base64
+
+
+def packed(parts: Sequence[Mapping[str, Any]], most_bytes: int = MOST_BYTES) -> Packed:
+    """Pack the rows that `examples` returns, in less than about `most_bytes`."""
+    content = _packed(parts)
+    every = 1
+    while len(content) > most_bytes:
+        every = max(every + 1, -(-every * len(content) // most_bytes))
+        content = _packed(parts[::every])
+    return Packed(len(parts[::every]), every, content)
+
+
+def _packed(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the texts of rows as base64."""
+    keys = ("task", "number", "kinds", "difference", "given", "outputs")
+    rows = [[part[key] for key in keys] for part in parts]
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _differing_characters(compared: Sequence[Piece | Marked]) -> int:

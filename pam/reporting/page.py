@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from markupsafe import Markup
 
 from pam.evaluation.metrics import metric_of
 from pam.experiments.experiment import Experiment
+from pam.experiments.run_folder import RunFolder
 from pam.reporting import groups
 from pam.reporting.answers import answer
 from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
@@ -46,11 +47,12 @@ from pam.reporting.introduction import (
 )
 from pam.reporting.items import COSTS
 from pam.reporting.outputs import FILTERS
+from pam.reporting.reference import run_path
 from pam.reporting.render import read, read_csv
 from pam.reporting.runs import TaskRuns, label_of
 from pam.reporting.standings import Ranking, metric_of_finding, ranking, rows_of
 from pam.reporting.tables.data import Summary, datasets
-from pam.runtime.files import write_text
+from pam.runtime.files import read_json, write_text
 
 MOST_CELLS_MOVED = 400  # the largest attention map of the first screen
 MOST_ROWS = 30  # of a table that is not folded
@@ -71,6 +73,7 @@ class Files:
     # sentences about what is not shown, for example because restored runs have no weights
     left_out: Sequence[str] = ()
     runs: Sequence[TaskRuns] = ()  # scored, of each task
+    outputs: Sequence[Path] = ()  # files of the models' outputs, in the folders of their runs
 
 
 def write(files: Files, out: Path) -> None:
@@ -124,6 +127,7 @@ class Page:
             labels=self.labels,
             model_names=self.model_names,
             cautions=self.cautions,
+            outputs=files.outputs,
         )
 
     def content(self) -> dict[str, Any]:
@@ -150,7 +154,7 @@ class Page:
             "title": self.experiment.title or self.experiment.experiment,
             "about": about(self.experiment, list(self.labels.values()), self.refers),
             "paper": PAPER,
-            "code": code_of(run.scores.training for task in self.files.runs for run in task.runs),
+            "code": code_of(self.trainings()),
             "answers": self.answers(main) if main else [],
             "moved": self.moved(),
             "question": question(self.experiment),
@@ -170,6 +174,23 @@ class Page:
             "script": self.text("page.js"),
             "command": f"pam run --configfile {self.files.folder}/experiment.yaml",
         }
+
+    def trainings(self) -> Iterator[dict[str, Any]]:
+        """Yield the record of each training, with its commit.
+
+        Runs that were restored may be older than the commit in that record; then their own record
+        has it.
+        """
+        for task in self.files.runs:
+            for run in task.runs:
+                name = (run.task, run.model, run.seed)
+                restored = RunFolder(self.files.folder / run_path(name)).restored
+                training = dict(run.scores.training)
+                if restored.is_file():
+                    commit = read_json(restored).get("commit")
+                    versions = {"commit": commit} if commit else {}
+                    training["versions"] = versions | (training.get("versions") or {})
+                yield training
 
     @staticmethod
     def _set_anchors(blocks: Iterable[Block]) -> None:

@@ -70,6 +70,7 @@ MEASURED = (
 TEXTS = ("predictions.tsv", "attention.json")
 SHOWN = {"tables": (".csv", ".md"), "figures": (".svg", ".png")}
 LEFT_OUT_NOTE = "Left out, as the license does not let the text be passed on: {}."
+COMMIT = 12  # letters of a commit on a page, as of a run that was not restored
 UNPACKED = 2**30  # the most bytes of all runs of an experiment, unpacked
 
 
@@ -320,6 +321,7 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
     }
 
     outcome = Outcome()
+    commits = _commits(stored)
     with unpacked(stored) as folder:
         for name in experiment.runs():
             source = folder / run_path(name)
@@ -337,11 +339,24 @@ def restore(stored: Path, results: Path, plan: Plan) -> Outcome:
                 # Runs of another experiment become runs of this one.
                 if stored_experiment.get("experiment") != experiment.experiment:
                     _rename(source, experiment.experiment)
-                write_json(RunFolder(target).restored, identity_of(plan, name))
+                made_by = {"commit": commits.get(run_path(name))}
+                write_json(RunFolder(target).restored, identity_of(plan, name) | made_by)
                 _copy_run(source, target)
 
     outcome.again = _needed_again(plan, results, [*outcome.missing, *outcome.differing])
     return outcome
+
+
+def _commits(stored: Path) -> dict[str, str]:
+    """Return the commit of the code that made each stored run, by the run's folder."""
+    record_file = stored / RECORD
+    if not record_file.is_file():
+        return {}
+    return {
+        run: command["commit"][:COMMIT]
+        for command in read_json(record_file)["commands"]
+        for run in command["runs"]
+    }
 
 
 def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
@@ -22,6 +24,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
+from PIL import Image
 
 from pam.evaluation.metrics import Floats
 from pam.reporting import layout
@@ -32,11 +35,14 @@ log = logging.getLogger(__name__)
 
 Drawn = TypeVar("Drawn")  # the data of a task's panels
 WIDTH = 7.2  # of a figure, in inches: a text column, and the report shows it without scaling
+NARROW = 3.6  # of a figure for a phone, whose panels stand in one column
 ACROSS = 3  # the most panels of tasks side by side
-LETTERS = 63  # letters of a heading, in the width of a figure
-AXIS_LETTERS = 84  # letters of a text below an axis, in the width of a figure
+LETTERS = {WIDTH: 63, NARROW: 24}  # letters of a heading, in the width of a figure
+AXIS_LETTERS = {WIDTH: 84, NARROW: 42}  # letters of a text below an axis, in that width
+LEGEND_LETTERS = {WIDTH: 96, NARROW: 38}  # letters of an entry of a legend, in that width
 INK = "#222222"  # color of lines and texts
 PAPER = INK  # color of marks for a paper's values
+PNG_COLORS = 256
 SHOWN_SIGNS = 12  # of those that no font has, in a message
 
 _SETTINGS: dict[Any, Any] = {
@@ -265,26 +271,46 @@ def steps(axes: Axes, line: Look, edges: Sequence[float] | Floats, values: Float
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Draw in the common style; the settings of the caller are restored afterwards."""
+def styled(width: float = WIDTH) -> Iterator[None]:
+    """Draw in the common style; the settings of the caller are restored afterwards.
+
+    Args:
+        width: of figures, `WIDTH` or `NARROW`.
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams["figure.figsize"] = (width, width)
         yield
 
 
+def is_narrow() -> bool:
+    """Check whether figures are drawn for a phone."""
+    return bool(mpl.rcParams["figure.figsize"][0] == NARROW)
+
+
+def width_of_figures() -> float:
+    """Return the width of figures in inches, as `styled` has set it."""
+    return NARROW if is_narrow() else WIDTH
+
+
 def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `WIDTH` x `height` inches with a grid of axes, row by row."""
+    """Make a figure of `height` inches with a grid of axes, row by row."""
     figure, axes = plt.subplots(
-        rows, columns, figsize=(WIDTH, height), squeeze=False, layout="constrained", **options
+        rows,
+        columns,
+        figsize=(width_of_figures(), height),
+        squeeze=False,
+        layout="constrained",
+        **options,
     )
     return figure, list(axes.flat)
 
 
 def in_words(text: str) -> Drawing:
     """Make a figure of a sentence, where there is nothing to draw, and data without a row."""
-    lines = fill(text, 90)
-    figure = plt.figure(figsize=(WIDTH, 0.5 + 0.2 * lines.count("\n")))
+    lines = fill(text, AXIS_LETTERS[width_of_figures()])
+    figure = plt.figure(figsize=(width_of_figures(), 0.5 + 0.2 * lines.count("\n")))
 
     figure.text(0.02, 0.5, lines, va="center")
     return Drawing(figure, pd.DataFrame(columns=["task", "model", "metric"]))
@@ -307,7 +333,8 @@ def draw_tasks(
             edge.
         most: panels of tasks side by side; fewer where their labels are too wide for that.
     """
-    for columns in range(min(most, len(tasks)), 0, -1):
+    most_columns = 1 if is_narrow() else min(most, len(tasks))
+    for columns in range(most_columns, 0, -1):
         figure = _draw_columns(tasks, draw, height, left, columns)
         # Labels that are too wide for so many panels side by side get wider panels.
         if columns == 1 or not layout.problems(figure):
@@ -327,7 +354,7 @@ def _draw_columns(
     """Draw panels as `draw_tasks` does, those of so many tasks side by side."""
     lines = -(-len(tasks) // columns)
     panels_of_task = len(left)
-    figure = plt.figure(figsize=(WIDTH, 0.35 + lines * height), layout="constrained")
+    figure = plt.figure(figsize=(width_of_figures(), 0.35 + lines * height), layout="constrained")
     # The figure's legend stands below the part that has the panels and the label that they share.
     part = figure.add_subfigure(figure.add_gridspec(1, 1)[0])
     grid = part.subplots(lines * panels_of_task, columns, squeeze=False)
@@ -354,7 +381,8 @@ def _write_below(part: SubFigure) -> None:
     panels_of_part = list(part.axes)
     texts = {panel.get_xlabel() for panel in panels_of_part}
     if len(panels_of_part) > 1 and len(texts) == 1:
-        part.supxlabel(_filled(texts.pop(), AXIS_LETTERS), fontsize=_SETTINGS["axes.labelsize"])
+        words = _filled(texts.pop(), AXIS_LETTERS[width_of_figures()])
+        part.supxlabel(words, fontsize=_SETTINGS["axes.labelsize"])
         for panel in panels_of_part:
             panel.set_xlabel("")
         return
@@ -367,6 +395,14 @@ def _filled(text: str, letters: int) -> str:
     """Break the lines of a text that are too long; names keep their hyphens."""
     lines = text.split("\n")
     return "\n".join(fill(line, letters, break_on_hyphens=False) for line in lines)
+
+
+def below(axes: Axes, text: str) -> str:
+    """Break a text that stands below a panel, with the width of one panel left to what is beside.
+
+    Texts at the left of panels take room too.
+    """
+    return _filled(text, AXIS_LETTERS[width_of_figures()] // (columns_of(axes) + 1))
 
 
 def columns_of(axes: Axes) -> int:
@@ -392,7 +428,8 @@ def _letters_below(axes: Axes) -> int:
         for line in label.get_text().split("\n")
         if label.get_visible()
     ]
-    letters = AXIS_LETTERS // columns_of(axes) - max(map(len, names), default=0) // 2
+    letters = AXIS_LETTERS[width_of_figures()] // columns_of(axes)
+    letters -= max(map(len, names), default=0) // 2
     return max(FEWEST_LETTERS, letters)
 
 
@@ -402,7 +439,7 @@ def head(axes: Axes, text: str, across: int = 1) -> None:
     Args:
         across: panels of its row that the heading may stand above.
     """
-    letters = LETTERS * across // columns_of(axes)
+    letters = LETTERS[width_of_figures()] * across // columns_of(axes)
     axes.set_title(fill(text, letters, break_on_hyphens=False))
 
 
@@ -431,15 +468,29 @@ def legend_models(
     for (color, marker, dashes), label in entries:
         line = {"color": color, "ls": dashes, "marker": marker} | options
         handles.append(Line2D([], [], label=label, **line))
+    legend_of(figure, handles, title)
 
+
+def legend_of(
+    figure: Figure, handles: Sequence[Line2D], title: str | None = None, most: int = 4
+) -> None:
+    """Write a legend below all panels, in as many columns as there is room for.
+
+    Args:
+        most: columns.
+    """
+    for handle in handles:
+        handle.set_label(_filled(str(handle.get_label()), LEGEND_LETTERS[width_of_figures()]))
+
+    lines = max(str(handle.get_label()).count("\n") + 1 for handle in handles)
     height = figure.get_figheight()
-    for most_columns in (4, 3, 2, 1):
+    for most_columns in range(most, 0, -1):
         # Rows of about equal length.
         rows = -(-len(handles) // most_columns)
         columns = -(-len(handles) // rows)
 
-        # A figure has room for two rows; more would be taken from its panels.
-        figure.set_figheight(height + 0.1875 * max(0, rows - 2))
+        # A figure has room for two lines; more would be taken from its panels.
+        figure.set_figheight(height + 0.1875 * max(0, rows * lines - 2))
         legend = figure.legend(
             handles=handles,
             loc="outside lower center",
@@ -454,7 +505,9 @@ def legend_models(
         legend.remove()
 
 
-def save(drawing: Drawing, path: Path | str) -> None:
+def save(
+    drawing: Drawing, path: Path | str, formats: Sequence[str] = ("svg", "png", "csv")
+) -> None:
     """Write a figure as .svg and .png and its data as .csv, and close the figure.
 
     The same figure gives the same SVG, byte for byte: ids are salted, no date is written. Texts of
@@ -462,7 +515,8 @@ def save(drawing: Drawing, path: Path | str) -> None:
     texts, for the fonts of whoever looks at it.
 
     Args:
-        path: with one of the two endings.
+        path: with one of the endings.
+        formats: those that are written.
     """
     figure, data = drawing
     settings: Any = {key: _SETTINGS[key] for key in ("svg.hashsalt", "svg.fonttype")}
@@ -479,14 +533,50 @@ def save(drawing: Drawing, path: Path | str) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         # A date, or the version of Matplotlib, would make the same figure another file.
         for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            if ending not in formats:
+                continue
+            drawn = BytesIO()
+            figure.savefig(drawn, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"])
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
-                figure.savefig(
-                    temporary, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"]
-                )
+                temporary.write_bytes(SMALLER[ending](drawn.getvalue()))
 
-    text = data.map(_rounded).to_csv(index=False, lineterminator="\n")
-    write_text(Path(path).with_suffix(".csv"), text)
+    if "csv" in formats:
+        text = data.map(_rounded).to_csv(index=False, lineterminator="\n")
+        write_text(Path(path).with_suffix(".csv"), text)
     plt.close(figure)
+
+
+def _smaller_png(png: bytes) -> bytes:
+    """Give a PNG a palette, which makes it two thirds smaller and changes nothing that is seen."""
+    image = Image.open(BytesIO(png)).convert("RGB")
+    smaller = BytesIO()
+    indexed = image.quantize(PNG_COLORS, dither=Image.Dither.NONE)
+    indexed.save(smaller, "png", optimize=True)
+    return smaller.getvalue()
+
+
+def _smaller_svg(svg: bytes) -> bytes:
+    """Leave out an SVG's metadata, comments and indentation, and round its places.
+
+    A place is in points; the outlines of letters, which are scaled, are whole numbers already.
+    """
+    text = svg.decode()
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r'\b(?:d|x|y)="[^"]*"|translate\([^)]*\)',
+        lambda attribute: _LONG_NUMBER.sub(_two_decimals, attribute[0]),
+        text,
+    )
+    return re.sub(r"\s*\n\s*", "\n", text).encode()
+
+
+SMALLER = {"png": _smaller_png, "svg": _smaller_svg}
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+def _two_decimals(number: re.Match[str]) -> str:
+    """Return a number of an SVG with at most two decimals."""
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _rounded(value: Any) -> Any:

@@ -103,6 +103,14 @@ class ReportFiles:
         maps = [file for file, runs in self._maps().items() if not self._lacking_maps(runs)]
         return [*figures, *maps]
 
+    def outputs(self) -> list[str]:
+        """List the models' outputs that the page shows side by side, each file once."""
+        files: dict[str, None] = {}
+        for name in self._shown(TABLES):
+            if TABLES[name].builder == "examples":
+                files |= dict.fromkeys(self._inputs_of(TABLES[name]).by_option["predictions"])
+        return list(files)
+
     def _file_of(self, name: str) -> str:
         """Return the file of a table or a figure by which it is asked for."""
         if name in TABLES:

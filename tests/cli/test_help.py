@@ -100,6 +100,8 @@ def test_every_command_has_examples_which_its_parser_takes() -> None:
         (["predict", "--beem", "3"], "`--beam`"),
         (["predict", "--split", "tset"], "`test`"),
         (["figures", "gain"], "`gains`"),
+        (["figures", "gains", "--experimnet", "x"], "`--experiment`"),
+        (["train", "--dataa", "x"], "`--data`"),
     ],
 )
 def test_a_misspelt_word_is_answered_by_the_closest(

@@ -406,7 +406,8 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
         experiment = swept
     options = arguments(kind, experiment)
 
-    draw(kind, *options, "--out", tmp_path / "first" / "figure.svg")
+    narrow = tmp_path / "narrow.svg"
+    draw(kind, *options, "--out", tmp_path / "first" / "figure.svg", "--narrow", narrow)
     # A PNG has nothing of its own that could differ.
     with nullcontext() if kind == "quality" else without_png():
         draw(kind, *options, "--out", tmp_path / "second" / "figure.svg")
@@ -416,6 +417,9 @@ def test_each_figure_is_written_as_svg_and_png_and_is_the_same_every_time(
     assert svg == (tmp_path / "second" / "figure.svg").read_bytes()
     assert ElementTree.fromstring(svg).tag.endswith("svg")  # noqa: S314
     assert b"<dc:date>" not in svg
+    if kind != "attention":
+        width = float(ElementTree.fromstring(narrow.read_bytes()).attrib["viewBox"].split()[2])  # noqa: S314
+        assert width == pytest.approx(72 * style.NARROW)
 
     png = (tmp_path / "first" / "figure.png").read_bytes()
     assert png.startswith(b"\x89PNG")

@@ -16,12 +16,11 @@ from made_translations import make_translations
 from matplotlib.figure import Figure
 
 from pam.reporting import style
-from pam.reporting.catalogue import FIGURES
 from pam.reporting.figures import drawing_of, parser_of
 from pam.reporting.figures.attention import ACROSS, attention
 from pam.reporting.layout import problems
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
-from pam.reporting.runs import load_experiment
+from pam.reporting.stored_figures import kind_of, options_of
 from pam.runtime.files import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -96,29 +95,26 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 
 
 @contextmanager
-def drawn(name: str, experiment: Path, runs: Path) -> Iterator[Figure]:
-    """Draw a figure of the catalogue without writing it."""
-    spec = FIGURES[name]
-    words = ["--experiment", str(experiment)]
-    for option, pattern in spec.files.items():
-        files = sorted(runs.glob("*/*/seed*/" + pattern.removeprefix("{run}/")))
-        words += [f"--{option}", *map(str, files)]
-
-    with style.styled():
-        options = parser_of(spec.draws).parse_args([*words, *spec.options])
-        figure = drawing_of(spec.draws)(**vars(options)).figure
+def drawn(name: str, config: Path, runs: Path, width: float = style.WIDTH) -> Iterator[Figure]:
+    """Draw a figure without writing it."""
+    kind = kind_of(name)
+    with style.styled(width):
+        options = parser_of(kind).parse_args(options_of(name, config, runs))
+        figure = drawing_of(kind)(**vars(options)).figure
         yield figure
         plt.close(figure)
 
 
+@pytest.mark.parametrize("width", [style.WIDTH, style.NARROW])
 @pytest.mark.parametrize(
     "name", ["bleu", "bleu_gains", "bleu_cost", "bleu_by_length", "coverage", "entropy_accuracy"]
 )
 def test_three_tasks_and_seventeen_models_with_long_names_have_room(
-    crowded: MadeExperiment, name: str
+    crowded: MadeExperiment, name: str, width: float
 ) -> None:
-    with drawn(name, crowded.config, crowded.folder) as figure:
+    with drawn(name, crowded.config, crowded.folder, width) as figure:
         assert problems(figure) == []
+        assert figure.get_figwidth() == width
 
 
 @pytest.mark.parametrize("words", [ACROSS, 30])
@@ -137,32 +133,17 @@ def test_maps_of_models_with_long_names_have_room(tmp_path: Path, words: int) ->
 
 
 def check_stored(stored: Path, names: Sequence[str]) -> None:
-    """Check that figures of a stored experiment can be read."""
+    """Check that figures of a stored experiment can be read, also as they are drawn for a phone."""
     found = {}
     with unpacked(stored) as runs:
         for name in names:
-            with drawn(name, stored / EXPERIMENT, runs) as figure:
-                found[name] = problems(figure)
+            widths = [style.WIDTH] if kind_of(name) == "attention" else [style.WIDTH, style.NARROW]
+            for width in widths:
+                with drawn(name, stored / EXPERIMENT, runs, width) as figure:
+                    found[name, width] = problems(figure)
 
-        for task, (base, other) in maps_of(stored, runs).items():
-            with style.styled():
-                figure = attention(base, other, rows=4).figure
-                found[task] = problems(figure)
-                plt.close(figure)
-
-    assert not any(found.values()), found
-
-
-def maps_of(stored: Path, runs: Path) -> dict[str, tuple[Path, Path]]:
-    """Return the files of the two models whose maps are drawn, for each task that has them."""
-    experiment = load_experiment(stored / EXPERIMENT)
-    pairs = {}
-    for task in experiment.tasks:
-        files = {path.parts[-3]: path for path in runs.glob(f"{task}/*/seed1/attention.json")}
-        posterior = [path for model, path in sorted(files.items()) if "postr-joint" in model]
-        if experiment.baseline in files and posterior:
-            pairs[task] = (files[experiment.baseline], posterior[0])
-    return pairs
+    unreadable = {place: texts for place, texts in found.items() if texts}
+    assert unreadable == {}
 
 
 def test_figures_of_a_stored_experiment_can_be_read() -> None:
@@ -173,4 +154,4 @@ def test_figures_of_a_stored_experiment_can_be_read() -> None:
 @pytest.mark.parametrize("stored", STORED, ids=lambda path: path.name)
 def test_all_figures_of_all_stored_experiments_can_be_read(stored: Path) -> None:
     figures = (path.stem for path in (stored / "figures").glob("*.svg"))
-    check_stored(stored, [name for name in figures if name in FIGURES])
+    check_stored(stored, [name for name in figures if kind_of(name)])

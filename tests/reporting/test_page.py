@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -36,16 +38,17 @@ from pam.reporting.findings import cautions
 from pam.reporting.groups import by_group
 from pam.reporting.heat_maps import heading, maps, moved, weights_of
 from pam.reporting.introduction import PAPER, PAPER_TITLE, code_of
-from pam.reporting.outputs import examples, kinds_of, marked, pieces
+from pam.reporting.outputs import examples, kinds_of, marked, packed, pieces
 from pam.reporting.page import Files, Page, write
 from pam.reporting.render import Row
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
 from pam.runtime.errors import UserError
+from pam.runtime.files import write_json
 from pam.tasks.inflection import counts as inflection
 
 ROOT = Path(__file__).parents[2]
-VOID = {"meta", "link", "img", "br", "hr", "input"}
+VOID = {"meta", "link", "img", "br", "source", "hr", "input"}
 DEMONSTRATION = "A demonstration; nothing here is a benchmark."
 SHARED = "dev and test share lemmas: 2, for example Ross, Uhr; scores on them are too good"
 MAPS = 2  # words whose attention is shown
@@ -127,7 +130,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 @without_png()
 def write_figure(made: MadeExperiment, name: str, kind: str, options: list[str]) -> None:
     """Write a figure into the folder of the page, which shows SVGs alone."""
-    figures.write(kind, [*options, "--out", str(made.folder / f"figures/{name}.svg")])
+    folder = made.folder / "figures"
+    if kind != "attention":
+        options = [*options, "--narrow", str(folder / f"narrow/{name}.svg")]
+    figures.write(kind, [*options, "--out", str(folder / f"{name}.svg")])
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +151,10 @@ def page(results: MadeExperiment) -> str:
         summaries={"de-en": TALKS, "de-noun": NOUNS | {"warnings": [SHARED]}},
         gold={"de-en": LINKS},
         texts=ROOT / "workflow/report",
+        outputs=[
+            *folder.glob("de-noun/*/seed*/beam1/predictions.tsv"),
+            *folder.glob("de-en/*/seed*/beam4/predictions.tsv"),
+        ],
     )
     write(files, folder / "index.html")
     (folder / "report.html").write_text("made by Snakemake", encoding="utf-8")
@@ -248,6 +258,17 @@ def test_the_code_that_trained_is_named_with_its_runs_where_it_differs() -> None
     assert code_of(records[:1]) == "pam 0.1, commit aa"
     assert code_of(records) == "pam 0.1, commit bb (2 runs); pam 0.1, commit aa (1 runs)"
     assert code_of([]) == ""
+
+
+def test_a_restored_run_is_shown_with_the_commit_of_its_code(tmp_path: Path) -> None:
+    made = make_experiment(
+        tmp_path, tasks=["de-noun"], models=["soft", "postr-joint"], seeds=[1], count=8
+    )
+    files = small_page(made, ["table2", "costs"])
+    files = replace(files, runs=load_runs(made.scores, files.experiment))
+    write_json(made.run("de-noun", "soft") / "restored.json", {"commit": "0123456789ab"})
+    code = Page(files).content()["code"]
+    assert "commit 0123456789ab (1 runs)" in code
 
 
 def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:
@@ -464,6 +485,36 @@ def test_outputs_are_beside_source_and_reference(page: str) -> None:
     names = ["Source", "Reference", "Soft", "Postr-Joint", "Mono-Postr-Joint"]
 
     assert re.findall(r"<dt>([^<]+)</dt>", outputs)[:5] == names
+
+
+def test_the_rows_of_the_whole_test_split_are_packed_into_the_page(page: str) -> None:
+    script = re.search(r'<script type="[^"]+" class="whole"[^>]*>([^<]+)</script>', page)
+    assert script is not None
+    rows = json.loads(gzip.decompress(base64.b64decode(script[1])))
+
+    assert [row[1] for row in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) > examples_on(page).count("<article")
+
+
+def test_packed_rows_are_fewer_where_all_would_be_too_large() -> None:
+    generator = random.Random(1)
+    parts = [
+        {
+            "task": "T",
+            "number": number,
+            "kinds": [],
+            "difference": 0,
+            "given": [("Source", "".join(generator.choices("abcdefgh", k=50)))],
+            "outputs": [],
+        }
+        for number in range(1, 101)
+    ]
+    whole = packed(parts)
+    assert (whole.rows, whole.every) == (100, 1)
+
+    part = packed(parts, most_bytes=len(whole.content) // 3)
+    assert part.every > 1 and part.rows == -(-100 // part.every)
+    assert len(part.content) <= len(whole.content) // 3
 
 
 @pytest.mark.parametrize(
@@ -828,7 +879,7 @@ PROBE = """<script>
 const errors = [];
 addEventListener("error", (event) => errors.push(event.message));
 console.error = (...words) => errors.push(words.join(" "));
-addEventListener("load", () => {
+addEventListener("load", async () => {
   const press = (element, key) => {
     element.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
   };
@@ -854,9 +905,17 @@ addEventListener("load", () => {
   table.tHead.rows[0].cells[column].click();
   const sorted = [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].textContent));
   const form = document.querySelector(".choose:not(.pick)");
-  const examples = [...form.closest(".block").querySelectorAll(".example")];
-  const open = () => examples.filter((one) => !one.hidden);
+  const block = form.closest(".block");
+  const open = () => [...block.querySelectorAll(".example")];
   const first = open().length;
+  const shape = (card) => card.outerHTML.replace(/ data-\\w+="[^"]*"|\\s+(?=<)|(?<=>)\\s+/g, "");
+  const shapes = new Set(open().map(shape));
+  block.querySelector(".choose button").click();
+  while (block.querySelector(".choose button")) await new Promise((next) => setTimeout(next, 10));
+  const loaded = form.querySelector("output").textContent;
+  for (let step = 0; step < 20; step += 1) block.querySelector(".rows + button").click();
+  const cards = open();
+  cards.forEach((card) => shapes.delete(shape(card)));
   form.elements.words.value = open()[0].querySelector("dd").textContent.slice(0, 8);
   form.dispatchEvent(new Event("input", {bubbles: true}));
   const fitting = open();
@@ -864,6 +923,8 @@ addEventListener("load", () => {
   const beyond = (one) => one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one);
   const resources = performance.getEntriesByType("resource");
   const saves = [...document.querySelectorAll("a.save")];
+  const pictures = [...document.querySelectorAll("picture img")];
+  const frames = [...document.querySelectorAll(".frame:not(.wide-only)")];
   parent.postMessage({
     width: innerWidth,
     errors,
@@ -872,6 +933,9 @@ addEventListener("load", () => {
       .filter((one) => one.offsetWidth === 0 && !one.closest("[hidden]")).length,
     fetched: resources.filter((one) => !one.name.startsWith("data:")).length,
     saved: saves.every((one) => one.href.startsWith("data:image/svg")),
+    narrow: pictures.every((one) => one.currentSrc !== one.src),
+    wide: pictures.every((one) => one.currentSrc === one.src),
+    scrolling: frames.filter((one) => one.scrollWidth > one.clientWidth + 1).length,
     said,
     moved,
     chosen,
@@ -880,6 +944,9 @@ addEventListener("load", () => {
     explained,
     sorted: sorted.every((value, index) => index === 0 || sorted[index - 1] >= value),
     first,
+    loaded: loaded.includes(` of ${block.querySelector(".whole").dataset.rows} rows`),
+    all: cards.length === Number(block.querySelector(".whole").dataset.rows),
+    different: [...shapes],
     found: fitting.length > 0
       && fitting.every((one) => one.textContent.includes(form.elements.words.value)),
     section: document.querySelector("nav [aria-current]").textContent,
@@ -928,7 +995,10 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
 
     assert sorted(by_width) == [390, 1280, 1920]
 
-    for report in by_width.values():
+    for width, report in by_width.items():
+        # A phone has other pictures, in one column.
+        assert report.pop("narrow") == (width == 390)
+        assert report.pop("wide") == (width != 390)
         pointed_at = report.pop("said")
         assert len(pointed_at) == 3
         assert all(re.search(r" → .+: [+−]?\d\.\d+$", text) for text in pointed_at)
@@ -939,6 +1009,10 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
             "hidden": 0,
             "fetched": 0,
             "saved": True,
+            "scrolling": 0,
+            "loaded": True,
+            "all": True,
+            "different": [],
             "moved": True,
             "chosen": ["Soft", "Postr-Joint", "Mono-Postr-Joint"],
             "weights": 3,

@@ -292,6 +292,7 @@ def test_runs_are_restored_to_the_byte_and_later_than_their_data(
     files = [path for path in (results / "de-en").glob("*/seed1/**/*") if path.is_file()]
     records = [path for path in files if path.name == "restored.json"]
     assert len(records) == len(outcome.restored)
+    assert all(read_json(path)["commit"] == "a commit" for path in records)
 
     files = [path for path in files if path not in records]
     assert sorted(path.relative_to(results).as_posix() for path in files) == archived(stored)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 import pytest
 from made_runs import LABELS
 from made_translations import LABELS as TRANSLATORS
 from matplotlib.artist import Artist
 from matplotlib.text import Text
+from PIL import Image
 
 from pam.experiments.model import model_files
 from pam.reporting import style
@@ -97,3 +103,32 @@ def test_a_long_heading_stays_above_its_panel(columns: int) -> None:
 
 def test_an_unlisted_model_always_looks_the_same() -> None:
     assert style.look("my-own") == style.look("my-own")
+
+
+def test_files_are_small_and_show_the_figure_as_it_is(tmp_path: Path) -> None:
+    with style.styled():
+        figure, (axes,) = style.panels(1, 1, height=3.0)
+        axes.plot([0, 1.23456789, 2], [0.123456789, 0.5, 0.25], alpha=0.4)
+        axes.set_title("a <title> & more -- 1.23456")
+        figure.savefig(tmp_path / "plain.png", dpi=180)
+        figure.savefig(tmp_path / "plain.svg", metadata={"Date": None})
+        style.save(style.Drawing(figure, pd.DataFrame()), tmp_path / "saved.svg")
+
+    plain, saved = (
+        np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB"), dtype=float)
+        for name in ("plain", "saved")
+    )
+    assert np.abs(plain - saved).max() < 16
+    assert (tmp_path / "saved.png").stat().st_size < (tmp_path / "plain.png").stat().st_size
+
+    plain_svg, saved_svg = (
+        (tmp_path / f"{name}.svg").read_text(encoding="utf-8") for name in ("plain", "saved")
+    )
+    assert len(saved_svg) < len(plain_svg)
+    assert places(saved_svg) == pytest.approx(places(plain_svg), abs=0.0051)
+
+
+def places(svg: str) -> list[float]:
+    """Return all numbers of the paths of an SVG."""
+    paths = " ".join(re.findall(r' d="([^"]*)"', svg))
+    return [float(number) for number in re.findall(r"-?[\d.]+", paths)]

@@ -57,6 +57,7 @@ rule draw_figure:
     output:
         png=f"{files.results}/figures/{{figure}}.png",
         data=f"{files.results}/figures/{{figure}}.csv",
+        narrow=f"{files.results}/figures/narrow/{{figure}}.svg",
         svg=report(
             f"{files.results}/figures/{{figure}}.svg",
             caption="../report/figure.rst",
@@ -75,7 +76,7 @@ rule draw_figure:
         options=report_files.arguments(),
     shell:
         "logged {log:q} python -m pam figures {params.kind:q} --experiment {input.experiment:q} "
-        "{params.options:q} --out {output.svg:q}"
+        "{params.options:q} --out {output.svg:q} --narrow {output.narrow:q}"
 
 
 rule draw_attention:
@@ -136,6 +137,7 @@ rule write_page:
         scores=files.of_runs("scores.json"),
         tables=report_files.tables(),
         figures=report_files.figures(),
+        outputs=report_files.outputs(),
         data=files.of_tasks("summary.json"),
         gold=files.gold_summaries(),
         form=[local(str(text)) for text in sorted(TEXTS.glob("page/*"))],

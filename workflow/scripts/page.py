@@ -24,5 +24,6 @@ if __name__ == "__main__":
         texts=Path(snakemake.params.texts),
         left_out=list(snakemake.params.left_out),
         runs=load_runs(files.scores, experiment),
+        outputs=[Path(file) for file in files.outputs],
     )
     write(page_files, out)

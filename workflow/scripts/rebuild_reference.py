@@ -1,11 +1,12 @@
-"""Make comparisons and pictures of gains of stored experiments again, from their archives.
+"""Make comparisons and figures of stored experiments again, from their archives.
 
-    python workflow/scripts/rebuild_reference.py results/reference/table2 [FOLDER ...]
+    python workflow/scripts/rebuild_reference.py                                  # all of them
+    python workflow/scripts/rebuild_reference.py results/reference/table2 --draw gains cost
 
-Neither data nor training is needed. Call it when the rule of verdicts or of intervals changes. Two
-things are no part of an archive and stay as they are stored: p by sacreBLEU, and rows of no model,
-such as the first sentences of a text, whose gains get no interval. A table of fewer runs than the
-archive has is left alone.
+Neither data nor training is needed. Call it when the rule of verdicts or of intervals changes, or
+how figures are drawn. Two things are no part of an archive and stay as they are stored: p by
+sacreBLEU, and rows of no model, such as the first sentences of a text, whose gains get no interval.
+A table of fewer runs than the archive has is left alone.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pam.evaluation.significance import Significance, Test
 from pam.experiments.consistency import RESERVED_MODELS
 from pam.reporting import figures, render, tables
-from pam.reporting.catalogue import FIGURES, TABLES, load_papers
+from pam.reporting.catalogue import DRAWINGS, TABLES, load_papers
 from pam.reporting.cells import MINUS, Cell, Estimate, Judgement, Missing, Name
 from pam.reporting.comparison import Inputs
 from pam.reporting.items import TableSpec
-from pam.reporting.reference import EXPERIMENT, unpacked
+from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
-from pam.runtime.files import read_json, write_json, write_text
+from pam.reporting.stored_figures import kind_of, options_of
+from pam.runtime.files import write_json, write_text
 
 PAPERS = Path("config/paper_results.yaml")
+STORED = Path("results/reference")
 REBUILT = ("comparison", "gains", "attentions", "overhead")
 GUESSED_P = 0.0005  # of what is written as `< 0.001`
 CONTROLS_NOTE = (
@@ -49,22 +52,33 @@ def main() -> int:
     """Make again what the command line names, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "stored", type=Path, nargs="+", help="folders under results/reference/, with an archive"
+        "stored",
+        type=Path,
+        nargs="*",
+        help=f"folders with an archive (default: all in {STORED})",
     )
     parser.add_argument(
-        "--draw", nargs="*", default=["gains"], help="kinds of figures to draw again (%(default)s)"
+        "--draw",
+        nargs="*",
+        choices=list(DRAWINGS),
+        default=list(DRAWINGS),
+        metavar="KIND",
+        help="kinds of figures to draw again (default: all)",
     )
+    parser.add_argument("--no-tables", action="store_true", help="leave the tables as they are")
     arguments = parser.parse_args()
 
-    for stored in arguments.stored:
+    folders = arguments.stored or [path.parent for path in sorted(STORED.glob(f"*/{ARCHIVE}"))]
+    for stored in folders:
         with unpacked(stored) as runs:
-            for page in sorted((stored / "tables").glob("*.md")):
-                if spec_of(page).builder in REBUILT:
-                    print(page, rebuild(page, stored, runs))
+            if not arguments.no_tables:
+                for page in sorted((stored / "tables").glob("*.md")):
+                    if spec_of(page).builder in REBUILT:
+                        print(page, rebuild(page, stored, runs), flush=True)
 
             for picture in sorted((stored / "figures").glob("*.svg")):
-                if picture.stem in FIGURES and FIGURES[picture.stem].draws in arguments.draw:
-                    print(picture, draw(picture, stored, runs))
+                if kind_of(picture.stem) in arguments.draw:
+                    print(picture, draw(picture, stored, runs), flush=True)
 
     return 0
 
@@ -209,26 +223,14 @@ def shown_before(page: Path) -> list[Cells]:
 
 
 def draw(picture: Path, stored: Path, runs: Path) -> str:
-    """Draw a figure again, as SVG and PNG."""
-    figure = FIGURES[picture.stem]
-    words = ["--experiment", str(stored / EXPERIMENT)]
-    kinds = {
-        path.relative_to(runs).parts[0]: read_json(path)["kind"]
-        for path in runs.glob("*/*/seed*/scores.json")
-    }
-    for option, pattern in figure.files.items():
-        files = [
-            path
-            for path in sorted(runs.glob(pattern.format(run="*/*/seed*", task="*")))
-            if figure.kind in (None, kinds.get(path.relative_to(runs).parts[0]))
-        ]
-        if not files:
-            return f"left alone: no {pattern} is stored"
-        words += [f"--{option}", *map(str, files)]
+    """Draw a figure again, as SVG and PNG, and say so."""
+    options = options_of(picture.stem, stored / EXPERIMENT, runs)
+    if not options:
+        return "left alone: not all of its files are stored"
 
     with TemporaryDirectory() as folder:
         out = Path(folder) / picture.name
-        figures.write(figure.draws, [*words, *figure.options, "--out", str(out)])
+        figures.write(kind_of(picture.stem), [*options, "--out", str(out)])
         for path in (out, out.with_suffix(".png")):
             picture.with_suffix(path.suffix).write_bytes(path.read_bytes())
 

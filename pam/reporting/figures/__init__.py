@@ -6,9 +6,8 @@ line in `pam.reporting.catalogue.DRAWINGS`.
 
 from __future__ import annotations
 
-import argparse
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pam.reporting import style
 from pam.reporting.catalogue import DRAWINGS
 from pam.reporting.runs import LeftOutError
 from pam.runtime.errors import unknown
+from pam.runtime.parser import Parser
 from pam.tasks import imported
 
 _FILE: dict[str, Any] = {"type": Path, "required": True}
@@ -66,14 +66,14 @@ def drawing_of(kind: str) -> Callable[..., style.Drawing]:
     return draw
 
 
-def parser_of(kind: str, program: str | None = None) -> argparse.ArgumentParser:
+def parser_of(kind: str, program: str | None = None) -> Parser:
     """Return the parser of a kind's options.
 
     Raises:
         UserError: there is no such kind; the error names the closest.
     """
     draw = drawing_of(kind)
-    parser = argparse.ArgumentParser(program, description=inspect.getdoc(draw))
+    parser = Parser(prog=program, description=inspect.getdoc(draw))
     for name in inspect.signature(draw).parameters:
         parser.add_argument(f"--{name.replace('_', '-')}", **OPTIONS[name])
     return parser
@@ -92,14 +92,23 @@ def write(kind: str, words: Sequence[str], program: str | None = None) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, help="an .svg or .png; the other is written too"
     )
+    parser.add_argument(
+        "--narrow", type=Path, help="an .svg to draw again for a phone, its panels in one column"
+    )
     options = vars(parser.parse_args(words))
     out = options.pop("out")
+    narrow = options.pop("narrow")
 
     with style.styled():
-        try:
-            drawing = drawing_of(kind)(**options)
-        except LeftOutError as error:
-            # The page shows why, where it would have shown the metric.
-            drawing = style.in_words(f"Left out: {error.message}.")
+        style.save(_draw(kind, options), out)
+    if narrow is not None:
+        with style.styled(style.NARROW):
+            style.save(_draw(kind, options), narrow, formats=["svg"])
 
-        style.save(drawing, out)
+
+def _draw(kind: str, options: Mapping[str, Any]) -> style.Drawing:
+    """Draw a figure; one that the page leaves out is the sentence that says why."""
+    try:
+        return drawing_of(kind)(**options)
+    except LeftOutError as error:
+        return style.in_words(f"Left out: {error.message}.")

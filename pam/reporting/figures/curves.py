@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from pam.evaluation.metrics import Floats
@@ -72,24 +74,19 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     }
     labels = runs.labels(tasks)
     looks = style.looks_of_lines(list(labels), config.baseline)
-    columns = max(map(len, panels_of.values()))
-    figure, axes = style.panels(len(tasks), columns, height=0.75 + 2.5 * len(tasks))
+    figure, rows = _rows_of_panels([len(panels) for panels in panels_of.values()])
 
-    for index, (task, panels) in enumerate(panels_of.items()):
-        row = axes[columns * index :][:columns]
+    for row, (task, panels) in zip(rows, panels_of.items(), strict=True):
         # An epoch is named by its steps of training where they are the same for all.
         epoch = "epoch"
         steps = {int(history.columns["step"][0]) for history in _all_of(tasks[task])}
         if len(steps) == 1:
             epoch = f"epoch of {steps.pop():,} steps"
 
-        for panel, (kind, models) in zip(row, panels, strict=False):
+        for panel, (kind, models) in zip(row, panels, strict=True):
             _panel(panel, models, kind, looks)
-            panel.set_xlabel(epoch)
-        # Other tasks may have more panels.
-        for panel in row[len(panels) :]:
-            panel.set_visible(False)
-        style.head(row[0], runs.label_of(task, config), across=columns)
+            panel.set_xlabel(style.below(panel, epoch))
+        style.head(row[0], runs.label_of(task, config), across=style.columns_of(row[0]))
 
     title = None
     if len({history.seed for history in all_histories}) > 1:
@@ -99,6 +96,26 @@ def curves(experiment: Path, histories: Sequence[Path], eval_metrics: bool) -> s
     listed = {model: labels[model] for model in ordered if model in labels}
     style.legend_models(figure, listed, title=title, looks=looks)
     return style.Drawing(figure, _measured(all_histories))
+
+
+def _rows_of_panels(counts: Sequence[int]) -> tuple[Figure, list[list[Axes]]]:
+    """Make a figure with a row of panels for each task; on a phone they stand below each other.
+
+    Args:
+        counts: panels of each task.
+    """
+    if style.is_narrow():
+        figure, axes = style.panels(sum(counts), 1, height=0.75 + 2.2 * sum(counts))
+        panels = iter(axes)
+        return figure, [list(islice(panels, count)) for count in counts]
+
+    columns = max(counts)
+    figure, axes = style.panels(len(counts), columns, height=0.75 + 2.5 * len(counts))
+    for index, count in enumerate(counts):
+        # Other tasks may have more panels.
+        for panel in axes[columns * index + count : columns * (index + 1)]:
+            panel.set_visible(False)
+    return figure, [axes[columns * index :][:count] for index, count in enumerate(counts)]
 
 
 def _all_of(models: dict[str, list[History]]) -> list[History]:

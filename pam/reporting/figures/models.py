@@ -26,7 +26,8 @@ from pam.reporting.runs import DEVICES, load_experiment, load_runs
 from pam.runtime.errors import UserError, unknown
 
 NAMES = ("task", "model", "metric")  # columns of the data
-NAME_LETTERS = 24  # letters of a line of a model's name beside its mark
+# letters of a line of a model's name beside its mark
+NAME_LETTERS = {style.WIDTH: 24, style.NARROW: 18}
 
 
 def compared(
@@ -237,8 +238,9 @@ def _line_per_model(
         zero: whether to draw a line at 0.
     """
     tasks = _by_task(marks)
+    letters = NAME_LETTERS[style.width_of_figures()]
     names = [
-        [fill(row.label, NAME_LETTERS, break_on_hyphens=False) for row, _ in task] for task in tasks
+        [fill(row.label, letters, break_on_hyphens=False) for row, _ in task] for task in tasks
     ]
 
     def draw(index: int, panel: Axes) -> None:
@@ -262,8 +264,7 @@ def _line_per_model(
     labeled = [(task[0][0].task_label, index) for index, task in enumerate(tasks)]
     figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
 
-    handles = _handles(marks, ours)
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    style.legend_of(figure, _handles(marks, ours))
     return figure
 
 

@@ -40,7 +40,7 @@ def sweep(experiment: Path, scores: Sequence[Path]) -> style.Drawing:
     labeled = _panels(rows, config)
 
     figure = style.draw_tasks(labeled, _draw, 2.9, most=2)
-    figure.legend(handles=_handles(labeled), loc="outside lower center", ncols=3)
+    style.legend_of(figure, _handles(labeled), most=3)
     return style.Drawing(figure, _data(rows, config))
 
 

@@ -84,6 +84,20 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
     Raises:
         UserError: the models' outputs are of different rows.
     """
+    return _examples(spec, inputs, ROWS)
+
+
+def all_examples(spec: TableSpec, inputs: Inputs) -> Table:
+    """Build the same table of all rows of the test split, for the page.
+
+    Raises:
+        UserError: the models' outputs are of different rows.
+    """
+    return _examples(spec, inputs, None)
+
+
+def _examples(spec: TableSpec, inputs: Inputs, count: int | None) -> Table:
+    """Build the table of `count` rows of each task, or of all where that is None."""
     shown = spec.examples or Examples(rows="rows")
     rows: list[Row] = []
     for task, by_model in load_outputs(inputs.predictions, inputs.experiment).items():
@@ -93,7 +107,10 @@ def examples(spec: TableSpec, inputs: Inputs) -> Table:
         origins_of = _origins_of(shown, outputs[0].path)
         lines_by_model = [of_model.lines for of_model in outputs]
         first_rows = _most_different(lines_by_model, shown.lengths, COUNT)
-        for row_index in _most_different(lines_by_model, shown.lengths, ROWS):
+        row_indices = list(range(len(lines_by_model[0])))
+        if count is not None:
+            row_indices = _most_different(lines_by_model, shown.lengths, count)
+        for row_index in row_indices:
             texts = _input_texts(shown, outputs[0], row_index)
             # A word's origin is looked up in the whole source, which may be shown in part.
             source = outputs[0].lines[row_index][0]

@@ -7,16 +7,20 @@ for (const link of document.querySelectorAll("a.save")) {
   png.href = link.href;
   png.download = link.download.replace(/svg$/, "png");
   png.textContent = png.download;
-  png.addEventListener("click", (event) => {
+  png.addEventListener("click", async (event) => {
     if (png.href.startsWith("data:image/png")) return;
     event.preventDefault();
+    // A phone shows another picture than the one that is saved.
+    const saved = new Image();
+    saved.src = picture.src;
+    await saved.decode();
     const canvas = document.createElement("canvas");
-    canvas.width = PNG_SCALE * picture.naturalWidth;
-    canvas.height = PNG_SCALE * picture.naturalHeight;
+    canvas.width = PNG_SCALE * saved.naturalWidth;
+    canvas.height = PNG_SCALE * saved.naturalHeight;
     const drawing = canvas.getContext("2d");
     drawing.fillStyle = "#fff";
     drawing.fillRect(0, 0, canvas.width, canvas.height);
-    drawing.drawImage(picture, 0, 0, canvas.width, canvas.height);
+    drawing.drawImage(saved, 0, 0, canvas.width, canvas.height);
     png.href = canvas.toDataURL("image/png");
     png.click();
   });
@@ -202,49 +206,114 @@ for (const table of document.querySelectorAll(".scroll > table")) {
   const [column, direction] = (state.get(name) ?? "").split(".");
   if (heads[column] && direction in NEXT) sort(heads[column], direction);
 }
-// Outputs are chosen by kind of error and by words, and sorted by difference. A few are shown at first.
+// Outputs are chosen by kind of error and by words, and sorted by difference. A few are shown at first, and those of the
+// whole test split, which the page holds packed, when they are asked for.
 const FIRST = 6;
+const MORE = 60;
+const make = (tag, children, settings) => {
+  const element = Object.assign(document.createElement(tag), settings);
+  element.append(...children);
+  return element;
+};
+const PIECES = { added: "ins", missing: "del" };
+const pieceOf = ([kind, origin, text]) => {
+  const inner = origin && kind !== "missing" ? make("mark", [text], { className: origin, title: origin }) : text;
+  return kind in PIECES ? make(PIECES[kind], [inner]) : inner;
+};
+const cardOf = (part, isLetters, hasTasks) => {
+  const [task, number, , , given, outputs] = part;
+  const space = isLetters ? "" : " ";
+  const lines = given.map(([label, text]) => (
+    make("div", [make("dt", [label]), make("dd", [text])], { className: "given" })));
+  for (const [label, pieces] of outputs) {
+    const texts = pieces.flatMap((piece) => [pieceOf(piece), space]);
+    const isRight = pieces.every(([kind]) => kind === "same");
+    const line = [make("dt", [label]), make("dd", texts.length ? texts : ["(empty)"])];
+    lines.push(make("div", line, isRight ? { className: "right" } : {}));
+  }
+  const head = make("h4", [`${hasTasks ? `${task}, row` : "Row"} ${number}`]);
+  return make("article", [head, make("dl", lines, { className: isLetters ? "letters" : "words" })],
+    { className: "example" });
+};
+const unpacked = async (script) => {
+  const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+};
+const textOf = (part) => [...part[4].map((line) => line[1]),
+  ...part[5].flatMap(([, pieces]) => pieces.map((piece) => piece[2]))].join(" ");
 for (const form of document.querySelectorAll(".choose:not(.pick)")) {
-  const list = form.closest(".block").querySelector(".rows");
-  const rows = [...list.children];
+  const block = form.closest(".block");
+  const list = block.querySelector(".rows");
+  let rows = [...list.children].map((card) => ({
+    kinds: card.dataset.kinds.split(" "),
+    difference: Number(card.dataset.difference),
+    text: card.textContent.toLowerCase(),
+    card: () => card,
+  }));
   const said = form.querySelector("output");
-  const more = document.createElement("button");
-  more.type = "button";
-  let all = false;
+  const more = make("button", [], { type: "button" });
+  let count = FIRST;
   const choose = () => {
     const kind = form.elements.kind.value;
     const words = form.elements.words.value.trim().toLowerCase();
     const order = form.elements.order.value;
-    const difference = (row) => Number(row.dataset.difference);
-    const sorted = [...rows];
+    const fitting = rows.filter((row) => (!kind || row.kinds.includes(kind)) && (!words || row.text.includes(words)));
     const sign = order === "most" ? -1 : 1;
-    if (order) sorted.sort((first, second) => sign * (difference(first) - difference(second)));
-    const fits = (row) => (!kind || row.dataset.kinds.split(" ").includes(kind))
-      && (!words || row.textContent.toLowerCase().includes(words));
-    const fitting = sorted.filter(fits);
-    rows.forEach((row) => { row.hidden = true; });
-    fitting.slice(0, all ? fitting.length : FIRST).forEach((row) => { row.hidden = false; });
-    list.append(...sorted);
-    more.hidden = all || fitting.length <= FIRST;
-    const part = more.hidden ? "" : `, of which ${FIRST} are shown`;
-    said.textContent = `${fitting.length} of ${rows.length} rows${part}`;
-    more.textContent = `Show all ${fitting.length}`;
+    if (order) fitting.sort((first, second) => sign * (first.difference - second.difference));
+    list.replaceChildren(...fitting.slice(0, count).map((row) => row.card()));
+    const left = fitting.length - count;
+    more.hidden = left <= 0;
+    const part = more.hidden ? "" : `, of which ${count.toLocaleString("en")} are shown`;
+    said.textContent = `${fitting.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows${part}`;
+    more.textContent = left > MORE ? `Show ${MORE} more` : `Show all ${fitting.length.toLocaleString("en")}`;
   };
-  more.addEventListener("click", () => { all = true; choose(); });
-  const block = form.closest(".block").id;
+  more.addEventListener("click", () => {
+    count += MORE;
+    choose();
+  });
   const fields = ["kind", "order", "words"];
   for (const field of fields) {
-    const value = state.get(`${block}.${field}`);
+    const value = state.get(`${block.id}.${field}`);
     if (value) form.elements[field].value = value;
   }
   form.addEventListener("input", () => {
-    fields.forEach((field) => keep(`${block}.${field}`, form.elements[field].value.trim()));
+    fields.forEach((field) => keep(`${block.id}.${field}`, form.elements[field].value.trim()));
+    count = FIRST;
     choose();
   });
   form.addEventListener("submit", (event) => event.preventDefault());
   list.after(more);
   form.hidden = false;
   choose();
+
+  const script = block.querySelector("script.whole");
+  if (!script || !("DecompressionStream" in window)) continue;
+  const size = Number(script.dataset.rows).toLocaleString("en");
+  const every = Number(script.dataset.every);
+  const words = every > 1 ? `Load ${size} rows, one of ${every} of the test split` : `Load all ${size} rows of the test split`;
+  const load = make("button", [words], { type: "button", className: "copy" });
+  const loadAll = async () => {
+    load.disabled = true;
+    const parts = await unpacked(script);
+    const isLetters = Boolean(block.querySelector(".letters"));
+    const hasTasks = new Set(parts.map(([task]) => task)).size > 1;
+    rows = parts.map((part) => {
+      let card = null;
+      return {
+        kinds: part[2],
+        difference: part[3],
+        text: textOf(part).toLowerCase(),
+        card: () => { card ??= cardOf(part, isLetters, hasTasks); return card; },
+      };
+    });
+    load.remove();
+    keep(`${block.id}.rows`, "all");
+    choose();
+  };
+  load.addEventListener("click", loadAll);
+  form.append(load);
+  if (state.get(`${block.id}.rows`)) loadAll();
 }
 
 // Attention maps of a row are linked: what is pointed at, touched or reached by arrow keys in one is shown in all.
