@@ -3,6 +3,7 @@
 # make faults                                        test kills, full disks, bad networks and damaged files
 # make audit                                         check that the installed packages are those of the lock
 # make docs                                          build a site of the texts, site/index.html
+# make pages                                         build the pages of all stored results, site/results/
 # make lint                                          check style, types and the workflow's format
 # make clean                                         remove environment, site and caches, never results
 #
@@ -21,7 +22,7 @@ PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH)
 # Images of containers often forbid Python to keep what it has compiled. Each of a run's jobs would compile our code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test faults audit docs lint clean
+.PHONY: run test faults audit docs pages lint clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/user
@@ -59,6 +60,9 @@ audit: $(VENV)/dev
 docs: $(VENV)/dev
 	@$(BIN)/python -m sphinx -q --fail-on-warning -c docs . site $(ARGS)
 	@echo 'site/index.html'
+
+pages: $(VENV)/user
+	@$(BIN)/python workflow/scripts/make_pages.py $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

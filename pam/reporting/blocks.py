@@ -95,6 +95,7 @@ class Blocks:
 
     experiment: Experiment
     folder: Path  # the results, with `tables/` and `figures/`
+    config: Path  # the experiment's configuration, as commands name it
     tables: Mapping[str, Table]  # by name
     texts: Path  # folder with the captions
     labels: Mapping[str, str]  # task -> label
@@ -226,7 +227,7 @@ class Blocks:
         """Return the command that makes a file; empty if no target is named."""
         if not target:
             return ""
-        return f"pam run {target} --configfile {self.folder}/experiment.yaml"
+        return f"pam run {target} --configfile {self.config}"
 
     def _caption(self, name: str, **wildcards: str) -> Markup:
         """Return the first paragraph of a caption of Snakemake's report, as HTML.

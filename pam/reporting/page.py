@@ -74,10 +74,17 @@ class Files:
     left_out: Sequence[str] = ()
     runs: Sequence[TaskRuns] = ()  # scored, of each task
     outputs: Sequence[Path] = ()  # files of the models' outputs, in the folders of their runs
+    config: Path | None = None  # that its commands name; None: `experiment.yaml` of the folder
+    report: str = "report.html"  # Snakemake's, beside the page; empty: there is none
+
+    @property
+    def config_file(self) -> Path:
+        """The experiment's configuration, as commands on the page name it."""
+        return self.config or self.folder / "experiment.yaml"
 
 
-def write(files: Files, out: Path) -> None:
-    """Write the page of an experiment that has run."""
+def write(files: Files, out: Path) -> dict[str, Any]:
+    """Write the page of an experiment that has run; return what its template was given."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(files.texts / "page"),
         autoescape=True,
@@ -88,6 +95,7 @@ def write(files: Files, out: Path) -> None:
     content = Page(files).content()
     html = environment.get_template("page.html").render(content)
     write_text(out, html.lstrip())
+    return content
 
 
 class Page:
@@ -122,6 +130,7 @@ class Page:
         self.make = Blocks(
             experiment=self.experiment,
             folder=files.folder,
+            config=files.config_file,
             tables=self.tables,
             texts=files.texts,
             labels=self.labels,
@@ -172,7 +181,8 @@ class Page:
             "sections": sections,
             "style": self.text("page.css"),
             "script": self.text("page.js"),
-            "command": f"pam run --configfile {self.files.folder}/experiment.yaml",
+            "command": f"pam run --configfile {self.files.config_file}",
+            "report": self.files.report,
         }
 
     def trainings(self) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@
     experiment.yaml  the configuration, resolved
     record.json      how many runs, what they cost, where and by which commands they were made
     scores.csv       one line a run: the value of each metric, and the cost
+    data.json        the summaries of the tasks' prepared data and of their word alignments
     tables/ figures/ as the report shows them
     runs.tar.xz      <task>/<model>/seed<k>/: the measurements of each run, without its weights
 
@@ -17,6 +18,7 @@ import datetime
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import time
@@ -37,7 +39,7 @@ from pam.experiments.parsing import dump_yaml
 from pam.experiments.plan import Plan
 from pam.experiments.restored import Name, data_of, identity_of, is_same_run
 from pam.experiments.run_config import RunConfig, load_run
-from pam.experiments.run_folder import RunFolder
+from pam.experiments.run_folder import GOLD, RunFolder
 from pam.experiments.yaml import read_yaml
 from pam.reporting import render
 from pam.reporting.catalogue import TABLES
@@ -56,6 +58,9 @@ ARCHIVE = "runs.tar.xz"
 RECORD = "record.json"
 SCORES = "scores.json"
 EXPERIMENT = "experiment.yaml"
+DATA = "data.json"
+SUMMARIES = ("data", GOLD)  # folders of a task that have a summary
+QUOTES = re.compile(r", for example .*; ", flags=re.DOTALL)  # of data, in a warning
 
 # files of a run that are stored
 MEASURED = (
@@ -119,6 +124,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     rows = [_score_row(results / run) for run in tasks]
     pd.DataFrame(rows).to_csv(part / "scores.csv", index=False, lineterminator="\n")
     write_json(part / RECORD, made_by)
+    write_json(part / DATA, summaries_of(results, list(experiment.tasks)))
 
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)
@@ -157,6 +163,43 @@ def _copy_open_examples(path: Path, out: Path, experiment: Experiment, closed: s
 
     text_of = {".csv": render.to_csv, ".md": render.to_markdown}[path.suffix]
     write_text(out / path.name, text_of(table))
+
+
+def summaries_of(results: Path, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the summary of each task's data, and of its word alignments if it has some.
+
+    They quote no text of data whose license does not let it be passed on.
+    """
+    summaries: dict[str, dict[str, Any]] = {}
+    for folder in SUMMARIES:
+        summaries[folder] = {}
+        for task in tasks:
+            file = results / task / folder / "summary.json"
+            if file.is_file():
+                summaries[folder][task] = _without_quotes(read_json(file))
+
+    return summaries
+
+
+def _without_quotes(summary: dict[str, Any]) -> dict[str, Any]:
+    """Take the examples out of the summary of closed data."""
+    if summary.get("redistributable"):
+        return summary
+
+    without = {key: value for key, value in summary.items() if not key.endswith("in_two_splits")}
+    if "warnings" in summary:
+        without["warnings"] = [QUOTES.sub("; ", warning) for warning in summary["warnings"]]
+    return without
+
+
+def restore_summaries(stored: Path, results: Path) -> None:
+    """Write the stored summaries of data where prepared data have theirs.
+
+    They stand for the data wherever nothing is trained or decoded.
+    """
+    for folder, summaries in read_json(stored / DATA).items():
+        for task, summary in summaries.items():
+            write_json(results / task / folder / "summary.json", summary)
 
 
 def _score_row(run: Path) -> dict[str, Any]:

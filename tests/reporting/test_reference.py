@@ -36,6 +36,7 @@ STORED = sorted(path for path in (ROOT / "results/reference").iterdir() if path.
 LARGEST = 5_000_000  # the most bytes of a file that is tracked
 
 FORM = {"experiment.yaml", "record.json", "scores.csv", "tables", "figures"}
+OF_RUNS = {"runs.tar.xz", "data.json"}  # which folders of earlier code lack
 SOFT = ("de-en", "soft", 1)
 JOINT = ("de-en", "postr-joint", 1)
 
@@ -157,7 +158,7 @@ def member(name: str, size: int = 1, kind: bytes = tarfile.REGTYPE) -> tarfile.T
 
 def test_each_run_is_stored_with_all_that_it_measured_and_no_weights(store: Store) -> None:
     stored = store()
-    assert {path.name for path in stored.iterdir()} == FORM | {"runs.tar.xz"}
+    assert {path.name for path in stored.iterdir()} == FORM | OF_RUNS
     assert {path.name for path in (stored / "tables").iterdir()} == {"table1.csv"}
 
     names = archived(stored)
@@ -168,6 +169,20 @@ def test_each_run_is_stored_with_all_that_it_measured_and_no_weights(store: Stor
         + ("beam4/predictions.tsv", "beam10/predictions.tsv")
     }
     assert {name.split("/")[1] for name in names} == {"soft", "postr-joint"}
+
+
+def test_the_summaries_of_the_data_are_stored_and_stand_for_the_data_again(
+    finished: MadeExperiment, store: Store, tmp_path: Path
+) -> None:
+    stored = store()
+    results = tmp_path / "later"
+    reference.restore_summaries(stored, results)
+    summaries = list(results.rglob("*.json"))
+
+    assert results / "de-en/data/summary.json" in summaries
+    for path in summaries:
+        assert read_json(path) == read_json(finished.folder / path.relative_to(results))
+    assert reference.restore(stored, results, plan_of(finished)).restored == [SOFT, JOINT]
 
 
 def test_word_links_are_stored_of_hand_aligned_sentences_alone(
@@ -199,7 +214,8 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
     summary = finished.folder / "de-en/data/summary.json"
     content = read_json(summary)
     del content["redistributable"]
-    write_json(summary, content | permission)
+    warning = "dev and test share pairs: 2, for example a quote / ein Zitat; scores are too good"
+    write_json(summary, content | permission | {"warnings": [warning]})
     write_examples(finished)
     write_text(finished.folder / "figures/attention_de-en_seed1.svg", "x\n")
     write_json(finished.run("de-en", "soft") / "attention.json", {})
@@ -208,6 +224,8 @@ def test_text_that_may_not_be_passed_on_is_not_stored(
     names = {path.name for path in stored.rglob("*.*")}
     names |= {Path(name).name for name in archived(stored)}
 
+    (kept,) = read_json(stored / "data.json")["data"]["de-en"]["warnings"]
+    assert kept == "dev and test share pairs: 2; scores are too good"
     assert {"scores.json", "analysis.json", "bleu.svg"} < names
     assert not names & {"predictions.tsv", "attention.json"}
     assert not names & {"examples.csv", "examples.md", "attention_de-en_seed1.svg"}
@@ -509,7 +527,7 @@ def test_a_stored_folder_holds_valid_files_of_its_form_and_no_large_one(folder: 
         assert {path.suffix for path in folder.iterdir()} == {".json"}
         return
 
-    assert {path.name for path in folder.iterdir()} - {"runs.tar.xz"} == FORM
+    assert {path.name for path in folder.iterdir()} - OF_RUNS == FORM
 
     for part, endings in reference.SHOWN.items():
         names = [path.stem for path in (folder / part).iterdir()]
