@@ -176,7 +176,7 @@ class CopyMixture(TokenDistribution):
         # w_s . s_t + w_x . x_t + b, and w_h . c_k
         query = self.attention.query
         of_row = self.pointer.of_query(query) + self.pointer.of_symbol(self.rows.embedded)
-        logit: Tensor = of_row + self.generated.of_contexts(self.rows.source.logits)
+        logit: Tensor = of_row + self.generated.mean_per_context(self.rows.source.logits)
 
         shift = self.generated.prior_shift
         if shift is not None:
@@ -259,7 +259,7 @@ class CopyMixture(TokenDistribution):
         """Return log p of all symbols, with those of the source: (n, V + m)."""
         vocabulary = self.pointer.vocabulary
         mass = self.log_mass.exp()
-        probs = F.pad(self.generated.probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
+        probs = F.pad(self.generated.generated_probs(F.logsigmoid(self.logit)), (0, mass.shape[1]))
         probs.scatter_add_(1, self.rows.source.symbols, mass)
         log_probs = probs.clamp_min_(torch.finfo(probs.dtype).tiny).log_()
 

@@ -75,7 +75,7 @@ class MeanDistribution(TokenDistribution):
             origins.append(origin)
 
         p_gen = torch.stack([origin.p_gen for origin in origins]).mean(0)
-        log_copied = mean_log([origin.copied for origin in origins])
+        log_copied = mean_log([origin.log_copied for origin in origins])
         return Origin(p_gen, log_copied)
 
     def select(self, rows: Tensor) -> MeanDistribution:

@@ -307,7 +307,7 @@ def _entries(output: TokenDistribution, symbol: Tensor) -> dict[str, Tensor]:
     origin = output.origin(symbol)
     if origin is not None:
         entries["p_gen"] = origin.p_gen
-        entries["copied"] = (origin.copied - log_prob).exp().clamp_max(1)
+        entries["copied"] = (origin.log_copied - log_prob).exp().clamp_max(1)
 
     positions = output.positions()
     entries["positions"] = torch.ones_like(symbol) if positions is None else positions

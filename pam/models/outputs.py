@@ -12,8 +12,10 @@ A distribution has n rows. A row is a hypothesis of a step or, where targets are
 batch: what no later step waits for is computed once for all tokens (`AttentionHead.of_tokens`).
 Nothing is computed before it is asked for.
 
-Shapes: n rows, m source positions, D units of an encoder state, H of a decoder state, R of the
-readout, V target symbols; k contexts that a row's symbol may come from: one, or one per position.
+Shapes: n rows, B sentences, m source positions, D units of an encoder state, H of a decoder state,
+R of the readout, V target symbols; k contexts that a row's symbol may come from: one, or one per
+position. W_s and W_x map a decoder state and a context to R units; *views* are the W_x h_a. A
+*latent* is a vector that training draws: one of each step, or one of the sentence (`latents`).
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ class Attention:
     query: Tensor  # (n, H) s_t
     log_prior: Tensor  # (n, m) log of the alignment before y_t is seen
     prior: Tensor  # (n, m) the alignment itself
-    shift: Tensor | None = None  # (n, D) what the latent adds to a context, or None
+    shift: Tensor | None = None  # (n, D) what a latent of the step adds to a context, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
     # the context of the prior, as `Memory.viewed` reads it; None where the output layer reads none,
-    # and of selected rows
+    # and of rows that a search has selected, which is fed other contexts
     context: Tensor | None = None
 
     def select(self, rows: Tensor) -> Attention:
@@ -79,22 +81,23 @@ class Attention:
 
 
 class Origin(NamedTuple):
-    """Probabilities that n rows generate or copy."""
+    """Whether symbols of n rows are generated or copied."""
 
     p_gen: Tensor  # (n,) probability that a symbol is generated, whichever it is
-    copied: Tensor  # (n,) log p(y_t, and it is copied)
+    log_copied: Tensor  # (n,) log p(y_t, and it is copied)
 
 
 class TokenDistribution(ABC):
     """p(y_t | y_<t, x) of n rows."""
 
-    attention: Attention  # what its rows attend to, in a model of components
+    attention: Attention  # what its rows attend to, where the model has an alignment head
 
     @abstractmethod
     def log_probs(self) -> Tensor:
         """Return log p of every symbol, (n, V), without a gradient.
 
-        The caller may overwrite it, and the next call, of any step, does.
+        It is valid until the next call, of any step, which may use the same memory. The caller may
+        overwrite it.
         """
 
     def log_prob(self, symbols: Tensor) -> Tensor:
@@ -119,7 +122,10 @@ class TokenDistribution(ABC):
 
     @abstractmethod
     def select(self, rows: Tensor) -> TokenDistribution:
-        """Keep some hypotheses, each in the place of one of the same sentence."""
+        """Keep some hypotheses of a step.
+
+        The i-th of them must be of the sentence of row i, which is told by the place: i // beam.
+        """
 
 
 class PositionDistribution(TokenDistribution):
@@ -140,11 +146,17 @@ class PositionDistribution(TokenDistribution):
 
     @abstractmethod
     def expected_log_prob(self, weights: Tensor, symbols: Tensor) -> Tensor:
-        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m)."""
+        """Return sum_a weights(a) log p(y_t | s_t, h_a), (n,), of probabilities (n, m).
+
+        It is the first term of a variational bound.
+        """
 
     @abstractmethod
     def at(self, weights: Tensor) -> TokenDistribution:
-        """Return p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one."""
+        """Return p(y_t | s_t, sum_a weights(a) h_a) for weights (n, m) that sum to one.
+
+        A bound that is estimated by draws reads the symbol at what was drawn.
+        """
 
 
 # The output layer, over a batch of sources and at the rows of a step.
@@ -154,7 +166,7 @@ class PositionDistribution(TokenDistribution):
 class SourceReadout:
     """The output layer over a batch of sources, with the kernels that compute it for given symbols.
 
-    p(y | x) = softmax(W_o z + b_o) of the hidden layer z of x, a sum of W_s s + b and W_x c.
+    p(y | s, c) = softmax(W_o z + b_o) of the hidden layer z of u = W_s s + b + W_x c.
     """
 
     weight: Tensor  # (V, R) W_o
@@ -165,11 +177,11 @@ class SourceReadout:
     beam: int = 1  # rows of each sentence in a step
     compute: Compute = FLOAT32  # how given symbols are computed
     search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
-    hidden_layer: HiddenLayer = TANH  # makes z of x
+    hidden_layer: HiddenLayer = TANH  # makes z of u
 
     @cached_property
     def likelihood(self) -> PositionLikelihood | None:
-        """The kernel of p(y_t | s_t, h_a) for steps that feed it back.
+        """The kernel of p(y_t | s_t, h_a) for steps that feed the posterior back.
 
         None in a search, whose steps have computed it for all symbols.
         """
@@ -187,7 +199,10 @@ class SourceReadout:
 
     @cached_property
     def layer(self) -> SearchLayer:
-        """The kernel of p(y | s_t, x) for all symbols, without gradients."""
+        """The kernel of p(y | s_t, c) for all symbols, without gradients.
+
+        A search brings its own; an analysis makes one here.
+        """
         if self.search_layer is not None:
             return self.search_layer
 
@@ -206,17 +221,18 @@ class OutputRows:
 
     readout: SourceReadout
     attention: Attention
-    shift: Tensor | None = None  # (n, R) what a latent vector of the sentence adds to W_s s
+    # (n, R) what a latent of the sentence adds to W_s s
+    sentence_shift: Tensor | None = None
     packed: PackedTargets | None = None  # the tokens that rows are; None: they are those of a step
 
     @cached_property
     def projected(self) -> Tensor:
-        """W_s s + b, (n, R), with what a latent vector of the sentence adds."""
+        """W_s s + b, (n, R), with what a latent of the sentence adds."""
         projected = self.readout.project(self.attention.query)
-        if self.shift is None:
+        if self.sentence_shift is None:
             return projected
 
-        return projected + self.shift
+        return projected + self.sentence_shift
 
     @property
     def token_sentences(self) -> Tensor | None:
@@ -246,10 +262,19 @@ class OutputRows:
         log_copied: Tensor | None = None,
         top_k: int | None = None,
     ) -> Tensor:
-        """Return log (sum_k exp(weights(k)) p(y | k) + exp(log_copied)) of symbols (n,): (n,).
+        """Return the log likelihood of symbols (n,), or its expectation, (n,).
 
-        The sum is over contexts `kept` (n, k), of which a row has at most `top_k`. If not `summed`,
-        it is the expectation sum_k weights(k) log (exp(log_gate(k)) p(y | k) + exp(log_copied(k))).
+        If `summed`, it is log (sum_k exp(weights(k)) p(y | k) + exp(log_copied)); else it is
+        sum_k weights(k) log (exp(log_gate(k)) p(y | k) + exp(log_copied(k))).
+
+        Args:
+            hidden: (n, R) W_s s + b, and W_x c where there are no views.
+            symbols: (n,) y.
+            weights: (n, k) logarithms if `summed`, else probabilities.
+            kept: (n, k) the contexts that count, at most `top_k` in a row.
+            views: (B, k, R) W_x c of each context; None: there is one.
+            log_gate: (n, k), of an expectation alone.
+            log_copied: (n,) if `summed`, else (n, k).
         """
         mixture = Mixture(
             symbols=symbols,
@@ -273,9 +298,11 @@ class OutputRows:
         )
 
     def select(self, rows: Tensor) -> OutputRows:
-        """Keep some hypotheses, each in the place of one of the same sentence."""
+        """Keep some hypotheses; see `TokenDistribution.select`."""
         return OutputRows(
-            self.readout, self.attention.select(rows), optional_rows(self.shift, rows)
+            readout=self.readout,
+            attention=self.attention.select(rows),
+            sentence_shift=optional_rows(self.sentence_shift, rows),
         )
 
 
@@ -293,19 +320,19 @@ class ContextDistribution(TokenDistribution):
 
     @property
     def prior_shift(self) -> Tensor | None:
-        """The shift of the prior's context by a latent, (n, D), or None."""
+        """What a latent adds to a context of the prior, (n, D), which copying reads; or None."""
         return None
 
     @abstractmethod
-    def of_contexts(self, values: Tensor) -> Tensor:
-        """Return the mean in each context, (n, k), of values (n, m) that positions have."""
+    def mean_per_context(self, values: Tensor) -> Tensor:
+        """Return the mean in each context, (n, k), of values (n, m) of positions, for copying."""
 
     @abstractmethod
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
         """Return log p(k), (n, k), `ZERO` where a context is left out.
 
-        If symbols are generated with probability exp(log_gate), (n, k), a sum that is renormalized
-        is renormalized for generated symbols.
+        With `Cut.renormalized`, contexts that are kept generate as much as all do: by `log_gate`
+        (n, k), each generates with a probability exp(log_gate) of its own.
         """
 
     @abstractmethod
@@ -318,7 +345,7 @@ class ContextDistribution(TokenDistribution):
         """
 
     @abstractmethod
-    def probs(self, log_gate: Tensor) -> Tensor:
+    def generated_probs(self, log_gate: Tensor) -> Tensor:
         """Return sum_k exp(log_gate(k)) p(k) p(y | s_t, c_k), (n, V), without gradients."""
 
     def log_prob(self, symbols: Tensor) -> Tensor:
@@ -346,7 +373,7 @@ class SingleContext(ContextDistribution):
         if self.context is None:
             return hidden
 
-        # Search has multiplied contexts with W_x already.
+        # Contexts of a search, and those that `at` makes of views, are W_x c_t already.
         projected_context = self.context
         of_context = self.rows.readout.of_context
         if of_context is not None:
@@ -358,7 +385,7 @@ class SingleContext(ContextDistribution):
         readout = self.rows.readout
         return readout.layer.log_probs(readout.hidden_layer.plain(self.hidden))
 
-    def probs(self, log_gate: Tensor) -> Tensor:
+    def generated_probs(self, log_gate: Tensor) -> Tensor:
         return (self.log_probs() + log_gate).exp()
 
     @property
@@ -368,7 +395,7 @@ class SingleContext(ContextDistribution):
 
         return self.attention.shift
 
-    def of_contexts(self, values: Tensor) -> Tensor:
+    def mean_per_context(self, values: Tensor) -> Tensor:
         alignment = self.alignment
         if alignment is None:
             alignment = self.attention.prior
@@ -398,10 +425,10 @@ class SingleContext(ContextDistribution):
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
+class KeptPositions:
     """The positions that a mixture is summed over."""
 
-    kept: Tensor  # (n, m) whether a position counts
+    mask: Tensor  # (n, m) whether a position counts
     truncated: Tensor | None = None  # (n,) whether a sum is cut to K positions of more; None: none
 
 
@@ -417,18 +444,18 @@ class Cut:
     mass: float | None = None
     renormalized: bool = False  # whether those that are kept get the weight of all
 
-    def positions(self, log_prior: Tensor) -> Summed:
-        """Choose the positions of priors (n, m), none of which is impossible."""
+    def positions(self, log_prior: Tensor) -> KeptPositions:
+        """Choose positions that are possible by priors (n, m); each row has one."""
         nucleus = is_possible(log_prior)
         if self.mass is not None and self.mass < 1:
             nucleus = nucleus & is_nucleus(log_prior.exp(), self.mass)
 
         if self.top_k is None:
-            return Summed(nucleus)
+            return KeptPositions(nucleus)
 
         log_nucleus = log_prior.masked_fill(~nucleus, -torch.inf)
         kept = nucleus & is_most_probable(log_nucleus, self.top_k)
-        return Summed(kept, truncated=(kept != nucleus).any(1))
+        return KeptPositions(kept, truncated=(kept != nucleus).any(1))
 
 
 ALL_POSITIONS = Cut()
@@ -440,29 +467,29 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
 
     rows: OutputRows
     cut: Cut = ALL_POSITIONS
-    selected: Summed | None = None  # the positions, where they are known already
+    known: KeptPositions | None = None  # the positions, where they were chosen before
     # a search's distribution of every symbol at every position, and the row of each row in it
     searched: tuple[SearchedMixture, Tensor] | None = None
 
     @cached_property
-    def summed(self) -> Summed:
+    def chosen(self) -> KeptPositions:
         """The positions that are summed over."""
-        return self.selected or self.cut.positions(self.attention.log_prior)
+        return self.known or self.cut.positions(self.attention.log_prior)
 
     def positions(self) -> Tensor:
-        return self.summed.kept.sum(1)
+        return self.chosen.mask.sum(1)
 
     def truncated(self) -> Tensor | None:
-        return self.summed.truncated
+        return self.chosen.truncated
 
     def exact(self) -> AttentionMixture:
-        if torch.equal(self.summed.kept, is_possible(self.attention.log_prior)):
+        if torch.equal(self.chosen.mask, is_possible(self.attention.log_prior)):
             return self
         return AttentionMixture(self.rows)
 
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
         log_prior = self.attention.log_prior
-        log_weights = log_prior.masked_fill(~self.summed.kept, ZERO)
+        log_weights = log_prior.masked_fill(~self.chosen.mask, ZERO)
         if not self.cut.renormalized:
             return log_weights
 
@@ -482,7 +509,7 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
             hidden=self.rows.projected,
             symbols=symbols,
             weights=log_weights,
-            kept=self.summed.kept,
+            kept=self.chosen.mask,
             views=self.rows.readout.views,
             log_copied=log_copied,
             top_k=self.cut.top_k,
@@ -503,7 +530,7 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
             return likelihood(
                 query=self.rows.projected,
                 symbols=symbols,
-                kept=self.summed.kept,
+                kept=self.chosen.mask,
                 top_k=self.cut.top_k,
                 sentences=self.rows.token_sentences,
             )
@@ -519,13 +546,14 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
     def log_probs(self) -> Tensor:
         return self._search(self.log_weights()).log_probs()
 
-    def probs(self, log_gate: Tensor) -> Tensor:
+    def generated_probs(self, log_gate: Tensor) -> Tensor:
         return self._search(self.log_weights(log_gate) + log_gate).sums
 
     def _search(self, log_weights: Tensor) -> SearchedMixture:
         """Sum the distributions of all positions with log weights (n, m).
 
-        The result is kept: search will ask it about the symbols that it chooses.
+        The result is kept: search will ask it about the symbols that it chooses. What it answers,
+        the likelihood at each position, does not depend on the weights.
         """
         readout = self.rows.readout
         assert readout.views is not None
@@ -534,7 +562,7 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
             views=readout.views,
             query=self.rows.projected,
             weights=log_weights.exp(),
-            kept=self.summed.kept,
+            kept=self.chosen.mask,
             sentences=self.rows.sentences,
             layer=readout.layer,
         )
@@ -566,7 +594,7 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
             log_copied=log_copied,
         )
 
-    def of_contexts(self, values: Tensor) -> Tensor:
+    def mean_per_context(self, values: Tensor) -> Tensor:
         return values
 
     def at(self, weights: Tensor) -> SingleContext:
@@ -574,14 +602,14 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
         views = self.rows.readout.views
         assert packed is not None and views is not None
 
-        by_sentence = packed.pad(weights).transpose(0, 1)
-        contexts = torch.bmm(by_sentence, views)
+        by_sentence = packed.pad(weights).transpose(0, 1)  # (B, T, m)
+        contexts = torch.bmm(by_sentence, views)  # (B, T, R): sum_a weights(a) W_x h_a
         return SingleContext(self.rows, packed.pack(contexts.transpose(0, 1)), weights)
 
     def select(self, rows: Tensor) -> AttentionMixture:
-        selected = Summed(
-            kept=rows_of(self.summed.kept, rows),
-            truncated=optional_rows(self.summed.truncated, rows),
+        known = KeptPositions(
+            mask=rows_of(self.chosen.mask, rows),
+            truncated=optional_rows(self.chosen.truncated, rows),
         )
 
         # The sums of a search stay as they are; only the rows that are read from them change.
@@ -593,6 +621,6 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
         return AttentionMixture(
             rows=self.rows.select(rows),
             cut=self.cut,
-            selected=selected,
+            known=known,
             searched=searched,
         )

@@ -81,7 +81,7 @@ class AttentionStep:
         origin = self.output.origin(symbols)
         if origin is None:
             raise NotImplementedError("nothing is copied")
-        return (origin.copied - self.log_prob(symbols)).exp().clamp_max(1)
+        return (origin.log_copied - self.log_prob(symbols)).exp().clamp_max(1)
 
     def select(self, rows: Tensor) -> AttentionStep:
         """Keep the steps of some hypotheses, each in the place of one of the same source."""

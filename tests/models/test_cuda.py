@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.experiments.settings import Decoding
-from pam.models.kernels import output_layer
+from pam.models.kernels import output_layer, positions
 from pam.models.kernels.positions import PositionLikelihood, gold_log_probs_plain
 from pam.models.seq2seq import Seq2Seq
 from tests.decoding import varied
@@ -138,7 +138,7 @@ def test_likelihoods_of_positions_are_the_plain_ones(
 ) -> None:
     """Also where a probability is rounded to zero."""
     monkeypatch.setattr(output_layer, "CHUNK", chunk)
-    monkeypatch.setattr(output_layer, "STORED_ON_CUDA", chunk)
+    monkeypatch.setattr(positions, "STORED_ON_CUDA", chunk)
     views = drawn(4, 5, 3)
     weight = drawn(6, 3) * 400
     bias = drawn(6)

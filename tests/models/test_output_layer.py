@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from pam.models.kernels import output_layer
+from pam.models.kernels import positions as position_kernels
 from pam.models.kernels.compute import Compute
 from pam.models.kernels.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
 from pam.models.kernels.mixture import Mixture, mixture_log_likelihood, mixture_plain
-from pam.models.kernels.output_layer import OutputLayer, nonzero_rows
+from pam.models.kernels.output_layer import OutputLayer, significant_rows
 from pam.models.kernels.positions import PositionLikelihood, gold_log_probs_plain
 from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
 from tests.models.gradients import assert_near, assert_same, drawn, steps_of, values_and_gradients
@@ -133,7 +134,7 @@ def test_steps_are_stored_until_the_memory_for_them_is_full(
 def test_position_likelihoods_in_bfloat16(
     memory: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_layer, "STORED", memory)
+    monkeypatch.setattr(position_kernels, "STORED", memory)
     monkeypatch.setattr(output_layer, "BLOCK", block)
 
     def kernel(bf16: bool, views: Tensor, weight: Tensor, bias: Tensor, *xs: Tensor) -> Tensor:
@@ -347,14 +348,14 @@ def test_likelihoods_and_gradients_are_right_near_zero_and_near_one(
 
 def test_rows_of_no_weight_are_those_that_rounding_loses() -> None:
     scale = torch.tensor([1.0, 1e-9, -0.5, 0.0, 1e-30, -1e-9])
-    heavy = nonzero_rows(scale, 1000)
+    heavy = significant_rows(scale, 1000)
     assert heavy is not None and heavy.tolist() == [0, 2]
-    assert nonzero_rows(scale, 30) is None  # so few symbols that picking does not pay
+    assert significant_rows(scale, 30) is None  # so few symbols that picking does not pay
 
-    finer = nonzero_rows(scale.double(), 1000)
+    finer = significant_rows(scale.double(), 1000)
     assert finer is not None and finer.tolist() == [0, 1, 2, 5]
 
-    empty = nonzero_rows(torch.zeros(3), 1000)
+    empty = significant_rows(torch.zeros(3), 1000)
     assert empty is not None and empty.tolist() == []
 
 

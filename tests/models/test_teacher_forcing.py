@@ -204,13 +204,13 @@ def test_rows_without_weight_are_left_out_and_change_nothing(
     with torch.no_grad():
         model.score.weight.weight.mul_(100)  # attention is all but one-hot
     left_out = []
-    original = output_layer.nonzero_rows
+    original = output_layer.significant_rows
 
     def noted(scale: Tensor, width: int) -> Tensor | None:
         left_out.append(original(scale, 1000 * width))
         return left_out[-1]
 
-    monkeypatch.setattr(output_layer, "nonzero_rows", noted)
+    monkeypatch.setattr(output_layer, "significant_rows", noted)
 
     assert_same(model)
 

@@ -1,4 +1,4 @@
-"""The hidden layer z of the output layer, of a sum x, with a gradient by hand.
+"""The hidden layer z of the output layer, of a sum u, with a gradient by hand.
 
 Each kind is defined by `HiddenLayer.plain`, which autograd differentiates. The kernels of the
 output layer compute z in place, and its gradient from what `Hidden` keeps.
@@ -34,63 +34,63 @@ class Hidden(NamedTuple):
 
 
 class HiddenLayer(ABC):
-    """A function from sums x to hidden layers z, row by row."""
+    """A function from sums u to hidden layers z, row by row."""
 
     @abstractmethod
-    def plain(self, x: Tensor) -> Tensor:
-        """Compute z of x (..., R), the definition."""
+    def plain(self, u: Tensor) -> Tensor:
+        """Compute z of u (..., R), the definition."""
 
     @abstractmethod
-    def overwrite(self, x: Tensor) -> Hidden:
-        """Compute z of x (P, R) and write it over x."""
+    def overwrite(self, u: Tensor) -> Hidden:
+        """Compute z of u (P, R) and write it over u."""
 
     @abstractmethod
     def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
-        """Return the gradient of x, (P, R), given that of z, which may be overwritten."""
+        """Return the gradient of u, (P, R), given that of z, which may be overwritten."""
 
 
 class Identity(HiddenLayer):
-    """z = x: there is no hidden layer."""
+    """z = u: there is no hidden layer."""
 
-    def plain(self, x: Tensor) -> Tensor:
-        return x
+    def plain(self, u: Tensor) -> Tensor:
+        return u
 
-    def overwrite(self, x: Tensor) -> Hidden:
-        return Hidden(x)
+    def overwrite(self, u: Tensor) -> Hidden:
+        return Hidden(u)
 
     def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
         return dz
 
 
 class Tanh(HiddenLayer):
-    """z = tanh(x)."""
+    """z = tanh(u)."""
 
-    def plain(self, x: Tensor) -> Tensor:
-        return torch.tanh(x)
+    def plain(self, u: Tensor) -> Tensor:
+        return torch.tanh(u)
 
-    def overwrite(self, x: Tensor) -> Hidden:
-        return Hidden(tanh_(x))
+    def overwrite(self, u: Tensor) -> Hidden:
+        return Hidden(tanh_(u))
 
     def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
         return tanh_backward(dz, hidden.z)
 
 
 class Standardized(HiddenLayer):
-    """z = (x - mean x) / std x: layer norm before its gain and bias, which the output layer has."""
+    """z = (u - mean u) / std u: layer norm before its gain and bias, which the output layer has."""
 
-    def plain(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], eps=EPSILON)
+    def plain(self, u: Tensor) -> Tensor:
+        return F.layer_norm(u, u.shape[-1:], eps=EPSILON)
 
-    def overwrite(self, x: Tensor) -> Hidden:
-        x.sub_(x.mean(1, keepdim=True))
-        scale = torch.rsqrt(x.square().mean(1, keepdim=True) + EPSILON)
-        return Hidden(x.mul_(scale), scale)
+    def overwrite(self, u: Tensor) -> Hidden:
+        u.sub_(u.mean(1, keepdim=True))
+        scale = torch.rsqrt(u.square().mean(1, keepdim=True) + EPSILON)
+        return Hidden(u.mul_(scale), scale)
 
     def backward(self, dz: Tensor, hidden: Hidden) -> Tensor:
         z = hidden.z
         assert hidden.scale is not None
 
-        # What moves the mean or the length of x changes no z.
+        # What moves the mean or the length of u changes no z.
         along = (dz * z).mean(1, keepdim=True)
         dz = dz - dz.mean(1, keepdim=True) - z * along
         return dz * hidden.scale

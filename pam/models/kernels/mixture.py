@@ -18,7 +18,7 @@ from pam.data.vocabulary import PAD
 from pam.models.kernels.compute import FLOAT32, Compute
 from pam.models.kernels.hidden_layers import TANH, HiddenLayer
 from pam.models.kernels.output_layer import OutputLayer, backward_rows
-from pam.models.kernels.pairs import Pairs, fixed_pairs, pieces
+from pam.models.kernels.pairs import Pairs, fixed_count, pieces
 from pam.models.packing import optional_rows
 
 
@@ -60,14 +60,14 @@ class Mixture:
     summed: bool = True
     compute: Compute = FLOAT32  # how products are taken
     top_k: int | None = None  # positions that are kept of a token, at most, if that is known
-    hidden_layer: HiddenLayer = TANH  # makes z of x
+    hidden_layer: HiddenLayer = TANH  # makes z of u
 
     @property
     def fixed(self) -> int | None:
         """The number of pairs of each token that are computed; None: as many as are kept."""
         if not self.compute.static:
             return None
-        return fixed_pairs(self.kept, self.top_k)
+        return fixed_count(self.kept, self.top_k)
 
     @property
     def counts(self) -> Tensor | None:
@@ -222,7 +222,7 @@ class _Mixture(Function):
             dcopied = torch.empty_like(log_copied)
 
         for tokens, pairs in mixture.pieces(layer):
-            hidden = layer.hidden_layer.overwrite(pairs.sums(views, query[tokens]))
+            hidden = layer.hidden_layer.overwrite(pairs.pre_activations(views, query[tokens]))
             gold = pairs.expand_rows(mixture.symbols[tokens])
             gold_log_probs, error = layer.errors(hidden.z, gold)
 
@@ -244,8 +244,8 @@ class _Mixture(Function):
                 _drop_padding((share, dweights, dcopied), tokens, counts)
 
             if differentiable:
-                dx = backward_rows(layer, hidden, error, gold, pairs.pick(share[tokens]))
-                dquery[tokens] = pairs.backward(dx, dviews)
+                du = backward_rows(layer, hidden, error, gold, pairs.pick(share[tokens]))
+                dquery[tokens] = pairs.backward(du, dviews)
 
         if differentiable:
             dweight, dbias = layer.gradients()
@@ -317,9 +317,9 @@ def _recompute(
         dviews = torch.zeros_like(views)
 
     for tokens, pairs in mixture.pieces(layer):
-        hidden = layer.hidden_layer.overwrite(pairs.sums(views, query[tokens]))
+        hidden = layer.hidden_layer.overwrite(pairs.pre_activations(views, query[tokens]))
         gold = pairs.expand_rows(mixture.symbols[tokens])
         pair_scale = pairs.pick(share[tokens] * scale[tokens, None])
-        dx = backward_rows(layer, hidden, None, gold, pair_scale)
-        dquery[tokens] = pairs.backward(dx, dviews)
+        du = backward_rows(layer, hidden, None, gold, pair_scale)
+        dquery[tokens] = pairs.backward(du, dviews)
     return dviews, dquery

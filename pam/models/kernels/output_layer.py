@@ -1,7 +1,8 @@
 """The output layer: log-likelihoods of given symbols, without keeping distributions.
 
-It is where time and memory go when the vocabulary is large: of size rows x V, no more is stored
-than `CHUNK` and `STORED` allow.
+It is where time and memory go when the vocabulary is large. Distributions are computed in pieces
+that a cache holds. The error of a distribution is p - onehot(symbol), the gradient by the logits of
+-log p(symbol).
 """
 
 from __future__ import annotations
@@ -13,14 +14,11 @@ from pam.models.kernels.compute import FLOAT32, Compute
 from pam.models.kernels.hidden_layers import TANH, Hidden, HiddenLayer
 from pam.models.kernels.products import factor, large_products, padded_size
 
-CHUNK = 1 << 24  # bytes of the largest piece of logits at a time: 16 MB, which a cache may hold
+CHUNK = 1 << 24
+"""Bytes of the largest piece of logits that are computed at a time: 16 MB, for a cache."""
 
-STORED = 1 << 29
-"""Bytes of distributions in bfloat16 that are kept for the backward pass, at most: 512 MB.
-
-In float32, where they would be twice as many, no more are kept than fit into a piece. The others
-are computed once more.
-"""
+CUDA_PIECES = 16
+"""The size of a piece on CUDA over that on a CPU: there a piece costs launches, and no cache."""
 
 BLOCK = 1 << 11
 """Symbols whose gradients are added at a time on a CPU, where products are in bfloat16.
@@ -29,42 +27,37 @@ Their float32 copy is to stay in a cache. That of a large vocabulary comes from 
 system, page by page, which takes longer than the product.
 """
 
-# rows whose gradients of the weights are gathered over steps, at most, before one product adds them
 WAITING = 512
-# bytes of their distributions, at most, if they are more than one piece: 64 MB
+"""Rows that wait at most, before one product adds their gradients of the weights: see `_wait`."""
+
 WAITING_BYTES = 1 << 26
+"""Bytes of their errors, at most: 64 MB, or one piece, if that is larger."""
+
+SMALLEST = 1e-30
+"""Probabilities below it are computed once more, in log space: they may be rounded to zero."""
+
+PICKING = 32
+"""To pick a row out of many costs as much as the logits and gradients of so many symbols."""
 
 WHOLE = 1 << 26
-"""Numbers of a step's distributions on CUDA up to which all pairs are computed.
+"""Numbers of distributions on CUDA up to which no rows are picked out.
 
 To pick some, the processor would wait for the device to say how many, which takes longer.
 """
 
 
-# symbols of a vocabulary whose logits and gradients cost as much as to pick a row out of many
-PICKING = 32
-# probabilities below it are computed once more, in log space: they may have been rounded to zero
-SMALLEST = 1e-30
-# the size of a piece on CUDA over that on a CPU: there is no such cache, and each piece costs
-# launches
-ON_CUDA = 16
-# bytes of distributions that are kept on CUDA, where they are in float32: 4 GB
-STORED_ON_CUDA = 1 << 32
-
-
 class OutputLayer:
-    """softmax(W z + b) of the hidden layer z of x; gradients are gathered over many calls.
+    """softmax(W z + b) of the hidden layer z of u; gradients are gathered over many calls.
 
-    Distributions are overwritten by the next call, unless a place for them is given: large pieces
-    of memory that come and go among small ones that stay would leave holes that are not filled
-    again.
+    Distributions stand in memory that the next call uses again, unless it is given a place, `out`.
+    Large pieces that come and go among small ones that stay would leave holes in memory.
 
     Args:
         weight: (V, R); bias: (V,).
         compute: how products are taken. With `bf16`, distributions too are held in bfloat16. Logits
-            are then off by up to 2^-9 of their size; sums and gradients are computed from what the
-            logits say.
-        hidden_layer: makes z of x.
+            are then off by up to 2^-9 of their size; sums and gradients are those of the rounded
+            logits.
+        hidden_layer: makes z of u.
     """
 
     def __init__(
@@ -101,10 +94,10 @@ class OutputLayer:
 
     @property
     def piece_rows(self) -> int:
-        """The number of distributions in one piece, which need no padding."""
+        """The number of distributions in one piece, which with rows of zeros is no larger."""
         piece_bytes = CHUNK
         if self.weight.is_cuda:
-            piece_bytes = CHUNK * ON_CUDA
+            piece_bytes = CHUNK * CUDA_PIECES
         return self.padded(max(1, piece_bytes // self.distribution_bytes * 16 // 17))
 
     @property
@@ -131,10 +124,9 @@ class OutputLayer:
     def errors(
         self, z: Tensor, symbols: Tensor, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return log p(symbol), (n,), and its gradient by the logits with the sign changed.
+        """Return log p(symbol), (n,), and the errors p - onehot(symbol) for z (n, R), (N, V).
 
-        The gradient is the error p - onehot(symbol) for z (n, R): (N, V), with rows of zeros up to
-        the padded size. `out`, of n rows or more, is where it is to be held.
+        N is n with the rows of zeros of `padded`. `out`, of N rows, is where errors are to stand.
         """
         rows = len(z)
         if out is None:
@@ -144,20 +136,20 @@ class OutputLayer:
 
         column = symbols[:, None]
         if self.bf16:
-            likely, log_likelihood = self._subtract_gold_in_bf16(error, symbols)
+            p_gold, log_likelihood = self._subtract_gold_in_bf16(error, symbols)
         elif z.is_cuda or self.compute.static:
-            # In log space at once: to look for probabilities that were rounded to zero would be to
-            # wait.
+            # In log space at once: to look for probabilities that were rounded to zero, the
+            # processor would wait for the device.
             log_likelihood = logits.gather(1, column).squeeze(1) - logits.logsumexp(1)
             error.scatter_(1, column, log_likelihood.expm1()[:, None])
             return log_likelihood, out
         else:
-            likely = error.gather(1, column).squeeze(1)
-            error.scatter_(1, column, (likely - 1)[:, None])
-            log_likelihood = likely.log()
+            p_gold = error.gather(1, column).squeeze(1)
+            error.scatter_(1, column, (p_gold - 1)[:, None])
+            log_likelihood = p_gold.log()
 
-        if float(likely.amin()) < SMALLEST:
-            lost = (likely < SMALLEST).nonzero().squeeze(1)
+        if float(p_gold.amin()) < SMALLEST:
+            lost = (p_gold < SMALLEST).nonzero().squeeze(1)
             exact = torch.log_softmax(logits[lost].to(self.dtype), dim=1)
             log_likelihood[lost] = exact.gather(1, symbols[lost, None]).squeeze(1)
         return log_likelihood, out
@@ -166,14 +158,15 @@ class OutputLayer:
         """Turn probabilities (n, V) into errors, and return p(symbol) and its logarithm, (n,)."""
         # Not by `scatter_`, which copies all of a tensor in bfloat16.
         gold = torch.arange(len(error), device=error.device), symbols
-        likely = error[gold].to(self.dtype)
+        p_gold = error[gold].to(self.dtype)
 
-        # The sum of all other symbols, so that 1 - p is right where p is rounded to 1.
+        # 1 - p is the sum of all others: where p is rounded to 1, and as rounded ones do not sum
+        # to 1.
         error[gold] = 0.0
-        unlikely = error.sum(1)
-        error[gold] = -unlikely
+        p_others = error.sum(1)
+        error[gold] = -p_others
 
-        return likely, (likely / (likely + unlikely)).log()
+        return p_gold, (p_gold / (p_gold + p_others)).log()
 
     def _rows(self, name: str, count: int) -> Tensor:
         """Return the first `count` rows of a piece of memory that is used again and again."""
@@ -185,7 +178,7 @@ class OutputLayer:
 
     @large_products
     def backward(self, hidden: Hidden, error: Tensor, scale: Tensor) -> Tensor:
-        """Return the gradient of x, (n, R), and add to those of weight and bias.
+        """Return the gradient of u, (n, R), and add to those of weight and bias.
 
         Args:
             hidden: z (n, R); error: (N, V) of z by `errors`.
@@ -193,7 +186,7 @@ class OutputLayer:
         """
         z = hidden.z
 
-        # Rows are weighted on the narrow side of each product.
+        # Rows are weighted on the narrow side of each product. To wait pays for two calls or more.
         weights = -scale[:, None]
         if 2 * len(z) > self.waiting_rows or z.is_cuda:
             self._add(error, z * weights, weights)
@@ -252,6 +245,7 @@ class OutputLayer:
 
     def pick_errors(self, error: Tensor, rows: Tensor) -> Tensor:
         """Return some rows (n,) of errors, as `errors` does, until the next call."""
+        # In the place of the logits, which nobody needs any more.
         picked = self._rows("logits", self.padded(len(rows)))
         torch.index_select(error, 0, rows, out=picked[: len(rows)])
         picked[len(rows) :].zero_()
@@ -269,7 +263,7 @@ class OutputLayer:
         return dweight, dbias
 
 
-def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
+def significant_rows(scale: Tensor, width: int) -> Tensor | None:
     """Return the indices of rows where |scale| (n,) is not lost in rounding.
 
     A row whose scale is below the precision of the largest changes no sum that it enters. None
@@ -280,42 +274,49 @@ def nonzero_rows(scale: Tensor, width: int) -> Tensor | None:
 
     size = scale.abs()
     rows = (size > size.amax() * torch.finfo(scale.dtype).eps).nonzero().squeeze(1)
-    if (len(scale) - len(rows)) * width <= PICKING * len(scale):
+    if not picking_pays(len(scale) - len(rows), len(scale), width):
         return None
     return rows
+
+
+def picking_pays(left_out: int, rows: int, width: int) -> bool:
+    """Return whether to leave rows out of all `rows` spares more than picking the others costs."""
+    return left_out * width > PICKING * rows
 
 
 def backward_rows(
     layer: OutputLayer, hidden: Hidden, error: Tensor | None, symbols: Tensor, scale: Tensor
 ) -> Tensor:
-    """Return the gradient of x, (P, R), by `OutputLayer.backward`, without rows of no weight.
+    """Return the gradient of u, (P, R), of P rows, by `OutputLayer.backward`.
+
+    Rows whose scale is lost in rounding are left out.
 
     `error` is as of `OutputLayer.errors`; None: it is computed once more.
     """
     rows = None
     if not layer.compute.static:
-        rows = nonzero_rows(scale, layer.width)
+        rows = significant_rows(scale, layer.width)
     if rows is None:
         return _backward(layer, hidden, error, symbols, scale)
 
-    dx = torch.zeros_like(hidden.z)
+    du = torch.zeros_like(hidden.z)
     if error is not None:
         error = layer.pick_errors(error, rows)
-    picked_dx = _backward(layer, hidden.select(rows), error, symbols[rows], scale[rows])
-    return dx.index_copy_(0, rows, picked_dx)
+    picked_du = _backward(layer, hidden.select(rows), error, symbols[rows], scale[rows])
+    return du.index_copy_(0, rows, picked_du)
 
 
 def _backward(
     layer: OutputLayer, hidden: Hidden, error: Tensor | None, symbols: Tensor, scale: Tensor
 ) -> Tensor:
-    """Return the gradient of x, (P, R), of all rows."""
+    """Return the gradient of u, (P, R), of all rows."""
     if error is not None:
         return layer.backward(hidden, error, scale)
 
-    dx = torch.empty_like(hidden.z)
-    for first in range(0, len(dx), layer.piece_rows):
+    du = torch.empty_like(hidden.z)
+    for first in range(0, len(du), layer.piece_rows):
         piece = slice(first, first + layer.piece_rows)
         of_piece = hidden.select(piece)
         _, piece_error = layer.errors(of_piece.z, symbols[piece])
-        dx[piece] = layer.backward(of_piece, piece_error, scale[piece])
-    return dx
+        du[piece] = layer.backward(of_piece, piece_error, scale[piece])
+    return du

@@ -30,8 +30,8 @@ class Pairs:
         kept: (n, m) which pairs count, at least one in each row.
         width: symbols of the vocabulary.
         sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
-        fixed: pairs that are computed in each row, however many are kept, which are no more. So
-            their number depends on no value. None: it is the number of those that are kept.
+        fixed: exactly so many pairs are computed in each row, those that are kept and others, so
+            that no shape depends on a value. None: those that are kept.
     """
 
     def __init__(
@@ -43,12 +43,13 @@ class Pairs:
             self._compute_fixed(fixed)
             return
 
+        # On CUDA, to count would be to wait.
         is_small = kept.is_cuda and kept.numel() * width <= output_layer.WHOLE
-        self.whole = (
-            is_small
-            or (kept.numel() - int(kept.sum())) * width <= output_layer.PICKING * kept.numel()
+        self.whole = is_small or not output_layer.picking_pays(
+            left_out=kept.numel() - int(kept.sum()), rows=kept.numel(), width=width
         )
         if not self.whole:
+            # (P,) each: of each pair the row, the position, and the index in (n, m), flattened.
             self.rows, self.positions = kept.nonzero(as_tuple=True)
             self.index = self.rows * kept.shape[1] + self.positions
 
@@ -84,11 +85,11 @@ class Pairs:
         spread = values.new_zeros(self.kept.numel(), *values.shape[1:])
         return spread.index_copy_(0, self.index, values).view(shape)
 
-    def sums(self, views: Tensor | None, query: Tensor) -> Tensor:
-        """Return x = W_x h_a + W_s s + b of each pair, (P, R), which may be overwritten.
+    def pre_activations(self, views: Tensor | None, query: Tensor) -> Tensor:
+        """Return u = W_x h_a + W_s s + b of each pair, (P, R), which may be overwritten.
 
         Args:
-            views: (B, m, R) W_x h_a; None: the query has all of the sum already.
+            views: (B, m, R) W_x h_a; None: m is 1, and the query is the pre-activation already.
             query: (n, R) W_s s + b.
         """
         if views is None:
@@ -108,19 +109,19 @@ class Pairs:
             return self.index
         return self.sentences[self.rows] * self.kept.shape[1] + self.positions
 
-    def backward(self, dx: Tensor, dviews: Tensor | None) -> Tensor:
-        """Return the gradient of the query, (n, R), and add to that of the views.
+    def backward(self, du: Tensor, dviews: Tensor | None) -> Tensor:
+        """Return the gradient of the query, (n, R), and add to that of the views, (B, m, R).
 
-        `dx` (P, R) is the gradient of `sums`.
+        `du` (P, R) is the gradient of `pre_activations`.
         """
         if not self.whole:
             # Not by `spread`: to fill and to sum many positions takes longer than to add the few
             # that count.
             if dviews is not None:
-                dviews.view(-1, dx.shape[1]).index_add_(0, self.view_index, dx)
-            return dx.new_zeros(len(self.kept), dx.shape[1]).index_add_(0, self.rows, dx)
+                dviews.view(-1, du.shape[1]).index_add_(0, self.view_index, du)
+            return du.new_zeros(len(self.kept), du.shape[1]).index_add_(0, self.rows, du)
 
-        by_row = self.spread(dx)
+        by_row = self.spread(du)
         if dviews is not None:
             if self.sentences is None:
                 dviews[: len(by_row)].add_(by_row)
@@ -129,8 +130,8 @@ class Pairs:
         return by_row.sum(1)
 
 
-def fixed_pairs(kept: Tensor, top_k: int | None) -> int:
-    """Count the pairs computed of each row (n, m) where that must not depend on what is kept."""
+def fixed_count(kept: Tensor, top_k: int | None) -> int:
+    """Return how many pairs of each row of `kept` (n, m) are computed, whatever its values are."""
     positions = kept.shape[1]
     if top_k is None:
         return positions
@@ -140,9 +141,13 @@ def fixed_pairs(kept: Tensor, top_k: int | None) -> int:
 def pieces(
     kept: Tensor, sentences: Tensor, layer: OutputLayer, fixed: int | None = None
 ) -> Iterator[tuple[slice, Pairs]]:
-    """Divide tokens, with all of their positions, into pieces that are computed at a time.
+    """Divide tokens, which are rows with all of their positions, into pieces.
 
-    Arguments are as of `Mixture`.
+    A piece has as many pairs as are computed at a time, or few more where all of them are.
+
+    Args:
+        kept: (n, m) which pairs count; sentences: (n,) the sentence of each token.
+        fixed: as of `Pairs`.
     """
     size = layer.piece_rows
     if not kept.is_cuda:

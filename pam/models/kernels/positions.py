@@ -1,6 +1,7 @@
 """log p(y_t | s_t, h_a) of source positions, one step at a time.
 
-Later steps decide how much each position counts.
+How much the gradient of a position weighs is known in the backward pass alone, as later steps read
+the posterior.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from pam.models.kernels import output_layer
 from pam.models.kernels.compute import FLOAT32, Compute
 from pam.models.kernels.hidden_layers import TANH, Hidden, HiddenLayer
 from pam.models.kernels.output_layer import OutputLayer, backward_rows
-from pam.models.kernels.pairs import Pairs, fixed_pairs
+from pam.models.kernels.pairs import Pairs, fixed_count
 from pam.models.kernels.tape import Anchor, Tape
+
+STORED = 1 << 29
+"""Bytes of errors in bfloat16 that are kept for the backward pass, at most: 512 MB."""
+
+STORED_ON_CUDA = 1 << 32
+"""Bytes of errors in float32 that are kept on CUDA, at most: 4 GB."""
 
 
 def gold_log_probs_plain(
@@ -30,7 +37,8 @@ def gold_log_probs_plain(
 ) -> Tensor:
     """Return log p(y | s, h_a), (n, m), of one symbol y in each row.
 
-    This defines `PositionLikelihood`. Views (n, m, R) are W_x h_a, the query (n, R) is W_s s + b.
+    Tests hold `PositionLikelihood` to it. Views (n, m, R), those of each row's sentence, are
+    W_x h_a; the query (n, R) is W_s s + b.
     """
     logits = hidden_layer.plain(views + query[:, None]) @ weight.t() + bias
     index = symbols[:, None, None].expand(-1, views.shape[1], 1)
@@ -41,15 +49,18 @@ def gold_log_probs_plain(
 class PositionLikelihood:
     """log p(y_t | s_t, h_a) of source positions, at many steps that feed it back.
 
-    The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): a number that later
-    steps decide, times a vector that they do not. The vectors of a step are kept if they fit beside
-    those of the steps before. Else only the hidden layer is, and in the backward pass logits are
-    computed once more for the positions that matter.
+    The gradient of position a's logits is l(a) (onehot(y_t) - p(. | s_t, h_a)): l(a), the gradient
+    of its log-likelihood, which later steps decide, times its error with the sign changed, which
+    they do not. The errors of a step are kept if they fit beside those of the steps before. Else
+    only the hidden layer is, and errors are computed once more for the positions that matter.
+
+    Gradients of views, weight and bias are gathered on a tape. The anchor, of which each step is
+    made, hands them on when the backward passes of all steps have ended.
 
     Args:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
         compute: how products are taken.
-        hidden_layer: makes z of x.
+        hidden_layer: makes z of u.
     """
 
     def __init__(
@@ -67,10 +78,11 @@ class PositionLikelihood:
             hidden_layer=hidden_layer,
         )
         if weight.is_cuda:
-            room = output_layer.STORED_ON_CUDA
+            room = STORED_ON_CUDA
         elif compute.bf16:
-            room = output_layer.STORED
+            room = STORED
         else:
+            # They would be twice as many bytes: no more are kept than fit into a piece.
             room = output_layer.CHUNK
 
         self.tape = _PositionTape(views.detach(), layer, room)
@@ -94,7 +106,7 @@ class PositionLikelihood:
         """
         fixed = None
         if self.tape.layer.compute.static:
-            fixed = fixed_pairs(kept, top_k)
+            fixed = fixed_count(kept, top_k)
 
         log_likelihood: Tensor = _Position.apply(
             self.anchor, self.tape, query, symbols, kept, fixed, sentences
@@ -106,7 +118,7 @@ class _PositionTape(Tape):
     def __init__(self, views: Tensor, layer: OutputLayer, room: int) -> None:
         self.views = views
         self.layer = layer
-        self.room = room  # bytes that are left for distributions
+        self.room = room  # bytes that are left for the errors of a batch
         self.dviews: Tensor | None = None
 
     def gradients(self) -> tuple[Tensor | None, ...]:
@@ -116,6 +128,8 @@ class _PositionTape(Tape):
 
 
 class _Position(Function):
+    """One step of `PositionLikelihood`."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -129,9 +143,9 @@ class _Position(Function):
     ) -> Tensor:
         layer = tape.layer
         pairs = Pairs(kept, layer.width, sentences=sentences, fixed=fixed)
-        hidden = layer.hidden_layer.overwrite(pairs.sums(tape.views, query))
+        hidden = layer.hidden_layer.overwrite(pairs.pre_activations(tape.views, query))
         z = hidden.z
-        gold = pairs.expand_rows(symbols)
+        gold = pairs.expand_rows(symbols)  # (P,)
 
         # The errors are stored for the backward pass, if they fit.
         error = None
@@ -141,7 +155,7 @@ class _Position(Function):
             tape.room -= error_bytes
             error = layer.weight.new_empty(padded, layer.width)
 
-        log_likelihood = torch.empty_like(z[:, 0])
+        log_likelihood = z.new_empty(len(z))
         for first in range(0, len(z), layer.piece_rows):
             piece = slice(first, first + layer.piece_rows)
             is_last = piece.stop >= len(z)
@@ -160,14 +174,14 @@ class _Position(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, scale, gold = ctx.saved_tensors
+        z, hidden_scale, gold = ctx.saved_tensors
         tape = ctx.tape
         pairs = ctx.pairs
         error = ctx.error
         ctx.error = None  # it is dropped, and another backward pass computes it once more
 
-        dx = backward_rows(tape.layer, Hidden(z, scale), error, gold, pairs.pick(grads[0]))
+        du = backward_rows(tape.layer, Hidden(z, hidden_scale), error, gold, pairs.pick(grads[0]))
         if tape.dviews is None:
             tape.dviews = torch.zeros_like(tape.views)
-        dquery = pairs.backward(dx, tape.dviews)
+        dquery = pairs.backward(du, tape.dviews)
         return None, None, dquery, None, None, None, None

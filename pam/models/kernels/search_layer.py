@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pam.models.kernels.hidden_layers import TANH, HiddenLayer
 from pam.models.kernels.linear import SearchLinear
-from pam.models.kernels.output_layer import ON_CUDA, OutputLayer
+from pam.models.kernels.output_layer import CUDA_PIECES, OutputLayer
 from pam.models.kernels.pairs import Pairs, pieces
 
 BEST = 16  # symbols of which search knows the probability in float32, at least
@@ -43,7 +43,7 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class SearchLayer(OutputLayer):
-    """softmax(W z + b) of the hidden layer z of x, for search.
+    """softmax(W z + b) of the hidden layer z of u, for search.
 
     With `bf16`, the products with all of W are taken in bfloat16, and so are off by 0.01 where a
     logit is 5. The part of this error that enters a score is corrected: the logits of the likeliest
@@ -54,7 +54,7 @@ class SearchLayer(OutputLayer):
         weight: (V, R); bias: (V,).
         beam: hypotheses of a sentence; as many symbols are corrected, or `BEST` if that is more.
         bf16: whether large products are taken in bfloat16.
-        hidden_layer: makes z of x.
+        hidden_layer: makes z of u.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SearchLayer(OutputLayer):
     def piece_rows(self) -> int:
         piece_bytes = PIECE
         if self.weight.is_cuda:
-            piece_bytes = PIECE * ON_CUDA
+            piece_bytes = PIECE * CUDA_PIECES
         return max(LEAST, piece_bytes // self.distribution_bytes)
 
     def logits(self, z: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class SearchedMixture:
             self.probs = layer.weight.new_empty(*kept.shape, layer.width)
 
         for rows, pairs in pieces(kept, sentences, layer):
-            z = layer.hidden_layer.overwrite(pairs.sums(views, query[rows])).z
+            z = layer.hidden_layer.overwrite(pairs.pre_activations(views, query[rows])).z
             self._sum(rows, pairs, z, weights[rows] * pairs.kept)
 
     def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
@@ -254,7 +254,9 @@ class SearchedMixture:
 
         pairs = Pairs(self.kept[rows], self.layer.width, self.sentences[rows])
         lines = Lines(pairs)
-        hidden = self.layer.hidden_layer.overwrite(pairs.sums(self.views, self.query[rows]))
+        hidden = self.layer.hidden_layer.overwrite(
+            pairs.pre_activations(self.views, self.query[rows])
+        )
         z = lines.arrange(hidden.z)
         logits = self.layer.exact(z, symbols[:, None]).squeeze(2)
         return lines.spread(logits) - self.norms[rows]
