@@ -181,7 +181,9 @@ _LOOKS = {
         transformer_mono_postr_joint="P",
     ),
     **_family("#3D3D8F", mixture="h", transformer_mixture="*"),
-    **_family("#8F7BE8", transformer_inflection="s", transformer_pointer="X"),
+    **_family(
+        "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_agreement="d"
+    ),
     **_family(
         "#5B8C5A",
         head_soft="o",

@@ -20,6 +20,7 @@ from pam.experiments.loading import load_plan
 from pam.reporting.aligners import table
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement
+from tests.workflow.checkouts import ROOT
 
 EFLOMAL = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -217,3 +218,21 @@ def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_p
     other = record_of(tmp_path, "other", [[1, 1, 1, 1]], 1)
     with pytest.raises(UserError, match="different sentences"):
         table([*files, other])
+
+
+def test_the_page_on_alignment_has_the_figures_of_the_stored_records() -> None:
+    bench = ROOT / "results/reference/bench"
+    names = ("eflomal", "fast-align")
+    stored = table([bench / f"2026-11-30-{name}.json" for name in names]).splitlines()
+    page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8").replace("**", "")
+
+    readings = {
+        ("eflomal", "grow-diag-final-and"): "eflomal 2.0.0, both directions, grow-diag-final-and",
+        ("eflomal", "one direction"): "eflomal, German to English",
+        ("fast_align", "intersection"): "fast_align, both directions, intersection",
+        ("fast_align", "grow-diag-final-and"): "fast_align, both directions, grow-diag-final-and",
+    }
+    for (name, reading), shown in readings.items():
+        (row,) = (line for line in stored if line.startswith(f"| {name} | {reading} |"))
+        cells = [cell.strip() for cell in row.split("|")]
+        assert f"| {shown} | {cells[3]} {cells[4]} | {cells[13]} |" in page
