@@ -1,9 +1,9 @@
 """Write the page of an experiment's results, `index.html`.
 
-It begins with the question, the task and the models in words that need no paper, the picture of
-the gains and a table of five columns. Cautions, tables, figures, outputs side by side and attention
-maps follow. The page is one file that asks the network for nothing: styles, pictures and downloads
-are embedded.
+It begins with the first screen: the question, the tasks and the models, in words for readers who
+have not read the paper, one figure (`pictured`) and the main table, with a ranking of models for
+each of a few tasks. Cautions, tables, figures, outputs side by side and attention maps follow. The
+page is one file that asks the network for nothing: styles, pictures and downloads are embedded.
 
 This file says what stands on the page, and where. `pam.reporting.blocks` makes each table and
 figure, `pam.reporting.standings` the table of the first screen; both take the typed rows of tables
@@ -104,8 +104,9 @@ class Page:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.experiment = files.experiment
+        # Of each task its kind, such as `translation`.
         self.kinds = {task: str(summary["task"]) for task, summary in files.summaries.items()}
-        self.refers = refers_to_papers(self.experiment)
+        self.refers_to_papers = refers_to_papers(self.experiment)
         self.labels = {task: label_of(task, self.experiment) for task in self.experiment.tasks}
 
         # Demonstrations stand apart, below the tasks that are benchmarks.
@@ -113,7 +114,9 @@ class Page:
             task for task, config in self.experiment.tasks.items() if is_demonstration(config)
         ]
         self.real = [task for task in self.labels if task not in self.demonstrations]
-        self.first = next(iter(self.real or self.demonstrations))
+        self.first_task = next(iter(self.real or self.demonstrations))
+        self.main = self.main_table()
+        self.pictured = self.front_figure()
 
         self.tables = {name: read(files.folder / "tables", name) for name in files.tables}
         comparisons = [
@@ -124,7 +127,7 @@ class Page:
         curves = read_csv(files.folder / "figures/curves.csv")
         by_task = cautions(self.experiment, files.summaries, curves, comparisons, files.runs)
         self.cautions = self._numbered(by_task)
-        # A run has a row in the table of costs, a sum over runs has none in its data.
+        # Rows of the table of costs are runs, and sums over runs, which are not stored in its data.
         self.costs = [row for row in self.tables["costs"].rows if row.is_stored]
         self.model_names = {row["model"].key: row["model"].label for row in self.costs}
         self.make = Blocks(
@@ -141,36 +144,35 @@ class Page:
 
     def content(self) -> dict[str, Any]:
         """Return the template's variables."""
-        main = self.main_table()
-        pictured = self.front_figure(main)
         front = []
-        if pictured:
-            front.append(self.figure(pictured))
-        if main:
-            front.append(self.make.table(main, self.ranked(main)))
+        if self.pictured:
+            front.append(self.figure(self.pictured))
+        if self.main:
+            front.append(self.make.table(self.main, self.ranked()))
+        # A table of one cell and a figure of one point compare nothing: they stand nowhere.
         front = [block for block in front if not block.is_single]
         # A section without blocks is left out.
-        sections = [section for section in self.sections(main, pictured) if section["blocks"]]
+        sections = [section for section in self.sections() if section["blocks"]]
         self._set_anchors([*front, *(block for section in sections for block in section["blocks"])])
 
         rule_title = "How models are compared"
         rule = PARTS_OF_RULE_OF_OWN_DATA
-        if self.refers:
+        if self.refers_to_papers:
             rule_title = "How a verdict is reached"
             rule = PARTS_OF_RULE
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
-            "about": about(self.experiment, list(self.labels.values()), self.refers),
+            "about": about(self.experiment, list(self.labels.values()), self.refers_to_papers),
             "paper": PAPER,
             "code": code_of(self.trainings()),
-            "answers": self.answers(main) if main else [],
+            "answers": self.answers(),
             "moved": self.moved(),
             "question": question(self.experiment),
             "tasks": [self.introduced(task) for task in [*self.real, *self.demonstrations]],
             **self.models_in_words(),
             "front": front,
-            "rankings": self.rankings(main) if main else [],
+            "rankings": self.rankings(),
             "cautions": self.cautions,
             "filters": FILTERS,
             "most_rows": MOST_ROWS,
@@ -217,48 +219,41 @@ class Page:
         """Read a file that is embedded in the page as it is."""
         return Markup((self.files.texts / "page" / name).read_text(encoding="utf-8"))  # noqa: S704
 
-    def sections(self, main: str | None, pictured: str | None) -> list[dict[str, Any]]:
+    def sections(self) -> list[dict[str, Any]]:
         """Return the sections below the front.
 
         Tables, figures, examples and attention of real tasks come first, then data and cost, then
         the demonstrations in a section of their own.
         """
         if not self.real:
-            return [
-                self.section("Demonstration", self.demonstrations, main, pictured),
-                self.data_and_cost(),
-            ]
+            return [self.demonstration_section(), self.data_and_cost()]
 
-        tables, figures, outputs, maps = self.blocks(self.real, main, pictured)
+        tables, figures, outputs, maps = self.blocks(self.real)
         return [
             {"title": "Tables", "blocks": tables},
             {"title": "Figures", "blocks": figures},
             {"title": "Outputs side by side", "blocks": outputs},
             {"title": "Attention", "blocks": maps},
             self.data_and_cost(),
-            self.section("Demonstration", self.demonstrations, None, pictured),
+            self.demonstration_section(),
         ]
 
-    def section(
-        self, title: str, tasks: Sequence[str], main: str | None, pictured: str | None
-    ) -> dict[str, Any]:
-        """Return one section with all blocks of some demonstrations and their notes."""
-        notes = [self.experiment.tasks[task].note for task in tasks]
+    def demonstration_section(self) -> dict[str, Any]:
+        """Return one section with all blocks of the demonstrations and their notes."""
+        notes = [self.experiment.tasks[task].note for task in self.demonstrations]
         text = " ".join(dict.fromkeys(note for note in notes if note))
 
-        by_form = self.blocks(tasks, main, pictured)
+        by_form = self.blocks(self.demonstrations)
         blocks = [block for of_form in by_form for block in of_form]
         if not text:
             text = "This shows the method. It is not a benchmark."
-        return {"title": title, "blocks": blocks, "intro": text}
+        return {"title": "Demonstration", "blocks": blocks, "intro": text}
 
-    def blocks(
-        self, tasks: Sequence[str], main: str | None, pictured: str | None
-    ) -> tuple[list[Block], ...]:
+    def blocks(self, tasks: Sequence[str]) -> tuple[list[Block], ...]:
         """Return tables, figures, examples and attention maps of some tasks.
 
-        The main table and the figure of the front are left out. A figure that shows both real
-        tasks and demonstrations is with the real ones.
+        The figure of the first screen is left out, and the main table if the first screen has all
+        of its tasks. A figure that shows both real tasks and demonstrations is with the real ones.
         """
         tables: list[Block] = []
         outputs: list[Block] = []
@@ -267,7 +262,7 @@ class Page:
             shown_tasks = [
                 task for task in spec.shows(self.experiment, self.kinds) if task in tasks
             ]
-            is_on_front = name == main and shown_tasks == self.ranked(main)
+            is_on_front = name == self.main and shown_tasks == self.ranked()
             if spec.category == COSTS or not shown_tasks or is_on_front:
                 continue
             block = self.make.table(name, shown_tasks)
@@ -280,6 +275,7 @@ class Page:
             [task for task in self.files.runs if task.name in tasks], self.experiment
         )
         if grouped is not None:
+            # Scores by group have no file: the page makes their table.
             tables.append(self.make.made_here(grouped, groups.NAME))
 
         figures: list[Block] = []
@@ -287,8 +283,8 @@ class Page:
         for name in self.files.figures:
             if name in FIGURES:
                 drawn_tasks = FIGURES[name].shows(self.experiment, self.kinds)
-                ranked = [task for task in drawn_tasks if task in self.real] or drawn_tasks
-                if name != pictured and ranked and ranked[0] in tasks:
+                preferred = [task for task in drawn_tasks if task in self.real] or drawn_tasks
+                if name != self.pictured and preferred and preferred[0] in tasks:
                     figures.append(self.figure(name))
             else:
                 task = self.task_of_map(name)
@@ -303,23 +299,23 @@ class Page:
         """Return the first comparison for the front that has the first task."""
         for name in self.files.tables:
             spec = TABLES[name]
-            if spec.front and self.first in spec.shows(self.experiment, self.kinds):
+            if spec.front and self.first_task in spec.shows(self.experiment, self.kinds):
                 return name
         return None
 
-    def front_figure(self, main: str | None) -> str | None:
+    def front_figure(self) -> str | None:
         """Return the figure of gains in the main table's metric, else that of its values."""
-        if main is None:
+        if self.main is None:
             return None
         # A table of several metrics is pictured by the one of its finding.
-        metric = (*TABLES[main].finding, *TABLES[main].metrics)[0]
+        metric = (*TABLES[self.main].finding, *TABLES[self.main].metrics)[0]
 
         for draws in ("gains", "quality"):
             for name in self.files.figures:
                 spec = FIGURES.get(name)
                 if spec is None or spec.draws != draws or metric not in spec.options:
                     continue
-                if self.first in spec.shows(self.experiment, self.kinds):
+                if self.first_task in spec.shows(self.experiment, self.kinds):
                     return name
         return None
 
@@ -328,6 +324,7 @@ class Page:
         kind = self.kinds[task]
         example = None
         for name in self.files.tables:
+            # A kind of task has one table of examples.
             if TABLES[name].builder == "examples" and TABLES[name].kind == kind:
                 example = example_of(kind, self.tables[name].of_tasks([task]).data)
         return {"label": self.labels[task], "words": task_in_words(kind), "example": example}
@@ -345,40 +342,49 @@ class Page:
             "more_models": [line for line in lines if line[0] not in MAIN_MODELS],
         }
 
-    def ranked(self, main: str) -> list[str]:
-        """Return the tasks that the first screen has of the main table."""
-        tasks_of_table = TABLES[main].shows(self.experiment, self.kinds)
+    def ranked(self) -> list[str]:
+        """Return the tasks that the first screen has of the main table; none without one."""
+        if self.main is None:
+            return []
+        tasks_of_table = TABLES[self.main].shows(self.experiment, self.kinds)
         tasks = [task for task in self.real or self.demonstrations if task in tasks_of_table]
         return tasks[:MOST_RANKINGS]
 
-    def rankings(self, main: str) -> list[Ranking]:
+    def rankings(self) -> list[Ranking]:
         """Return the models of each task of the first screen, as the main table has them."""
+        if self.main is None:
+            return []
         return [
             ranking(
-                table=self.tables[main],
-                spec=TABLES[main],
+                table=self.tables[self.main],
+                spec=TABLES[self.main],
                 experiment=self.experiment,
                 task=Name(task, self.labels[task]),
             )
-            for task in self.ranked(main)
+            for task in self.ranked()
         ]
 
-    def answers(self, main: str) -> list[str]:
+    def answers(self) -> list[str]:
         """Answer the question in a sentence for each task of the first screen."""
+        if self.main is None:
+            return []
         answers = []
-        for task in self.ranked(main):
-            table = self.tables[main]
-            metric = metric_of_finding(TABLES[main], rows_of(table, task))
+        table = self.tables[self.main]
+        for task in self.ranked():
+            metric = metric_of_finding(TABLES[self.main], rows_of(table, task))
+            if metric is None:
+                continue
             models = self.experiment.models_of(task)
             rows = [row for row in rows_of(table, task, metric) if row["model"].key in models]
-            if metric is None or not rows:
+            if not rows:
                 continue
+            # The question is about the models with posterior attention.
             asked = [model for model in models if has_posterior(model, self.experiment)]
             answers.append(answer(Name(task, self.labels[task]), metric_of(metric), rows, asked))
         return answers
 
     def moved(self) -> Moved | None:
-        """Return how posterior attention moves on the first task that shows it."""
+        """Return how attention moves from prior to posterior on the first task that shows it."""
         for task in [*self.real, *self.demonstrations]:
             for name in self.files.figures:
                 if self.task_of_map(name) == task:
