@@ -56,6 +56,7 @@ from pam.runtime.files import (
 
 ARCHIVE = "runs.tar.xz"
 RECORD = "record.json"
+AGAIN = "check it out again, or store the experiment again"  # what helps a damaged file
 SCORES = "scores.json"
 EXPERIMENT = "experiment.yaml"
 DATA = "data.json"
@@ -265,7 +266,7 @@ def unpacked(stored: Path, names: Collection[str] = ()) -> Iterator[Path]:
         try:
             extract_all(stored / ARCHIVE, folder, UNPACKED, names)
         except UserError as error:
-            hint = "check it out again, or store the experiment again"
+            hint = AGAIN
             raise UserError(error.message, file=error.file, hint=hint) from error
 
         yield folder
@@ -395,11 +396,15 @@ def _commits(stored: Path) -> dict[str, str]:
     record_file = stored / RECORD
     if not record_file.is_file():
         return {}
-    return {
-        run: command["commit"][:COMMIT]
-        for command in read_json(record_file)["commands"]
-        for run in command["runs"]
-    }
+    record = read_json(record_file)
+    try:
+        return {
+            run: command["commit"][:COMMIT]
+            for command in record["commands"]
+            for run in command["runs"]
+        }
+    except (KeyError, TypeError):
+        raise UserError("no commands with their runs", file=record_file, hint=AGAIN) from None
 
 
 def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:
@@ -407,7 +412,7 @@ def _read_stored(stored: Path, experiment: Experiment) -> dict[str, Any]:
     content = read_yaml(stored / EXPERIMENT)
     tasks = content.get("tasks", {}) if isinstance(content, dict) else {}
     if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
-        hint = "check it out again, or store the experiment again"
+        hint = AGAIN
         raise UserError("this is not an experiment", file=stored / EXPERIMENT, hint=hint)
 
     if not tasks.keys() & experiment.tasks.keys():

@@ -202,8 +202,8 @@ def test_of_a_nucleus_the_likeliest_are_summed_and_no_more_than_asked_for(name: 
 
 
 def test_equals_are_cut_to_some_of_them() -> None:
-    summed = Cut(top_k=2, mass=0.1).positions(torch.full((3, 9), 1 / 9).double().log())
-    assert summed.kept.sum(1).tolist() == [1, 1, 1]
+    kept = Cut(top_k=2, mass=0.1).positions(torch.full((3, 9), 1 / 9).double().log())
+    assert kept.mask.sum(1).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", JOINT)

@@ -87,6 +87,7 @@ def test_options_and_the_class_that_computes_them_say_the_same_of_a_kind(
     if component == "architecture":
         model = build(ModelConfig(label="Mine", architecture=chosen), Network(), 9, 9)
         computed["has_components"] = all(hasattr(model, part) for part in PARTS)
+        computed["has_opposite"] = hasattr(model, "back")
         computed["reads_vectors"] = "vectors" in signature(made).parameters
 
     # A flag that says nothing of a component has its default.

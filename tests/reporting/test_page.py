@@ -231,7 +231,7 @@ def test_every_table_and_figure_can_be_saved_from_the_page(
             )
 
     for folder, endings in (("tables", ("csv", "tex")), ("figures", ("csv",))):
-        for path in (results.folder / folder).iterdir():
+        for path in (results.folder / folder).glob("*.*"):
             # A figure of one point is left out.
             is_point = folder == "figures" and len(render.read_csv(path.with_suffix(".csv"))) == 1
             if path.suffix[1:] in endings and not is_point:

@@ -34,14 +34,14 @@ def test_a_training_whose_node_dies_goes_on_from_its_last_state_on_another_node(
 
 def test_a_training_longer_than_the_time_limit_ends_in_several_jobs(login: Login) -> None:
     login.experiment(LONG, "resources: {gpu: true, runtime: 1}\n")
-    # 66 s of steps, and a job of a minute trains for no more than half of it.
-    login.slow_down(1.2)
+    # 44 s of steps, and a job of a minute trains for no more than half of it.
+    login.slow_down(0.8)
 
     outcome = login.run(RUN, "--retries", "0")
 
     assert outcome.code == 0, outcome.said + login.state()
     jobs = login.seen()
-    assert len(jobs) >= 3
+    assert len(jobs) >= 2
     assert len({note["SLURM_JOB_ID"] for note in jobs}) == 1
     assert login.record("soft")["resumed"] == len(jobs) - 1
     assert login.outcome("soft") == login.undisturbed("soft")
