@@ -51,8 +51,8 @@ class Attention:
     shift: Tensor | None = None  # (n, D) what a latent of the step adds to a context, or None
     cost: Tensor | None = None  # (n,) nats that the objective pays for that, or None
     gumbel: Tensor | None = None  # (n, m) the noise of the step, or None
-    # the context of the prior, as `Memory.viewed` reads it; None where the output layer reads none,
-    # and of rows that a search has selected, which is fed other contexts
+    # the context of the prior, as `Memory.viewed` reads it; None if the output layer reads none,
+    # and after `select`, as a search feeds back other contexts
     context: Tensor | None = None
 
     def select(self, rows: Tensor) -> Attention:
@@ -124,7 +124,7 @@ class TokenDistribution(ABC):
     def select(self, rows: Tensor) -> TokenDistribution:
         """Keep some hypotheses of a step.
 
-        The i-th of them must be of the sentence of row i, which is told by the place: i // beam.
+        Row i must then be of sentence i // beam: nothing else records it.
         """
 
 
@@ -331,8 +331,8 @@ class ContextDistribution(TokenDistribution):
     def log_weights(self, log_gate: Tensor | None = None) -> Tensor:
         """Return log p(k), (n, k), `ZERO` where a context is left out.
 
-        With `Cut.renormalized`, contexts that are kept generate as much as all do: by `log_gate`
-        (n, k), each generates with a probability exp(log_gate) of its own.
+        With `Cut.renormalized` the weights of kept contexts are scaled so that
+        sum_k p(k) exp(log_gate(k)) stays that of all contexts; `log_gate` (n, k), None: zeros.
         """
 
     @abstractmethod
@@ -373,7 +373,8 @@ class SingleContext(ContextDistribution):
         if self.context is None:
             return hidden
 
-        # Contexts of a search, and those that `at` makes of views, are W_x c_t already.
+        # `of_context` is None wherever there are views, as contexts are then sums of W_x h_a, and
+        # in a search, which has multiplied them already.
         projected_context = self.context
         of_context = self.rows.readout.of_context
         if of_context is not None:

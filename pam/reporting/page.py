@@ -1,6 +1,6 @@
 """Write the page of an experiment's results, `index.html`.
 
-It begins with the first screen: the question, the tasks and the models, in words for readers who
+It begins with the front: the question, the tasks and the models, in words for readers who
 have not read the paper, one figure (`pictured`) and the main table, with a ranking of models for
 each of a few tasks. Cautions, tables, figures, outputs side by side and attention maps follow. The
 page is one file that asks the network for nothing: styles, pictures and downloads are embedded.
@@ -127,7 +127,7 @@ class Page:
         curves = read_csv(files.folder / "figures/curves.csv")
         by_task = cautions(self.experiment, files.summaries, curves, comparisons, files.runs)
         self.cautions = self._numbered(by_task)
-        # Rows of the table of costs are runs, and sums over runs, which are not stored in its data.
+        # Only stored rows are runs; the others are sums.
         self.costs = [row for row in self.tables["costs"].rows if row.is_stored]
         self.model_names = {row["model"].key: row["model"].label for row in self.costs}
         self.make = Blocks(
@@ -190,8 +190,8 @@ class Page:
     def trainings(self) -> Iterator[dict[str, Any]]:
         """Yield the record of each training, with its commit.
 
-        Runs that were restored may be older than the commit in that record; then their own record
-        has it.
+        Trainings of before it was recorded have none; where they were restored, the record of the
+        stored experiment gave it.
         """
         for task in self.files.runs:
             for run in task.runs:
@@ -304,7 +304,7 @@ class Page:
         return None
 
     def front_figure(self) -> str | None:
-        """Return the figure of gains in the main table's metric, else that of its values."""
+        """Return the first figure of gains in the main table's metric, else that of its values."""
         if self.main is None:
             return None
         # A table of several metrics is pictured by the one of its finding.

@@ -23,8 +23,8 @@ CUDA_PIECES = 16
 BLOCK = 1 << 11
 """Symbols whose gradients are added at a time on a CPU, where products are in bfloat16.
 
-Their float32 copy is to stay in a cache. That of a large vocabulary comes from the operating
-system, page by page, which takes longer than the product.
+Their float32 product is to stay in a cache. That of all symbols is allocated anew each time, and
+its page faults cost more than the product.
 """
 
 WAITING = 512
@@ -94,7 +94,7 @@ class OutputLayer:
 
     @property
     def piece_rows(self) -> int:
-        """The number of distributions in one piece, which with rows of zeros is no larger."""
+        """The number of distributions in one piece; 16/17 leaves room for the rows of `padded`."""
         piece_bytes = CHUNK
         if self.weight.is_cuda:
             piece_bytes = CHUNK * CUDA_PIECES
@@ -186,7 +186,8 @@ class OutputLayer:
         """
         z = hidden.z
 
-        # Rows are weighted on the narrow side of each product. To wait pays for two calls or more.
+        # Rows are weighted on the narrow side of each product. To wait pays if at least two calls
+        # fit into `waiting_rows`.
         weights = -scale[:, None]
         if 2 * len(z) > self.waiting_rows or z.is_cuda:
             self._add(error, z * weights, weights)

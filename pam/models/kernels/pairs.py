@@ -29,9 +29,9 @@ class Pairs:
     Args:
         kept: (n, m) which pairs count, at least one in each row.
         width: symbols of the vocabulary.
-        sentences: (n,) the sentence of each row; None: rows are those of the first sentences.
-        fixed: exactly so many pairs are computed in each row, those that are kept and others, so
-            that no shape depends on a value. None: those that are kept.
+        sentences: (n,) the sentence of each row; None: row i is of sentence i.
+        fixed: exactly so many pairs are computed in each row, at least those that are kept, filled
+            up with others, so that no shape depends on a value. None: those that are kept.
     """
 
     def __init__(
@@ -143,7 +143,8 @@ def pieces(
 ) -> Iterator[tuple[slice, Pairs]]:
     """Divide tokens, which are rows with all of their positions, into pieces.
 
-    A piece has as many pairs as are computed at a time, or few more where all of them are.
+    A piece has as many pairs as are computed at a time, or few more where `Pairs.whole` computes
+    also those that are left out. On CUDA one wait, here, counts the pairs of all pieces.
 
     Args:
         kept: (n, m) which pairs count; sentences: (n,) the sentence of each token.

@@ -1,7 +1,7 @@
 """log p(y_t | s_t, h_a) of source positions, one step at a time.
 
-How much the gradient of a position weighs is known in the backward pass alone, as later steps read
-the posterior.
+The gradient by a position's likelihood is known only in the backward pass, as later steps read the
+posterior.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STORED = 1 << 29
 """Bytes of errors in bfloat16 that are kept for the backward pass, at most: 512 MB."""
 
 STORED_ON_CUDA = 1 << 32
-"""Bytes of errors in float32 that are kept on CUDA, at most: 4 GB."""
+"""Bytes of errors that are kept on CUDA, at most, in either precision: 4 GB."""
 
 
 def gold_log_probs_plain(
@@ -54,8 +54,8 @@ class PositionLikelihood:
     they do not. The errors of a step are kept if they fit beside those of the steps before. Else
     only the hidden layer is, and errors are computed once more for the positions that matter.
 
-    Gradients of views, weight and bias are gathered on a tape. The anchor, of which each step is
-    made, hands them on when the backward passes of all steps have ended.
+    Gradients of views, weight and bias are gathered on a tape. Every step takes the anchor as an
+    input, so that autograd runs the anchor's backward pass last, which returns them.
 
     Args:
         views: (B, m, R) W_x h_a; weight: (V, R); bias: (V,): the output layer.
@@ -82,7 +82,7 @@ class PositionLikelihood:
         elif compute.bf16:
             room = STORED
         else:
-            # They would be twice as many bytes: no more are kept than fit into a piece.
+            # Errors in float32 are twice as many bytes: at most one piece is kept.
             room = output_layer.CHUNK
 
         self.tape = _PositionTape(views.detach(), layer, room)
