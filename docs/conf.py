@@ -45,6 +45,7 @@ SECTIONS = {
         "docs/papers",
         "docs/configurations",
         "results/reference/README",
+        "results/unfinished/README",
         "benchmarks/peers/README",
     ),
     "History": ("CHANGELOG", "docs/history"),
