@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pam.alignment.links import WordLink, word_probabilities
-from pam.alignment.symmetrization import NAMES, ONE_DIRECTION, Directions
+from pam.alignment.symmetrization import NAMES, ONE_DIRECTION, Directions, as_matrix
 from pam.alignment.words import ReadText, Word, read_text, words_between_spaces
 from pam.data.codecs import Side
 from pam.data.text_files import cleaned
@@ -114,10 +114,12 @@ class WordAlignment:
         cls, source: list[Word], target: list[Word], directions: Directions, reading: str
     ) -> WordAlignment:
         """Read the links of a pair in one of the ways of its directions."""
-        probabilities = directions.probabilities(reading)
-        links = [
-            WordLink(i, j, float(probabilities[i, j])) for i, j in sorted(directions.links(reading))
-        ]
+        pairs = directions.links(reading)
+        if directions.has_probabilities:
+            probabilities = directions.probabilities(reading)
+        else:
+            probabilities = as_matrix(pairs, directions.ahead.shape)
+        links = [WordLink(i, j, float(probabilities[i, j])) for i, j in sorted(pairs)]
         return cls(source, target, links, probabilities, directions=directions)
 
     def plot(self, axes: Axes | None = None) -> Axes:

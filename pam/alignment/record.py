@@ -11,12 +11,12 @@ from pathlib import Path
 from pydantic import Field
 
 from pam.alignment.aligner import WordAlignment
-from pam.alignment.scoring import LinkScores, scores_of
+from pam.alignment.scoring import LinkScores, gathered, scores_of
 from pam.alignment.symmetrization import ONE_DIRECTION
 from pam.data.text_files import plain_lines
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD
-from pam.tasks.alignment.counts import WordAlignments, count_links, read_word_alignments
+from pam.tasks.alignment.counts import count_links, read_word_alignments
 from pam.tasks.alignment.links import Links
 
 SMOOTHED = ", smoothed"
@@ -109,17 +109,12 @@ class GoldSentences:
             suffix: what the names of readings end in.
         """
         directions = [alignment.directions for alignment in alignments]
+        gold = gathered(self.links)
         names = next((each.readings for each in directions if each is not None), ())
         for name in names:
             links = [[] if each is None else sorted(each.links(name)) for each in directions]
-            units = count_links(links, self._gold())
+            units = count_links(links, gold)
             self.readings[name + suffix] = units.counts[:, :4].astype(int).tolist()
-
-    def _gold(self) -> WordAlignments:
-        return WordAlignments(
-            sure=[list(links.sure) for links in self.links],
-            possible=[list(links.possible) for links in self.links],
-        )
 
 
 class Seconds:

@@ -91,11 +91,7 @@ def score_links(alignments: Path, gold: Path, first: int = 0) -> LinkScores:
 
 def scores_of(of_file: list[Links], of_gold: list[Links], first: int = 0) -> LinkScores:
     """Score links of pairs against gold links of the same pairs; see `score_links`."""
-    gold_links = WordAlignments(
-        sure=[list(links.sure) for links in of_gold],
-        possible=[list(links.possible) for links in of_gold],
-    )
-    units = count_links([list(links.possible) for links in of_file], gold_links)
+    units = count_links([list(links.possible) for links in of_file], gathered(of_gold))
     metrics = [METRICS["aer"], PRECISION, RECALL]
     counted = [int(units.total([column])[0]) for column in ("links", "sure")]
 
@@ -107,6 +103,14 @@ def scores_of(of_file: list[Links], of_gold: list[Links], first: int = 0) -> Lin
         possible=sum(len(links.possible) for links in of_gold),
         notes=_notes(of_file, of_gold, first),
         bootstrap=bootstrap.settings(len(of_gold)),
+    )
+
+
+def gathered(links: list[Links]) -> WordAlignments:
+    """Return the links of pairs, sure ones and possible ones apart."""
+    return WordAlignments(
+        sure=[list(of_pair.sure) for of_pair in links],
+        possible=[list(of_pair.possible) for of_pair in links],
     )
 
 

@@ -165,8 +165,6 @@ class Directions:
 
     def probabilities(self, reading: str) -> Floats:
         """Compute the probability of each link: by both directions their mean."""
-        if not self.has_probabilities:
-            return as_matrix(self.links(reading), self.ahead.shape)
         if self.back is None or reading == ONE_DIRECTION:
             return self.ahead
         if reading == OPPOSITE_DIRECTION:

@@ -14,7 +14,7 @@ from pam.evaluation.metrics import Floats
 from pam.evaluation.records import load
 from pam.evaluation.two_levels import Measured, Scatter
 from pam.reporting.cells import Estimate
-from pam.reporting.comparison import outcome_of
+from pam.reporting.comparison import gain_of, outcome_of
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement
 
@@ -142,21 +142,16 @@ def _check_same_sentences(aligners: Sequence[Aligner], files: Sequence[Path]) ->
 
 def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[str]:
     """Yield the rows of all readings."""
-    base = aligners[0]
-    base_measured = base.measured(base.first.reading)
     rows = [
         (aligner, reading, aligner.measured(reading))
         for aligner in aligners
         for reading in aligner.readings
     ]
 
+    base = rows[0][2]
     scatter = Scatter.of(measured for _, _, measured in rows)
-    gains = []
-    for _, _, measured in rows:
-        is_judged = measured.repeatable or measured.seeds > 1
-        is_base = measured is rows[0][2]
-        gain = two_levels.gain(measured, base_measured, scatter) if is_judged else None
-        gains.append(None if is_base else gain)
+    # The first row is that of the base.
+    gains = [None, *(gain_of(measured, base, scatter) for _, _, measured in rows[1:])]
 
     p_values = [gain.p for gain in gains if gain is not None]
     corrected = iter(two_levels.holm(p_values))
