@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from pam.experiments.model import ModelConfig
 from pam.experiments.settings import Network
 from pam.models import options
-from pam.models.agreement import RecurrentAgreement, TransformerAgreement
+from pam.models.agreement import Agreement, RecurrentAgreement, TransformerAgreement
 from pam.models.aligned_transformer import AlignedDecoder, AlignedEncoder, AlignedTransformer
+from pam.models.attention_model import AttentionModel
 from pam.models.head import AttentionHead
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
@@ -20,6 +21,8 @@ from pam.models.model import Model
 from pam.models.readout import Readout, ResidualReadout
 from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
+
+A = TypeVar("A", bound=Agreement)
 
 
 def build(
@@ -177,24 +180,33 @@ def recurrent_agreement(
     components: ModelConfig, network: Network, source: int, target: int
 ) -> RecurrentAgreement:
     """Make two recurrent models of opposite directions; arguments as in `build`."""
-    chosen = components.architecture
-    assert isinstance(chosen, options.AgreementOptions)
-
-    ahead = recurrent(components, network, source, target)
-    back = recurrent(components, network, target, source)
-    return RecurrentAgreement(ahead, back, chosen.weight, chosen.of == "posterior")
+    return _both_directions(RecurrentAgreement, recurrent, components, network, source, target)
 
 
 def transformer_agreement(
     components: ModelConfig, network: Network, source: int, target: int
 ) -> TransformerAgreement:
-    """Make two Transformers of opposite directions, as `aligned_transformer` does."""
-    chosen = components.architecture
-    assert isinstance(chosen, options.TransformerAgreementOptions)
+    """Make two Transformers of opposite directions, with alignment heads."""
+    return _both_directions(
+        TransformerAgreement, aligned_transformer, components, network, source, target
+    )
 
-    ahead = aligned_transformer(components, network, source, target)
-    back = aligned_transformer(components, network, target, source)
-    return TransformerAgreement(ahead, back, chosen.weight, chosen.of == "posterior")
+
+def _both_directions(
+    kind: type[A],
+    make: Callable[[ModelConfig, Network, int, int], AttentionModel],
+    components: ModelConfig,
+    network: Network,
+    source: int,
+    target: int,
+) -> A:
+    """Make a model of each direction by `make`, and let them agree; arguments as in `build`."""
+    chosen = components.architecture
+    assert isinstance(chosen, options.Agreeing)
+
+    ahead = make(components, network, source, target)
+    back = make(components, network, target, source)
+    return kind(ahead, back, chosen.weight, chosen.of == "posterior")
 
 
 def parameters_of(model: nn.Module) -> int:

@@ -36,7 +36,11 @@ def batch(source_eos: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
-    model = made()
+    assert_objective_by_hand(made(), of="prior", weight=1.0)
+
+
+def assert_objective_by_hand(model: Agreement, of: str, weight: float) -> None:
+    """Check the objective of each sentence, whose last symbol pays for the other direction."""
     source, lengths, target = batch()
     objective = model.objective(source, lengths, target)
     ahead = model.teacher_force(source, lengths, target)
@@ -45,8 +49,8 @@ def test_the_objective_is_both_likelihoods_and_the_trace() -> None:
         back = model.back.teacher_force(
             target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
         )
-        trace = torch.trace(ahead.prior[row, :n, :m] @ back.prior[0])
-        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + trace
+        trace = torch.trace(getattr(ahead, of)[row, :n, :m] @ getattr(back, of)[0])
+        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + weight * trace
 
         torch.testing.assert_close(objective[row, :n].sum(), expected)
         torch.testing.assert_close(objective[row, : n - 1], ahead.log_probs[row, : n - 1])
@@ -83,18 +87,10 @@ def test_coupled_models_agree_by_priors_or_posteriors(name: str, of: str) -> Non
     model = build(chosen, network, tiny.VOCABULARY, tiny.VOCABULARY).double().eval()
     assert isinstance(model, Agreement)
 
-    source, lengths, target = batch()
-    objective = model.objective(source, lengths, target)
-    ahead = model.teacher_force(source, lengths, target)
-    for row, (m, n) in enumerate(zip(lengths.tolist(), [5, 3, 2, 4], strict=True)):
-        back = model.back.teacher_force(
-            target[row : row + 1, :n], torch.tensor([n]), source[row : row + 1, :m]
-        )
-        trace = torch.trace(getattr(ahead, of)[row, :n, :m] @ getattr(back, of)[0])
-        expected = ahead.log_probs[row, :n].sum() + back.log_probs.sum() + 0.5 * trace
-        torch.testing.assert_close(objective[row, :n].sum(), expected)
+    assert_objective_by_hand(model, of, weight=0.5)
 
     # The trace trains both directions, also through Bayes' rule.
+    source, lengths, target = batch()
     model.objective(source, lengths, target).sum().backward()
     numeric = directional_derivative(model, lambda: model.objective(source, lengths, target).sum())
     analytic = sum(
