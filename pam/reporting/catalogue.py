@@ -152,6 +152,9 @@ TABLES: Mapping[str, TableSpec] = OfKinds("tables", _COMMON_TABLES, _place)
 FIGURES: Mapping[str, FigureSpec] = OfKinds("figures", _COMMON_FIGURES)
 """The figures of a whole experiment. Heat maps, by `attention`, are of one task and seed each."""
 
+MAP = re.compile(r"attention_(.+)_seed(\d+)")
+"""The name of a figure of heat maps, with its task and seed."""
+
 
 # The papers' results, read from one data file.
 

@@ -13,7 +13,6 @@ with those of Snakemake's report, in `workflow/report/`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from pam.experiments.run_folder import RunFolder
 from pam.reporting import groups
 from pam.reporting.answers import answer
 from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
-from pam.reporting.catalogue import FIGURES, TABLES, is_demonstration, refers_to_papers
+from pam.reporting.catalogue import FIGURES, MAP, TABLES, is_demonstration, refers_to_papers
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
 from pam.reporting.findings import cautions
@@ -85,17 +84,22 @@ class Files:
 
 def write(files: Files, out: Path) -> dict[str, Any]:
     """Write the page of an experiment that has run; return what its template was given."""
+    content = Page(files).content()
+    html = template(files.texts / "page/page.html").render(content)
+    write_text(out, html.lstrip())
+    return content
+
+
+def template(file: Path) -> jinja2.Template:
+    """Read a template of HTML, which may include others of its folder."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(files.texts / "page"),
+        loader=jinja2.FileSystemLoader(file.parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    content = Page(files).content()
-    html = environment.get_template("page.html").render(content)
-    write_text(out, html.lstrip())
-    return content
+    return environment.get_template(file.name)
 
 
 class Page:
@@ -412,7 +416,7 @@ class Page:
 
     def task_of_map(self, name: str) -> str:
         """Return the task of an attention map by its file's name; empty if it is none."""
-        match = re.fullmatch(r"attention_(.+)_seed(\d+)", name)
+        match = MAP.fullmatch(name)
         return match[1] if match else ""
 
     def data_and_cost(self) -> dict[str, Any]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from pam.experiments.yaml import read_yaml
-from pam.reporting.catalogue import FIGURES
+from pam.reporting.catalogue import FIGURES, MAP
 from pam.reporting.runs import load_experiment
 from pam.runtime.files import read_json
-
-MAP = re.compile(r"attention_(.+)_seed(\d+)")  # name of a figure of heat maps: task and seed
 
 
 def kind_of(name: str) -> str:

@@ -24,11 +24,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import jinja2
-
 from pam.experiments.check import check_experiment
 from pam.reporting import figures, page, render, tables
-from pam.reporting.catalogue import FIGURES, TABLES, load_papers, menu_label
+from pam.reporting.catalogue import FIGURES, MAP, TABLES, load_papers, menu_label
 from pam.reporting.comparison import Inputs
 from pam.reporting.reference import ARCHIVE, DATA, EXPERIMENT, restore, restore_summaries
 from pam.reporting.runs import load_experiment, load_runs
@@ -193,7 +191,9 @@ class StoredPage:
 
     def _words_of_maps(self, name: str) -> list[str]:
         """Return the options of a task's heat maps."""
-        task, _, seed = name.removeprefix("attention_").rpartition("_seed")
+        of_map = MAP.fullmatch(name)
+        assert of_map
+        task, seed = of_map.groups()
         words = []
         for option, models_of in (
             ("--base", self.files.baseline),
@@ -208,14 +208,7 @@ class StoredPage:
 
 def write_index(entries: list[Entry], out: Path) -> None:
     """Write the page that links the others."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEXTS),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("stored_pages.html").render(entries=entries)
+    html = page.template(TEXTS / "stored_pages.html").render(entries=entries)
     write_text(out / "index.html", html)
 
 
