@@ -6,12 +6,14 @@ calls `overlaps` for each; counts and warnings are made here, in the same words 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 EXAMPLES = 5  # shared items that a summary shows
 LONGEST_EXAMPLE = 60  # characters of one in a message
+EXAMPLES_TOLD = re.compile(r", for example .*; ", flags=re.DOTALL)  # of shared items, in a warning
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ def _warning(first: str, second: str, noun: str, record: Mapping[str, Any]) -> s
     if record["count"] == record["of"]:
         share += f", all of {second}"
     return f"{share}, for example {listed}; scores on them are too good"
+
+
+def without_examples(warning: str) -> str:
+    """Take the examples out of a warning of what two splits share; any other stays as it is."""
+    return EXAMPLES_TOLD.sub("; ", warning)
 
 
 def _short(example: str) -> str:

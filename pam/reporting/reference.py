@@ -18,7 +18,6 @@ import datetime
 import io
 import json
 import os
-import re
 import shutil
 import tarfile
 import time
@@ -34,6 +33,7 @@ from typing import Any
 import pandas as pd
 
 from pam.data.archives import extract_all
+from pam.data.overlaps import without_examples
 from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.plan import Plan
@@ -61,7 +61,6 @@ SCORES = "scores.json"
 EXPERIMENT = "experiment.yaml"
 DATA = "data.json"
 SUMMARIES = ("data", GOLD)  # folders of a task that have a summary
-QUOTES = re.compile(r", for example .*; ", flags=re.DOTALL)  # of data, in a warning
 
 # files of a run that are stored
 MEASURED = (
@@ -125,7 +124,7 @@ def store(results: Path, out: Path, command: str, commit: str) -> None:
     rows = [_score_row(results / run) for run in tasks]
     pd.DataFrame(rows).to_csv(part / "scores.csv", index=False, lineterminator="\n")
     write_json(part / RECORD, made_by)
-    write_json(part / DATA, summaries_of(results, list(experiment.tasks)))
+    write_json(part / DATA, stored_summaries(results, list(experiment.tasks)))
 
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)
@@ -166,7 +165,7 @@ def _copy_open_examples(path: Path, out: Path, experiment: Experiment, closed: s
     write_text(out / path.name, text_of(table))
 
 
-def summaries_of(results: Path, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
+def stored_summaries(results: Path, tasks: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the summary of each task's data, and of its word alignments if it has some.
 
     They quote no text of data whose license does not let it be passed on.
@@ -189,7 +188,7 @@ def _without_quotes(summary: dict[str, Any]) -> dict[str, Any]:
 
     without = {key: value for key, value in summary.items() if not key.endswith("in_two_splits")}
     if "warnings" in summary:
-        without["warnings"] = [QUOTES.sub("; ", warning) for warning in summary["warnings"]]
+        without["warnings"] = [without_examples(warning) for warning in summary["warnings"]]
     return without
 
 
