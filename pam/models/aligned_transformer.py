@@ -179,10 +179,13 @@ class AlignedTransformer(AttentionModel):
         embedded = self._embedded(packed.previous)
 
         # With input feeding each query waits for the alignment before it, as in a search.
-        query = self._one_by_one(packed)
-        if not self.head.input_feeding.feeds:
-            query = self._all_at_once(encoded, packed, embedded)
-        return self.unroll(encoded, packed, query, embedded)
+        if self.head.input_feeding.feeds:
+            return self.unroll(encoded, packed, self._one_by_one(packed), embedded)
+
+        queries = self._queries(encoded, packed)
+        log_likelihood = encoded.readout.log_likelihoods(queries, packed)
+        query = self._all_at_once(encoded, packed, queries, embedded, log_likelihood)
+        return self.unroll(encoded, packed, query, embedded, log_likelihood)
 
     def _one_by_one(self, packed: PackedTargets) -> Callable[[Memory, State, int], Query]:
         """Return the function that computes the query of a step when the step is taken."""
@@ -190,18 +193,24 @@ class AlignedTransformer(AttentionModel):
         return lambda memory, state, t: self.ask(memory, state, previous[t])
 
     def _all_at_once(
-        self, memory: Memory, packed: PackedTargets, embedded: Tensor | None
+        self,
+        memory: Memory,
+        packed: PackedTargets,
+        all_queries: Tensor,
+        embedded: Tensor | None,
+        log_likelihood: Tensor | None,
     ) -> Callable[[Memory, State, int], Query]:
-        """Compute queries and scores of all tokens; return the function that looks up a step's."""
-        all_queries = self._queries(memory, packed)
+        """Compute the scores of all queries (B, T, d); return the function that looks up a step."""
         scores = packed.split(self._scores(memory, packed, all_queries))
         queries = packed.split(packed.pack(all_queries.transpose(0, 1)))
-        embeddings: Sequence[Tensor | None] = [None] * packed.steps
-        if embedded is not None:
-            embeddings = packed.split(embedded)
+        embeddings = packed.split_optional(embedded)
+        log_likelihoods = packed.split_optional(log_likelihood)
 
         return lambda _memory, _state, t: Query(
-            query=queries[t], scores=scores[t], embedded=embeddings[t]
+            query=queries[t],
+            scores=scores[t],
+            embedded=embeddings[t],
+            log_likelihood=log_likelihoods[t],
         )
 
     def _queries(self, memory: Memory, packed: PackedTargets) -> Tensor:

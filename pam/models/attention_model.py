@@ -59,6 +59,7 @@ class Query:
     scores: Tensor | None = None
     embedded: Tensor | None = None
     noise: Noise | None = None
+    log_likelihood: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +175,7 @@ class AttentionModel(Model):
             scores=query.scores,
             embedded=query.embedded,
             noise=query.noise,
+            log_likelihood=query.log_likelihood,
         )
         return Step(output, query.hidden, history)
 
@@ -199,12 +201,14 @@ class AttentionModel(Model):
         packed: PackedTargets,
         query: Callable[[Memory, State, int], Query],
         embedded: Tensor | None = None,
+        log_likelihood: Tensor | None = None,
     ) -> Unrolled:
         """Take one step after another: the one loop over time.
 
         Args:
             query: gives the query of step t, which it may have computed ahead of time.
             embedded: (N, E) the embeddings of y_{t-1}, if copying reads them.
+            log_likelihood: (N, m) log p(y_t | s_t, h_a), if it was computed ahead of time.
         """
         memory = encoded
         state = self.start(memory)
@@ -226,7 +230,7 @@ class AttentionModel(Model):
         return Unrolled(
             packed=packed,
             memory=encoded,
-            output=self.head.of_tokens(encoded, attention, packed, embedded),
+            output=self.head.of_tokens(encoded, attention, packed, embedded, log_likelihood),
             alignments=alignments,
             observed=cat_optional(log_probs),
         )

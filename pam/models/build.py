@@ -18,11 +18,13 @@ from pam.models.head import AttentionHead
 from pam.models.interfaces import Sizes
 from pam.models.lstm import Decoder, Encoder
 from pam.models.model import Model
-from pam.models.readout import Readout, ResidualReadout
+from pam.models.readout import LogLinearReadout, Readout, ResidualReadout
 from pam.models.seq2seq import Seq2Seq
 from pam.models.transformer import Shape, Transformer
 
 A = TypeVar("A", bound=Agreement)
+
+TRANSFORMER_READOUTS = {"residual": ResidualReadout, "log-linear": LogLinearReadout}
 
 
 def build(
@@ -172,7 +174,8 @@ def aligned_transformer(
         attends=chosen.source_attention,
     )
     encoder = AlignedEncoder(shape, source, chosen.feature_kinds)
-    head = AttentionHead(readout=ResidualReadout(sizes, target), **parts)
+    readout = TRANSFORMER_READOUTS[chosen.readout](sizes, target)
+    head = AttentionHead(readout=readout, **parts)
     return AlignedTransformer(encoder, decoder, head)
 
 

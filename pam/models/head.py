@@ -203,6 +203,7 @@ class AttentionHead:
         scores: Tensor | None = None,
         embedded: Tensor | None = None,
         noise: Noise | None = None,
+        log_likelihood: Tensor | None = None,
     ) -> TokenDistribution:
         """Compute the prior and the distribution of y_t.
 
@@ -213,9 +214,16 @@ class AttentionHead:
             scores: (n, m) e_t, if they were computed ahead of time.
             embedded: (n, E) the embedding of y_{t-1}, if copying reads it.
             noise: random numbers; without it latents are their means, and no position is drawn.
+            log_likelihood: (n, m) log p(y_t | s_t, h_a), if y_t is given and it was computed ahead
+                of time.
         """
         attention = self.attend(memory, history, query, scores, noise)
-        rows = OutputRows(memory.readout, attention, memory.latent.readout_shift)
+        rows = OutputRows(
+            readout=memory.readout,
+            attention=attention,
+            sentence_shift=memory.latent.readout_shift,
+            log_likelihood=log_likelihood,
+        )
         copy_rows = None
         if embedded is not None:
             assert memory.copied is not None
@@ -299,6 +307,7 @@ class AttentionHead:
         attention: Attention,
         packed: PackedTargets,
         embedded: Tensor | None = None,
+        log_likelihood: Tensor | None = None,
     ) -> TokenDistribution:
         """Return the distribution of all N tokens of given targets.
 
@@ -307,9 +316,10 @@ class AttentionHead:
             attention: that of all steps, joined.
             packed: the targets.
             embedded: (N, E) the embeddings of y_{t-1}, if copying reads them.
+            log_likelihood: (N, m) log p(y_t | s_t, h_a), if it was computed ahead of time.
         """
         shift = optional_rows(memory.latent.readout_shift, packed.sentences)
-        rows = OutputRows(memory.readout, attention, shift, packed)
+        rows = OutputRows(memory.readout, attention, shift, packed, log_likelihood)
         copy_rows = None
         if embedded is not None:
             assert memory.copied is not None

@@ -652,6 +652,15 @@ class AlignmentHeadOptions(MultiHeadOptions):
     source_attention: bool = Field(
         True, description="let the decoder's layers attend to the source; false: only the head does"
     )
+    # Left out where it is the default, as in models from before there was this key.
+    readout: Literal["residual", "log-linear"] = Field(
+        "residual",
+        description=(
+            "logits of state s and position h: `residual`: W_o norm(s + W_x h) + b_o; `log-linear`:"
+            " W_o (s + W_x h) + b_o, whose sums over all positions cost little"
+        ),
+        exclude_if=lambda readout: readout == "residual",
+    )
 
 
 @kind_of("architecture")

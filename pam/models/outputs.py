@@ -30,8 +30,9 @@ import torch
 from torch import Tensor
 
 from pam.models.kernels.compute import FLOAT32, Compute
-from pam.models.kernels.hidden_layers import TANH, HiddenLayer
-from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
+from pam.models.kernels.hidden_layers import IDENTITY, TANH, HiddenLayer
+from pam.models.kernels.log_linear import log_linear_likelihoods
+from pam.models.kernels.mixture import Mixture, mixture_log_likelihood, mixture_plain
 from pam.models.kernels.positions import PositionLikelihood
 from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
@@ -210,6 +211,25 @@ class SourceReadout:
             weight=self.weight, bias=self.bias, beam=self.beam, hidden_layer=self.hidden_layer
         )
 
+    def log_likelihoods(self, queries: Tensor, packed: PackedTargets) -> Tensor | None:
+        """Return log p(y_t | s_t, h_a) of all tokens, (N, m), where this costs less than by steps.
+
+        Args:
+            queries: (B, T, R) s_t of all steps, as `project` returns them.
+            packed: the targets.
+        """
+        if self.hidden_layer is not IDENTITY or self.views is None:
+            return None
+
+        log_likelihoods = log_linear_likelihoods(
+            views=self.views,
+            queries=queries,
+            weight=self.weight,
+            bias=self.bias,
+            symbols=packed.target[:, : packed.steps],
+        )
+        return packed.pack(log_likelihoods.transpose(0, 1))
+
     def select(self, sentences: Tensor) -> SourceReadout:
         """Keep some sentences."""
         return replace(self, views=optional_rows(self.views, sentences))
@@ -224,6 +244,8 @@ class OutputRows:
     # (n, R) what a latent of the sentence adds to W_s s
     sentence_shift: Tensor | None = None
     packed: PackedTargets | None = None  # the tokens that rows are; None: they are those of a step
+    # (n, m) log p(y_t | s_t, h_a) of given y_t, if it was computed ahead of time
+    log_likelihood: Tensor | None = None
 
     @cached_property
     def projected(self) -> Tensor:
@@ -506,6 +528,9 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
     def mixture(
         self, symbols: Tensor, log_weights: Tensor, log_copied: Tensor | None = None
     ) -> Tensor:
+        if self.rows.log_likelihood is not None:
+            return mixture_plain(log_weights, self.rows.log_likelihood, True, log_copied=log_copied)
+
         return self.rows.mixture(
             hidden=self.rows.projected,
             symbols=symbols,
@@ -525,6 +550,9 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
 
         It has no meaning at positions that are left out.
         """
+        if self.rows.log_likelihood is not None:
+            return self.rows.log_likelihood
+
         # Given targets: only the symbols asked for are computed.
         likelihood = self.rows.readout.likelihood
         if likelihood is not None:

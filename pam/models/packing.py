@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,6 +78,12 @@ class PackedTargets:
         """Divide values (N, ...) of all tokens into those of each step, (n, ...)."""
         steps: tuple[Tensor, ...] = values.split(self.batch_sizes)
         return steps
+
+    def split_optional(self, values: Tensor | None) -> Sequence[Tensor | None]:
+        """Divide values that may be missing; then no step has any."""
+        if values is None:
+            return [None] * self.steps
+        return self.split(values)
 
     def pack(self, values: Tensor) -> Tensor:
         """Take the tokens (N, ...) out of values (T, B, ...)."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pam.models.interfaces import Sizes
 from pam.models.kernels.compute import Part
-from pam.models.kernels.hidden_layers import STANDARDIZED, TANH, HiddenLayer
+from pam.models.kernels.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
 from pam.models.kernels.linear import SearchLinear, SharedLinear
 from pam.models.kernels.search_layer import SearchLayer
 from pam.models.outputs import SourceReadout
@@ -91,7 +91,26 @@ class Readout(Part):
         return SearchLinear(self.of_query.weight, self.of_query.bias)
 
 
-class ResidualReadout(Readout):
+class LogLinearReadout(Readout):
+    """p(y | s_t, x) of a Transformer whose state and source add their logits.
+
+    z = W_x x + s, p = softmax(W_o z + b_o), which is proportional to exp(w_y s) exp(w_y W_x x).
+    """
+
+    hidden_layer: HiddenLayer = IDENTITY
+
+    def __init__(self, sizes: Sizes, vocabulary: int) -> None:
+        super().__init__(sizes, vocabulary)
+        self.of_query = nn.Identity()  # type: ignore[assignment]
+
+    def projection(self) -> Projection:
+        return self.of_query
+
+    def search_projection(self) -> Projection:
+        return self.of_query
+
+
+class ResidualReadout(LogLinearReadout):
     """p(y | s_t, x) of a Transformer: what the source adds joins the residual state.
 
     z = (x' - mean x') / std x' of x' = W_x x + s, p = softmax(W_o (g z + b) + b_o): a layer norm
@@ -102,7 +121,6 @@ class ResidualReadout(Readout):
 
     def __init__(self, sizes: Sizes, vocabulary: int) -> None:
         super().__init__(sizes, vocabulary)
-        self.of_query = nn.Identity()  # type: ignore[assignment]
         self.norm = nn.LayerNorm(sizes.query)  # g, b
 
     def output_layer(self) -> tuple[Tensor, Tensor]:
@@ -110,9 +128,3 @@ class ResidualReadout(Readout):
         weight = self.output.weight * self.norm.weight
         bias = torch.addmv(self.output.bias, self.output.weight, self.norm.bias)
         return weight, bias
-
-    def projection(self) -> Projection:
-        return self.of_query
-
-    def search_projection(self) -> Projection:
-        return self.of_query
