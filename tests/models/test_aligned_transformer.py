@@ -24,6 +24,14 @@ from tests.models import plain, tiny
 
 COUPLED = {"kind": "posterior", "context": False}
 POSTR: dict[str, Any] = {"marginalization": "output", "input_feeding": COUPLED}
+LOG_LINEAR = {
+    "architecture": {
+        "kind": "aligned-transformer",
+        "heads": 2,
+        "source_attention": False,
+        "readout": "log-linear",
+    }
+}
 MODELS: dict[str, dict[str, Any]] = {
     "soft": {"marginalization": "input", "input_feeding": "none"},
     "prior-joint": {"marginalization": "output", "input_feeding": "none"},
@@ -43,6 +51,15 @@ MODELS: dict[str, dict[str, Any]] = {
         "architecture": {"kind": "aligned-transformer", "heads": 2, "source_attention": False},
     },
     "mixture": {"marginalization": "mixture", "input_feeding": "none"},
+    "prior-joint, log-linear": LOG_LINEAR | {"marginalization": "output", "input_feeding": "none"},
+    "prox-postr-joint, log-linear": POSTR | LOG_LINEAR | {"coupling": "proximity"},
+    "prox-postr-joint, log-linear, pointer": POSTR
+    | LOG_LINEAR
+    | {"coupling": "proximity", "copying": "pointer"},
+    "prox-postr-joint, log-linear, a nucleus": POSTR
+    | LOG_LINEAR
+    | {"coupling": "proximity", "marginalization": {"kind": "output", "mass": 0.8}},
+    "soft, log-linear": LOG_LINEAR | {"marginalization": "input", "input_feeding": "none"},
     "soft, fed": {"marginalization": "input", "input_feeding": "prior"},
 }
 PARALLEL = [name for name in MODELS if "fed" not in name]

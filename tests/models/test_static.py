@@ -55,6 +55,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "transformer": {"architecture": {"kind": "transformer", "heads": 2}},
     "aligned-transformer": HEAD | {"input_feeding": "none", "copying": "pointer"},
     "aligned-transformer, posterior": HEAD | POSTERIOR,
+    "aligned-transformer, log-linear": POSTERIOR
+    | {"architecture": HEAD["architecture"] | {"readout": "log-linear"}},
     "aligned-transformer, agreement": POSTERIOR
     | {
         "architecture": {"kind": "aligned-transformer-agreement", "heads": 2, "of": "posterior"},
