@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pam.alignment.links import WordLink, word_probabilities
-from pam.alignment.symmetrization import NAMES, ONE_DIRECTION, Directions, as_matrix
+from pam.alignment.symmetrization import (
+    DEFAULT,
+    NAMES,
+    NONE,
+    ONE_DIRECTION,
+    Directions,
+    as_matrix,
+)
 from pam.alignment.words import ReadText, Word, read_text, words_between_spaces
 from pam.data.codecs import Side
 from pam.data.text_files import cleaned
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import Floats
+from pam.models.agreement import Agreement
 from pam.models.checkpoint import SavedModel
 from pam.models.interfaces import Smoothing
 from pam.runtime.devices import enough_for
@@ -40,7 +48,6 @@ SMOOTHING = {
 }
 """What is said of the kinds of smoothing."""
 
-DEFAULT_SYMMETRIZATION = "grow-diag-final-and"
 BATCHES = 20
 """Batches that are read together, so that similar lengths are side by side."""
 
@@ -52,8 +59,8 @@ class Settings:
     """What decides links.
 
     Attributes:
-        symmetrize: one of `symmetrization.NAMES`; None: that of two directions is
-            `grow-diag-final-and`.
+        symmetrize: one of `symmetrization.NAMES`; `none`: links of the first direction alone; None:
+            of two directions `symmetrization.DEFAULT`.
         threshold: the least probability of a link; None: each target word is linked to its most
             probable source word, if that is more probable than none.
         smooth: whether the posterior is given the whole target; see `Model.align`.
@@ -71,9 +78,11 @@ class Settings:
 
     def check(self, *, is_two_way: bool) -> None:
         """Check all settings; a UserError names one that is wrong."""
-        if self.symmetrize is not None and self.symmetrize not in NAMES:
-            raise unknown("symmetrization", self.symmetrize, list(NAMES))
-        if self.symmetrize is not None and not is_two_way:
+        if self.symmetrize in (None, NONE):
+            pass
+        elif self.symmetrize not in NAMES:
+            raise unknown("symmetrization", str(self.symmetrize), [*NAMES, NONE])
+        elif not is_two_way:
             raise UserError(
                 f"`{self.symmetrize}` needs the links of two directions",
                 hint="name a model of the opposite direction: --reverse",
@@ -167,7 +176,8 @@ class Aligner:
 
     Args:
         model: reads sources and writes targets.
-        reverse: reads targets and writes sources, or None.
+        reverse: reads targets and writes sources; None: what was trained beside `model` for
+            agreement, if anything was.
         settings: what decides links.
 
     Raises:
@@ -178,10 +188,15 @@ class Aligner:
     def __init__(
         self, model: SavedModel, reverse: SavedModel | None = None, settings: Settings | None = None
     ) -> None:
+        self.settings = settings or Settings()
+        if reverse is None:
+            reverse = _opposite(model)
+        self.settings.check(is_two_way=reverse is not None)
+        if self.settings.symmetrize == NONE:
+            reverse = None
+
         self.model = model
         self.reverse = reverse
-        self.settings = settings or Settings()
-        self.settings.check(is_two_way=reverse is not None)
         for used in (model, reverse):
             if used is not None and used.run.components.targets == "actions":
                 raise UserError(
@@ -195,6 +210,13 @@ class Aligner:
                 f"the symbols of {model.run.label} have no places in a text",
                 hint="leave out --offsets, or take a model of sentences",
             )
+
+    @property
+    def reading(self) -> str:
+        """The name of the way in which links are read."""
+        if self.reverse is None:
+            return ONE_DIRECTION
+        return self.settings.symmetrize or DEFAULT
 
     def notes(self) -> list[str]:
         """Say what the settings mean for these models, where that is not plain."""
@@ -244,9 +266,7 @@ class Aligner:
 
         ahead = _probabilities(self.model, read_pairs, self.settings)
         back: list[Floats | None] = [None] * len(read_pairs)
-        reading = ONE_DIRECTION
         if self.reverse is not None:
-            reading = self.settings.symmetrize or DEFAULT_SYMMETRIZATION
             back = [
                 of_pair.T for of_pair in _probabilities(self.reverse, reverse_pairs, self.settings)
             ]
@@ -255,7 +275,7 @@ class Aligner:
         ):
             directions = Directions(of_model, of_reverse, self.settings.threshold)
             alignments[number] = WordAlignment.of(
-                pair.source_words, pair.target_words, directions, reading
+                pair.source_words, pair.target_words, directions, self.reading
             )
         return alignments
 
@@ -352,6 +372,22 @@ def _check_seen(symbols: Sequence[str], vocabulary: Vocabulary, name: Side) -> N
     of_words = [symbol for symbol in symbols if any(map(str.isalnum, symbol))]
     if not any(symbol in vocabulary for symbol in of_words or symbols):
         raise UserError(f"no symbol of the {name} was seen in training")
+
+
+def _opposite(model: SavedModel) -> SavedModel | None:
+    """Return the model of the opposite direction that a model was trained with for agreement."""
+    if not isinstance(model.network, Agreement) or type(model.codec) is not TranslationCodec:
+        return None
+
+    settings = model.codec.settings
+    turned = {"source": settings.target, "target": settings.source}
+    return replace(
+        model,
+        source=model.target,
+        target=model.source,
+        codec=TranslationCodec(settings.model_copy(update=turned)),
+        network=model.network.back,
+    )
 
 
 def _check_opposite(model: SavedModel, reverse: SavedModel) -> None:

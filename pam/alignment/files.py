@@ -19,6 +19,10 @@ REPORT_EVERY_S = 20.0
 class StreamAligner(Protocol):
     """What links the words of pairs: models, or a program."""
 
+    @property
+    def reading(self) -> str:
+        """The name of the way in which links are read."""
+
     def stream(self, pairs: Iterable[tuple[str, str]]) -> Iterator[WordAlignment]:
         """Yield the links of each pair of texts."""
 

@@ -17,9 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
-from pam.alignment.aligner import DEFAULT_SYMMETRIZATION, WordAlignment
+from pam.alignment.aligner import WordAlignment
 from pam.alignment.links import Link
-from pam.alignment.symmetrization import IS_LINK, SYMMETRIZATIONS, Directions, as_matrix
+from pam.alignment.symmetrization import (
+    DEFAULT,
+    IS_LINK,
+    NONE,
+    ONE_DIRECTION,
+    SYMMETRIZATIONS,
+    Directions,
+    as_matrix,
+)
 from pam.alignment.words import words_between_spaces
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder
@@ -78,10 +86,12 @@ class ProgramAligner:
 
     def __init__(self, name: str, symmetrize: str | None = None) -> None:
         self.program = PROGRAMS[name]
-        self.symmetrize = symmetrize or DEFAULT_SYMMETRIZATION
-        if self.symmetrize not in SYMMETRIZATIONS:
+        self.reading = symmetrize or DEFAULT
+        if self.reading == NONE:
+            self.reading = ONE_DIRECTION
+        elif self.reading not in SYMMETRIZATIONS:
             raise UserError(
-                f"{name} gives no probabilities, which `{self.symmetrize}` needs",
+                f"{name} gives no probabilities, which `{self.reading}` needs",
                 hint=f"use one of {', '.join(SYMMETRIZATIONS)}",
             )
 
@@ -137,7 +147,7 @@ class ProgramAligner:
                     threshold=IS_LINK,
                     has_probabilities=False,
                 )
-                yield WordAlignment.of(source_words, target_words, directions, self.symmetrize)
+                yield WordAlignment.of(source_words, target_words, directions, self.reading)
 
 
 def _write(pairs: Iterable[tuple[str, str]], folder: Path) -> list[bool]:

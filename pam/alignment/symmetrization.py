@@ -103,6 +103,9 @@ SYMMETRIZATIONS: dict[str, Callable[[Links, Links], Links]] = {
     "grow-diag-final-and": grow_diag_final_and,
 }
 NAMES = (*SYMMETRIZATIONS, PRODUCT)
+DEFAULT = "grow-diag-final-and"
+NONE = "none"
+"""What is asked for where links of the opposite direction are not wanted."""
 
 
 def product_probabilities(ahead: Floats, back: Floats) -> Floats:

@@ -25,6 +25,7 @@ SYMMETRIZATIONS = (
     "grow-diag-final",
     "grow-diag-final-and",
     "product",
+    "none",
 )
 
 
@@ -38,12 +39,18 @@ SYMMETRIZATIONS = (
             choices=("eflomal", "fast_align"),
         ),
     ],
-    option("--reverse", "a model of the opposite direction, named likewise", metavar="MODEL"),
+    option(
+        "--reverse",
+        "a model of the opposite direction, named likewise (default: the one that --run was trained"
+        " with for agreement, if there is one)",
+        metavar="MODEL",
+    ),
     path("--source", "sentences of the language that the model reads, one a line", required=True),
     path("--target", "their translations, line by line", required=True),
     option(
         "--symmetrize",
-        "how links of two directions become one set (default: grow-diag-final-and)",
+        "how links of two directions become one set (default: grow-diag-final-and); none: links of"
+        " the first one alone",
         choices=SYMMETRIZATIONS,
     ),
     option(
@@ -106,6 +113,7 @@ SYMMETRIZATIONS = (
 def align(args: Namespace) -> int:
     from pam.alignment.files import Counts, text_pairs, told
     from pam.alignment.record import SMOOTHED, AlignerRecord, GoldSentences, Seconds
+    from pam.alignment.symmetrization import DEFAULT, ONE_DIRECTION
     from pam.evaluation.records import save
     from pam.runtime.devices import keep_heap, limit_threads
     from pam.runtime.errors import UserError
@@ -146,6 +154,9 @@ def align(args: Namespace) -> int:
 
     if args.record is not None:
         spent = seconds.spent()
+        reading = args.symmetrize or DEFAULT
+        if chosen is not None:
+            reading = chosen.aligner.reading
         if gold is not None and chosen is not None:
             gold.count(gold.alignments, SMOOTHED if args.smooth else "")
             if chosen.smoothed is not None:
@@ -153,8 +164,8 @@ def align(args: Namespace) -> int:
         record = AlignerRecord(
             aligner=args.aligner if chosen is None else chosen.name,
             seed=None if chosen is None else chosen.seed,
-            directions=1 if args.run is not None and args.reverse is None else 2,
-            reading=_reading(args),
+            directions=1 if reading == ONE_DIRECTION else 2,
+            reading=reading + SMOOTHED if args.smooth else reading,
             pairs=counts.pairs,
             blank=counts.blank,
             problems=counts.problems,
@@ -271,18 +282,6 @@ def _training_seconds(names: Sequence[str]) -> float | None:
             return None
         seconds.append(float(read_json(file)["cpu_s"]))
     return round(sum(seconds), 3)
-
-
-def _reading(args: Namespace) -> str:
-    """Return the name of the way in which links are read."""
-    from pam.alignment.aligner import DEFAULT_SYMMETRIZATION
-    from pam.alignment.record import SMOOTHED
-    from pam.alignment.symmetrization import ONE_DIRECTION
-
-    reading: str = args.symmetrize or DEFAULT_SYMMETRIZATION
-    if args.run is not None and args.reverse is None:
-        reading = ONE_DIRECTION
-    return reading + SMOOTHED if args.smooth else reading
 
 
 def _line(args: Namespace, alignment: WordAlignment, number: int) -> str:

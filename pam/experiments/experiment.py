@@ -23,16 +23,24 @@ class Aligning(Strict):
     reverse: str | None = key(
         None,
         "task of the opposite direction, whose models are joined with this task's; null: links of"
-        " one direction",
+        " one direction, or of both by models that are trained for agreement",
     )
-    symmetrize: Literal[
-        "intersection",
-        "union",
-        "grow-diag",
-        "grow-diag-final",
-        "grow-diag-final-and",
-        "product",
-    ] = key("grow-diag-final-and", "how links of two directions become one set")
+    symmetrize: (
+        Literal[
+            "intersection",
+            "union",
+            "grow-diag",
+            "grow-diag-final",
+            "grow-diag-final-and",
+            "product",
+            "none",
+        ]
+        | None
+    ) = key(
+        None,
+        "how links of two directions become one set; none: links of the first one alone; null:"
+        " grow-diag-final-and",
+    )
     threshold: float | None = key(
         None,
         "least probability of a link; null: each target word is linked to its most probable source"

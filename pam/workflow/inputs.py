@@ -235,13 +235,16 @@ class JobInputs:
         if task.word_alignments is not None:
             options.append(f"--gold={self.files.gold.format(task=wildcards.task)}")
 
-        if not hasattr(wildcards, "model"):
-            if aligning.symmetrize != "product":
-                options.append(f"--symmetrize={aligning.symmetrize}")
+        is_program = not hasattr(wildcards, "model")
+        # Programs have no probabilities to multiply.
+        if aligning.symmetrize is not None and not (
+            is_program and aligning.symmetrize == "product"
+        ):
+            options.append(f"--symmetrize={aligning.symmetrize}")
+        if is_program:
             return options
         if aligning.reverse is not None:
             options.append(f"--reverse={self._reverse_run(wildcards).path}")
-            options.append(f"--symmetrize={aligning.symmetrize}")
         if aligning.threshold is not None:
             options.append(f"--threshold={aligning.threshold}")
         if aligning.smooth:

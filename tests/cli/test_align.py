@@ -12,6 +12,11 @@ import pytest
 
 import pam
 from pam.alignment.aligner import Aligner, Settings
+from pam.data.codecs import Codec
+from pam.experiments.model import ModelConfig
+from pam.experiments.settings import Network
+from pam.models.agreement import Agreement
+from pam.models.build import build
 from pam.runtime.errors import UserError
 from pam.tasks.translation.codec import TranslationCodec
 from tests.cli.conftest import Call
@@ -148,14 +153,16 @@ def test_batches_change_nothing(model: pam.TrainedModel) -> None:
         np.testing.assert_allclose(alone.probabilities, expected.probabilities, atol=1e-5)
 
 
-def test_both_directions_are_joined(model: pam.TrainedModel) -> None:
-    """The probabilities of the opposite direction are those of texts in turn."""
-    codec = model.saved.codec
+def turned(codec: Codec) -> TranslationCodec:
     assert isinstance(codec, TranslationCodec)
     sides = {"source": codec.settings.target, "target": codec.settings.source}
-    turned = TranslationCodec(codec.settings.model_copy(update=sides))
+    return TranslationCodec(codec.settings.model_copy(update=sides))
+
+
+def test_both_directions_are_joined(model: pam.TrainedModel) -> None:
+    """The probabilities of the opposite direction are those of texts in turn."""
     # Its symbols are unknown but for a few, which suffices to see what is joined.
-    reverse = replace(model, saved=replace(model.saved, codec=turned))
+    reverse = replace(model, saved=replace(model.saved, codec=turned(model.saved.codec)))
     source, target = "in Berlin 5 .", "in Berlin 5 ."
     ahead = model.align(source, target)
     back = reverse.align(target, source)
@@ -173,6 +180,39 @@ def test_both_directions_are_joined(model: pam.TrainedModel) -> None:
     assert {(i, j) for i, j, _ in product.links} == {
         (i, j) for i, j in np.argwhere(product.probabilities >= 0.3).tolist()
     }
+
+
+def test_a_model_that_was_trained_for_agreement_links_in_both_directions(
+    model: pam.TrainedModel,
+) -> None:
+    saved = model.saved
+    components = ModelConfig(
+        label="Agreement",
+        architecture={"kind": "aligned-transformer-agreement", "heads": 1, "of": "posterior"},
+        marginalization="output",
+        input_feeding={"kind": "posterior", "context": False},
+    )
+    network = build(components, Network(embedding=8), len(saved.source), len(saved.target)).eval()
+    assert isinstance(network, Agreement)
+    agreeing = replace(model, saved=replace(saved, network=network))
+    opposite = replace(
+        model,
+        saved=replace(
+            saved,
+            network=network.back,
+            source=saved.target,
+            target=saved.source,
+            codec=turned(saved.codec),
+        ),
+    )
+
+    alone = agreeing.align(SOURCE, TARGET, symmetrize="none")
+    expected = agreeing.align(SOURCE, TARGET, reverse=opposite, symmetrize="union")
+    joined = agreeing.align(SOURCE, TARGET, symmetrize="union")
+
+    assert joined.links == expected.links
+    assert set(joined.links) != set(alone.links)
+    np.testing.assert_allclose(alone.probabilities.sum(0), 1, atol=1e-6)
 
 
 def test_a_model_that_is_not_of_the_opposite_direction_is_refused(
