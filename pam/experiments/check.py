@@ -307,7 +307,9 @@ def check_aligning(plan: Plan, task: str) -> None:
         problem = f"`{aligning.reverse}` is no other task of the experiment"
     else:
         for name, model, seed in runs:
-            if name == task and (aligning.reverse, model, seed) not in runs:
+            if name != task or plan.reverse_task(task, model) is None:
+                continue
+            if (aligning.reverse, model, seed) not in runs:
                 problem = f"`{aligning.reverse}` has no run of `{model}`, seed {seed}"
                 break
     if problem:

@@ -59,6 +59,16 @@ class Plan:
             if self.model(model).targets == "symbols":
                 yield task, model, seed
 
+    def reverse_task(self, task: str, model: str) -> str | None:
+        """Return the task whose run of a model aligns in the opposite direction, or None.
+
+        A model that is trained for agreement needs no other.
+        """
+        aligning = self.task(task).align
+        if aligning is None or self.model(model).architecture.has_opposite:
+            return None
+        return aligning.reverse
+
     def beams(self, task: str) -> list[int]:
         """Return the beams with which a task's test split is decoded, the main one first."""
         values = self.experiment.decoding.model_dump() | self.task(task).decoding

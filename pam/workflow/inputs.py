@@ -215,14 +215,13 @@ class JobInputs:
     @per_job
     def aligned_by(self, wildcards: Wildcards) -> list[str]:
         """Return what an alignment of the training text reads besides a run's model."""
-        aligning = self._aligning(wildcards)
         task = self._task(wildcards)
         files = [self._fetched(task.dataset)]
         if task.word_alignments is not None:
             files += [file.format(task=wildcards.task) for file in self.files.prepared_gold()]
-        # Programs, which have no wildcard `model`, align both ways by themselves.
-        if aligning.reverse is not None and hasattr(wildcards, "model"):
-            files += [str(file) for file in self._reverse_run(wildcards).model_files]
+        reverse = self._reverse_run(wildcards)
+        if reverse is not None:
+            files += [str(file) for file in reverse.model_files]
         return files
 
     @per_job
@@ -243,8 +242,9 @@ class JobInputs:
             options.append(f"--symmetrize={aligning.symmetrize}")
         if is_program:
             return options
-        if aligning.reverse is not None:
-            options.append(f"--reverse={self._reverse_run(wildcards).path}")
+        reverse = self._reverse_run(wildcards)
+        if reverse is not None:
+            options.append(f"--reverse={reverse.path}")
         if aligning.threshold is not None:
             options.append(f"--threshold={aligning.threshold}")
         if aligning.smooth:
@@ -268,9 +268,14 @@ class JobInputs:
         # So that links can be asked for by name where the configuration says nothing of them.
         return aligning or Aligning()
 
-    def _reverse_run(self, wildcards: Wildcards) -> RunFolder:
-        """Return the run of the same model and seed in the opposite direction."""
-        reverse = str(self._aligning(wildcards).reverse)
+    def _reverse_run(self, wildcards: Wildcards) -> RunFolder | None:
+        """Return the run of the same model and seed in the opposite direction, if it is needed."""
+        # Programs, which have no wildcard `model`, align both ways by themselves.
+        if not hasattr(wildcards, "model"):
+            return None
+        reverse = or_exit(self.plan.reverse_task, wildcards.task, wildcards.model)
+        if reverse is None:
+            return None
         or_exit(self.plan.task, reverse)
         return self.files.run_of(reverse, wildcards.model, wildcards.seed)
 

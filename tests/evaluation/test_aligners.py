@@ -143,6 +143,21 @@ def test_the_opposite_direction_is_a_task_with_the_same_runs(reverse: str, words
     check_aligning(load_plan(config), "xx-yy")
 
 
+def test_a_model_that_is_trained_for_agreement_needs_no_opposite_direction() -> None:
+    config = {
+        "experiment": "e",
+        "models": ["soft", "transformer-aligner"],
+        "tasks": {
+            "xx-yy": {"dataset": "d", "align": {"reverse": "yy-xx"}},
+            "yy-xx": {"dataset": "d", "models": ["soft"]},
+        },
+    }
+    plan = load_plan(config)
+    check_aligning(plan, "xx-yy")
+    assert plan.reverse_task("xx-yy", "soft") == "yy-xx"
+    assert plan.reverse_task("xx-yy", "transformer-aligner") is None
+
+
 def test_models_of_pointer_actions_are_left_out_of_alignments() -> None:
     config = {
         "experiment": "e",
