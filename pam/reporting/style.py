@@ -182,7 +182,13 @@ _LOOKS = {
     ),
     **_family("#3D3D8F", mixture="h", transformer_mixture="*"),
     **_family(
-        "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_agreement="d"
+        "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_aligner="d"
+    ),
+    **_family(
+        "#2E7D8C",
+        aligner_prior_joint="^",
+        aligner_prox_postr_joint="v",
+        aligner_mono_postr_joint="P",
     ),
     **_family(
         "#5B8C5A",
