@@ -7,6 +7,7 @@ and which source word is attended most (Table 3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Annotated, Any
@@ -70,8 +71,8 @@ class Sentences(Strict):
 
 class Entropy(Strict):
     description: str = (
-        "entropy of the prior over source positions, an end symbol included where sources have one,"
-        " at each target symbol, end symbol included; correct: the most probable symbol is the"
+        "entropy of a distribution over source positions, an end symbol included where sources have"
+        " one, at each target symbol, end symbol included; correct: the most probable symbol is the"
         " reference's; what lies above the last edge is in the last bin"
     )
     unit: str = "nats"
@@ -101,7 +102,10 @@ class Analysis(Strict):
     seed: int
     split: str
     sentences: Sentences
-    entropy: Entropy
+    entropy: Entropy = Field(description="of the prior")
+    posterior_entropy: Entropy | None = Field(
+        None, description="of the posterior, given the symbol; null: not measured"
+    )
     coverage: Coverage
     wall_s: float
     cpu_s: float
@@ -130,7 +134,8 @@ class Gatherer:
     """A collector of measures of sentences, which may come in any order."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
-    entropies: list[Floats] = field(default_factory=list)
+    entropies: list[Floats] = field(default_factory=list)  # of priors
+    posterior_entropies: list[Floats] = field(default_factory=list)
     correct: list[NDArray[np.bool_]] = field(default_factory=list)
     coverage: list[Floats] = field(default_factory=list)
 
@@ -161,6 +166,7 @@ class Gatherer:
         }
 
         self.entropies.append(entropies(sentence.prior))
+        self.posterior_entropies.append(entropies(sentence.posterior))
         self.correct.append(sentence.correct)
         self.coverage.append(coverage)
 
@@ -177,20 +183,28 @@ class Gatherer:
         if None in columns["posterior_gain"]:
             del columns["posterior_gain"]
 
-        nats = np.concatenate(self.entropies)
-        is_correct = np.concatenate(self.correct)
-        entropy = Entropy(
-            # An exact sum does not depend on the order in which batches came.
-            mean=round(fsum(nats) / len(nats), DIGITS),
-            count=_histogram(nats, ENTROPY_EDGES),
-            correct=_histogram(nats[is_correct], ENTROPY_EDGES),
-        )
         coverage = Coverage(
             words=_histogram(np.concatenate(self.coverage), COVERAGE_EDGES),
             sentences=_histogram(np.array(columns["covered"]), COVERAGE_EDGES),
         )
 
-        return Analysis(sentences=Sentences(**columns), entropy=entropy, coverage=coverage, **about)
+        return Analysis(
+            sentences=Sentences(**columns),
+            entropy=self._entropy(self.entropies),
+            posterior_entropy=self._entropy(self.posterior_entropies),
+            coverage=coverage,
+            **about,
+        )
+
+    def _entropy(self, nats_of_sentences: Sequence[Floats]) -> Entropy:
+        nats = np.concatenate(nats_of_sentences)
+        is_correct = np.concatenate(self.correct)
+        return Entropy(
+            # An exact sum does not depend on the order in which batches came.
+            mean=round(fsum(nats) / len(nats), DIGITS),
+            count=_histogram(nats, ENTROPY_EDGES),
+            correct=_histogram(nats[is_correct], ENTROPY_EDGES),
+        )
 
 
 def entropies(distributions: Floats) -> Floats:

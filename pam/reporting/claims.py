@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pam.evaluation import two_levels
-from pam.evaluation.attention import Analysis
+from pam.evaluation.attention import Analysis, Entropy
 from pam.evaluation.bootstrap import LEVEL, Interval
 from pam.evaluation.metrics import Floats, metric_of, percentage
 from pam.evaluation.records import load
@@ -165,24 +165,35 @@ class Outcome(NamedTuple):
 # Quantities of a run besides its scores, by seed.
 
 
-def _from_bins(low: float, high: float) -> Callable[[Analysis], float]:
+OfAnalysis = Callable[[Analysis], float | None]
+
+
+def _of_posterior(measure: Callable[[Entropy], float | None]) -> OfAnalysis:
+    """Apply a measure to the entropy of the posterior, where an analysis has it."""
+
+    def of_analysis(analysis: Analysis) -> float | None:
+        if analysis.posterior_entropy is None:
+            return None
+        return measure(analysis.posterior_entropy)
+
+    return of_analysis
+
+
+def _accuracy(low: float, high: float) -> Callable[[Entropy], float | None]:
     """Return the function that measures accuracy at some entropies of attention.
 
-    It counts in per cent over target symbols with an entropy of `low` up to `high` nats.
+    It counts in per cent over target symbols with an entropy of `low` up to `high` nats; None if
+    there are none.
     """
 
-    def accuracy(analysis: Analysis) -> float:
-        bins = analysis.entropy
+    def accuracy(bins: Entropy) -> float | None:
         inside = [index for index, edge in enumerate(bins.edges[:-1]) if low <= edge < high]
-        correct = sum(bins.correct[index] for index in inside)
-        return 100 * correct / sum(bins.count[index] for index in inside)
+        symbols = sum(bins.count[index] for index in inside)
+        if not symbols:
+            return None
+        return 100 * sum(bins.correct[index] for index in inside) / symbols
 
     return accuracy
-
-
-def _mean_entropy(analysis: Analysis) -> float:
-    """Return the mean entropy of the prior in nats."""
-    return analysis.entropy.mean
 
 
 def _covered(analysis: Analysis) -> Floats:
@@ -194,24 +205,31 @@ def _covered(analysis: Analysis) -> Floats:
 class Measure(NamedTuple):
     """A quantity of a whole seed, so that its interval is over seeds alone."""
 
-    of: Callable[[Analysis], float] | None  # None: no stored analysis has it
+    of: OfAnalysis  # None where an analysis lacks it
     lower_is_better: bool
     digits: int
-    lacking: str = ""  # why no stored analysis has it
+    lacking: str = ""  # why a stored analysis may lack it
 
 
 _NO_POSTERIOR = "the stored analyses have the entropy of the prior, not of the posterior"
+_AT_HIGH = _accuracy(HIGH_ENTROPY, np.inf)
+_AT_LOW = _accuracy(0.0, HIGH_ENTROPY)
 MEASURES: Mapping[str, Measure] = {
-    "entropy": Measure(_mean_entropy, lower_is_better=True, digits=2),
-    "entropy_posterior": Measure(None, lower_is_better=True, digits=2, lacking=_NO_POSTERIOR),
+    "entropy": Measure(lambda analysis: analysis.entropy.mean, lower_is_better=True, digits=2),
+    "entropy_posterior": Measure(
+        _of_posterior(lambda entropy: entropy.mean),
+        lower_is_better=True,
+        digits=2,
+        lacking=_NO_POSTERIOR,
+    ),
     "accuracy_at_high_entropy": Measure(
-        _from_bins(HIGH_ENTROPY, np.inf), lower_is_better=False, digits=1
+        lambda analysis: _AT_HIGH(analysis.entropy), lower_is_better=False, digits=1
     ),
     "accuracy_at_high_entropy_posterior": Measure(
-        None, lower_is_better=False, digits=1, lacking=_NO_POSTERIOR
+        _of_posterior(_AT_HIGH), lower_is_better=False, digits=1, lacking=_NO_POSTERIOR
     ),
     "accuracy_at_low_entropy": Measure(
-        _from_bins(0.0, HIGH_ENTROPY), lower_is_better=False, digits=1
+        lambda analysis: _AT_LOW(analysis.entropy), lower_is_better=False, digits=1
     ),
 }
 COVERED = "covered"
@@ -278,13 +296,17 @@ class Stored:
     def _measure(self, task: str, name: str) -> ByModel:
         """Measure all models of a task that have a quantity in all of their runs."""
         if name in MEASURES:
-            of_analysis = MEASURES[name].of
-            if of_analysis is None:
-                return {}
-            return {
-                model: Measured.of_seeds([of_analysis(analysis) for analysis in analyses])
+            by_seed = {
+                model: [MEASURES[name].of(analysis) for analysis in analyses]
                 for model, analyses in self._analyses_of(task).items()
             }
+            # A model is left out if one of its analyses lacks the quantity.
+            measured_by_model = {}
+            for model, values in by_seed.items():
+                known = [value for value in values if value is not None]
+                if len(known) == len(values):
+                    measured_by_model[model] = Measured.of_seeds(known)
+            return measured_by_model
 
         if name == COVERED:
             return {
@@ -329,8 +351,10 @@ class Stored:
 def outcome(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> Outcome:
     """Judge a claim by the stored runs."""
     paper = papers[claim.table] if claim.table else None
-    if claim.metric in MEASURES and MEASURES[claim.metric].of is None:
-        return _not_stored(claim, stored, paper)
+    if claim.metric in MEASURES and MEASURES[claim.metric].lacking:
+        measured = stored.measured(claim.task, claim.metric)
+        if not set(claim.models) <= set(measured):
+            return _not_stored(claim, stored, paper)
     if claim.metric in TIMES:
         return _ratio_of_times(claim, stored, paper)
     if claim.times is not None:

@@ -133,6 +133,14 @@ def test_entropies_are_counted_with_how_often_the_model_was_right() -> None:
     assert entropy.mean == pytest.approx(3 * np.log(4) / 7)
 
 
+def test_the_entropy_of_the_posterior_is_counted_apart() -> None:
+    analysis = gathered(sentence(np.full((3, 4), 0.25), posterior=ONE_HOT[:3]))
+
+    assert analysis.entropy.mean == pytest.approx(np.log(4))
+    assert analysis.posterior_entropy is not None
+    assert (analysis.posterior_entropy.mean, analysis.posterior_entropy.count[0]) == (0, 3)
+
+
 def test_entropies_above_the_last_edge_are_in_the_last_bin() -> None:
     entropy = gathered(sentence(np.full((2, 100), 0.01))).entropy
     assert entropy.count[-1] == 2 and sum(entropy.count) == 2

@@ -201,6 +201,25 @@ def test_what_no_run_has_stored_is_left_empty_with_the_reason(judged: MadeExperi
     assert "posterior" in answer.verdict.reason
 
 
+def test_the_entropy_of_the_posterior_is_judged_once_all_runs_have_it(
+    judged_translation: MadeExperiment,
+) -> None:
+    stored = Stored(load_experiment(judged_translation.config), judged_translation.folder)
+    analyses = stored._analyses_of("de-en")
+    for model, of_seeds in analyses.items():
+        for number, analysis in enumerate(of_seeds):
+            mean = 1.0 + 0.1 * number + (model == "soft")
+            posterior = analysis.entropy.model_copy(update={"mean": mean})
+            of_seeds[number] = analysis.model_copy(update={"posterior_entropy": posterior})
+
+    entropy = claim("postr-joint", "soft", task="de-en", metric="entropy_posterior", table="")
+    assert outcome(entropy, stored, {}).ours == pytest.approx(1.0)
+
+    analyses["soft"][0] = analyses["soft"][0].model_copy(update={"posterior_entropy": None})
+    stored._by_measure.clear()
+    assert outcome(entropy, stored, {}).word == "not judged"
+
+
 def test_a_model_without_stored_runs_is_named(judged: MadeExperiment) -> None:
     with pytest.raises(UserError, match="no stored run has accuracy of de-noun, nobody"):
         judge(judged, claim("nobody", "soft"))
