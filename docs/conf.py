@@ -32,6 +32,7 @@ SECTIONS = {
         "docs/transformers",
         "docs/alignment",
         "docs/speed",
+        "docs/peers",
         "docs/gallery",
     ),
     "Run": ("docs/clusters", "docs/reliability", "docs/security"),

@@ -1,9 +1,9 @@
 """Measure speed beside published code: each system is a process, and they take turns on one core.
 
-    PEERS=FOLDER python benchmarks/peers/run.py {nouns,translation,copying} --core 0 --out FILE
+    PEERS=FOLDER python benchmarks/peers/run.py TABLE --core 0 --out FILE
 
-README.md says how to fill the folder, tables.py says what is measured. Figures are per CPU second,
-medians of turns.
+TABLE is nouns, translation, copying or transformers. README.md says how to fill the folder,
+tables.py says what is measured. Figures are per CPU second, medians of turns.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ SOURCES = {  # by peer, the folder from which Python imports its packages
     "opennmt-copy": ".",
     "var-attn": ".",
     "neural-transducer": "src",
+    "yoyodyne": ".",
+    "eole": ".",
 }
 LATE = "late.safetensors"  # weights of a longer training at the sizes of the second table
 # by work, label and setting, one for each turn
@@ -196,20 +198,18 @@ def take_turns(servers: list[Server], table: Table) -> Answers:
             server.turn(Turn("training", setting, number * share, share))
 
     answers: Answers = {}
-    for work in ("training", "decoding"):
+    for work in ("training", "decoding", "greedy"):
         for number in range(table.turns):
             for server in servers:
                 entry = server.entry
                 if work == "training":
-                    settings = entry.training
                     first = table.warm_up + number * table.batches
                     count = entry.batches or table.batches
                 else:
-                    settings = entry.decoding
                     first = number * table.decoded
                     count = entry.decoded or table.decoded
 
-                for setting in settings:
+                for setting in getattr(entry, work):
                     answer = server.turn(Turn(work, setting, first, count))
                     if answer is not None:
                         answers.setdefault((work, entry.label, setting), []).append(answer)
@@ -258,15 +258,16 @@ def without_unusable_settings(entry: Entry) -> Entry | None:
     None if no other turn is left.
     """
     trial = processor.try_bfloat16()
-    if trial.pays or "bf16" not in entry.training + entry.decoding:
+    if trial.pays or "bf16" not in entry.training + entry.decoding + entry.greedy:
         return entry
 
     say(f"left out: {entry.label}: bf16: {trial.reason}")
     training = tuple(setting for setting in entry.training if setting != "bf16")
     decoding = tuple(setting for setting in entry.decoding if setting != "bf16")
+    greedy = tuple(setting for setting in entry.greedy if setting != "bf16")
     if not training:
         return None
-    return replace(entry, training=training, decoding=decoding)
+    return replace(entry, training=training, decoding=decoding, greedy=greedy)
 
 
 def version_of(peer: Path) -> str | None:
@@ -340,6 +341,16 @@ def usable_entries(table: Table, peers: Path, versions: dict[str, str | None]) -
     return entries
 
 
+def only(table: Table, names: list[str]) -> Table:
+    """Keep the entries of a table that are named by system and model."""
+    there = {f"{entry.system} {entry.model}" for entry in table.entries}
+    unknown = sorted(set(names) - there)
+    if unknown:
+        raise SystemExit(f"--models: no {', '.join(unknown)}; there are {', '.join(sorted(there))}")
+    kept = [entry for entry in table.entries if f"{entry.system} {entry.model}" in names]
+    return replace(table, entries=kept)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description="time models of ours and of others, in turns on one core"
@@ -347,7 +358,16 @@ def main() -> None:
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--core", type=int, help="the processor core that all share (default: any)")
     parser.add_argument("--out", type=Path, required=True, help="JSON with all figures")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        metavar="NAME",
+        help='only these rows, such as "pam soft" "eole soft" (default: all)',
+    )
     args = parser.parse_args()
+    table = TABLES[args.table]
+    if args.models:
+        table = only(table, args.models)
 
     torch.set_num_threads(1)
     if args.core is not None:
@@ -357,7 +377,7 @@ def main() -> None:
     record = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": shlex.join(["python", "benchmarks/peers/run.py", *sys.argv[1:]]),
-        **measure(TABLES[args.table], peers),
+        **measure(table, peers),
     }
 
     sys.stdout.write(pd.DataFrame(record["rows"]).to_string(index=False) + "\n")

@@ -51,9 +51,11 @@ def main() -> None:
     for precision in ("float32", "bf16"):
         plan = Plan(network, 64, 1, 1, 1, [task.beam], precision, 1)
         works[precision] = training(model, plan)
-        content = {"beam": task.beam, "precision": precision, **limits}
-        settings[precision] = parse(Decoding, content)
+        for beam in (task.beam, 1):
+            content = {"beam": beam, "precision": precision, **limits}
+            settings[precision, beam] = parse(Decoding, content)
     chosen = "float32"
+    end_bias = next(bias for name, bias in model.named_parameters() if name.endswith("output.bias"))
 
     def use(precision: str) -> None:
         nonlocal chosen
@@ -66,14 +68,20 @@ def main() -> None:
         works[chosen](batch)
         return len(batch.rows), int(batch.mask.sum())
 
-    def decode(number: int) -> tuple[int, int]:
+    def outputs_of(number: int, beam: int) -> tuple[int, int]:
         batch = batches[number % len(batches)]
         model.eval()
         # No output ends before its limit.
         if task.steps:
-            model.get_parameter("readout.output.bias").data[EOS] = -1e4
-        outputs = search(model, batch.source, batch.lengths, settings[chosen], is_pointer)
+            end_bias.data[EOS] = -1e4
+        outputs = search(model, batch.source, batch.lengths, settings[chosen, beam], is_pointer)
         return len(outputs), sum(len(output.symbols) for output in outputs)
+
+    def decode(number: int) -> tuple[int, int]:
+        return outputs_of(number, task.beam)
+
+    def greedy(number: int) -> tuple[int, int]:
+        return outputs_of(number, 1)
 
     @torch.no_grad()
     def notes(number: int) -> dict[str, float]:
@@ -91,7 +99,7 @@ def main() -> None:
             "of": float(available[batch.mask].double().mean()),
         }
 
-    serve(train, decode, use, notes)
+    serve(train, decode, use, notes, greedy)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Turn:
     Where there are no more batches, it goes on from the first one.
     """
 
-    work: str  # training or decoding
+    work: str  # training, decoding by beam search, or greedy decoding
     setting: str  # how products are taken, see `use_setting`
     first: int
     count: int
@@ -105,6 +105,7 @@ def serve(
     decode: Work | None,
     use: Callable[[str], None] = use_setting,
     notes: Notes = lambda number: {},
+    greedy: Work | None = None,
 ) -> None:
     """Do turns until the driver closes the pipe.
 
@@ -119,9 +120,9 @@ def serve(
     for line in sys.stdin:
         turn = Turn(**json.loads(line))
         use(turn.setting)
-        work = train if turn.work == "training" else decode
+        work = {"training": train, "decoding": decode, "greedy": greedy}[turn.work]
         if work is None:
-            raise ValueError("this server does not decode")
+            raise ValueError(f"this server does no {turn.work}")
 
         # A device works on after a call has returned, so its work is waited for.
         wait_for_device()

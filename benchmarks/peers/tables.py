@@ -19,7 +19,8 @@ class Entry:
     system: str
     model: str
     training: tuple[str, ...] = ("float32",)  # settings that take turns in training
-    decoding: tuple[str, ...] = ()  # and in decoding
+    decoding: tuple[str, ...] = ()  # and in decoding by beam search
+    greedy: tuple[str, ...] = ()  # and in greedy decoding
     batches: int | None = None  # of a turn in training, where this is not the table's number
     decoded: int | None = None  # of a turn in decoding, the same
     warm_up: int | None = None  # untimed batches before, the same
@@ -75,21 +76,25 @@ NOUNS = Table(
     warm_up=60,
     decoded=4,
     entries=[
-        Entry("pam", "soft", decoding=("float32",)),
+        Entry("pam", "soft", decoding=("float32",), greedy=("float32",)),
         Entry("pam", "soft", ("bf16",)),
         Entry("joeynmt", "soft", BOTH, BOTH),
         Entry("var-attn", "soft", BOTH),
+        Entry("yoyodyne", "soft", BOTH, ("float32",), ("float32",), decoded=1),
         Entry("neural-transducer", "soft", BOTH, ("float32",), decoded=2),
         Entry("pam", "soft", decoding=("float32",), encoder=64),
         Entry("pam", "soft", ("bf16",), encoder=64),
         Entry("opennmt", "soft", BOTH, BOTH, encoder=64),
-        Entry("pam", "prior-joint"),
+        Entry("eole", "soft", BOTH, BOTH, encoder=64),
+        Entry("pam", "prior-joint", greedy=("float32",)),
         Entry("var-attn", "exact", BOTH, batches=10, warm_up=20),
         Entry("neural-transducer", "hard", batches=4, warm_up=4),
+        Entry("yoyodyne", "hard", greedy=("float32",), batches=4, warm_up=4),
         Entry("pam", "postr-joint", decoding=("float32",)),
         Entry("pam", "postr-joint:0.999"),
-        Entry("pam", "mono-postr-joint"),
+        Entry("pam", "mono-postr-joint", greedy=("float32",)),
         Entry("neural-transducer", "monotone", batches=4, warm_up=4),
+        Entry("yoyodyne", "monotone", greedy=("float32",), batches=4, warm_up=4),
         Entry("pam", "hard-mono"),
         Entry("neural-transducer", "pointer", batches=10, warm_up=10),
     ],
@@ -116,6 +121,7 @@ TRANSLATION = Table(
         Entry("pam", "soft", ("bf16",), ("bf16",)),
         Entry("joeynmt", "soft", BOTH, BOTH),
         Entry("opennmt", "soft", BOTH, BOTH),
+        Entry("eole", "soft", BOTH, BOTH),
         Entry("pam", "postr-joint", decoding=("float32",), warm_up=4),
         Entry("pam", "postr-joint", ("bf16",), ("bf16",), warm_up=4),
         Entry("pam", "postr-joint:0.99", decoding=("float32",), warm_up=4),
@@ -149,6 +155,7 @@ COPYING = Table(
         Entry("pam", "postr-joint-pointer:0.99:3", ("bf16",), ("bf16",)),
         Entry("pam", "postr-joint-pointer:0.99:6", ("bf16",), ("bf16",)),
         Entry("opennmt-copy", "soft-pointer", BOTH, BOTH),
+        Entry("yoyodyne", "pointer-generator", BOTH),
     ],
     products=[(160, 256, 50005), (80, 256, 50005)],
     drawn=(400, 100, 50_000),
@@ -156,4 +163,34 @@ COPYING = Table(
     beam=5,
 )
 
-TABLES = {"nouns": NOUNS, "translation": TRANSLATION, "copying": COPYING}
+# Layer norm before each part, four heads, feed-forward layers of four times as many units.
+TRANSFORMERS = Table(
+    dataset="multi30k-de-en",
+    format=TRANSLATION.format,
+    sizes={
+        "embedding": 256,
+        "encoder": 0,
+        "decoder": 0,
+        "layers": 4,
+        "dropout": 0.1,
+        "steps": 14,
+    },
+    turns=6,
+    batches=2,
+    warm_up=4,
+    decoded=1,
+    entries=[
+        Entry("pam", "transformer", ("float32",), ("float32",), ("float32",)),
+        Entry("pam", "transformer", ("bf16",), ("bf16",)),
+        Entry("eole", "transformer", BOTH, BOTH),
+        Entry("yoyodyne", "transformer", BOTH, greedy=("float32",)),
+    ],
+    products=[(1024, 256, 1024), (1024, 256, 9005), (256, 256, 9005)],
+)
+
+TABLES = {
+    "nouns": NOUNS,
+    "translation": TRANSLATION,
+    "copying": COPYING,
+    "transformers": TRANSFORMERS,
+}

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from pam.data.dataset import Prepared
 from pam.runtime import processor
+from pam.runtime.errors import UserError
 from pam.runtime.processor import Trial
 from tests.training import small
 from tests.warm import bin_folder
@@ -39,9 +41,11 @@ def test_all_that_can_run_have_their_turns(
     monkeypatch.setattr(products, "SECONDS", 0.01)
     small.prepare(tmp_path / "data/nouns")
     entries = [
-        tables.Entry("pam", "soft", ("float32", "bf16"), ("float32",)),
+        tables.Entry("pam", "soft", ("float32", "bf16"), ("float32",), ("float32",)),
         tables.Entry("pam", "postr-joint:0.9", batches=2),
         tables.Entry("joeynmt", "soft"),
+        tables.Entry("yoyodyne", "soft"),
+        tables.Entry("eole", "soft"),
         tables.Entry("pam", "no-such-model"),
     ]
     table = tables.Table("nouns", {}, SIZES, 2, 1, 2, 1, entries, [(8, 8, 8)])
@@ -53,6 +57,7 @@ def test_all_that_can_run_have_their_turns(
     assert turns == [
         *(("training", *turn) for turn in trained),
         ("decoding", "pam soft", "float32"),
+        ("greedy", "pam soft", "float32"),
     ]
     for row in record["rows"]:
         assert 0 < row["lowest"] <= row["per_second"] <= row["highest"]
@@ -73,6 +78,8 @@ def test_all_that_can_run_have_their_turns(
     assert [line.split(": ")[1] for line in left_out] == [
         *unusable,
         "joeynmt soft",
+        "yoyodyne soft",
+        "eole soft",
         "pam no-such-model",
     ]
 
@@ -88,11 +95,73 @@ def test_turns_in_bfloat16_are_left_out_where_it_does_not_pay(
     )
 
     kept = run.without_unusable_settings(
-        tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",))
+        tables.Entry("pam", "soft", ("float32", "bf16"), ("bf16",), ("float32",))
     )
-    assert (kept.training, kept.decoding) == (("float32",), ())
+    assert (kept.training, kept.decoding, kept.greedy) == (("float32",), (), ("float32",))
     assert run.without_unusable_settings(tables.Entry("pam", "soft", ("bf16",))) is None
     assert capsys.readouterr().err == "left out: pam soft: bf16: there is none\n" * 2
+
+
+def test_rows_of_a_table_are_chosen_by_system_and_model(modules: tuple[Any, Any, Any]) -> None:
+    run, tables, _ = modules
+    kept = run.only(tables.NOUNS, ["pam soft", "yoyodyne hard"])
+    assert {entry.label for entry in kept.entries} == {
+        "pam soft",
+        "pam soft, encoder 64",
+        "yoyodyne hard",
+    }
+    with pytest.raises(SystemExit, match=r"no yoyodyne soft-hard; there are .*yoyodyne hard"):
+        run.only(tables.NOUNS, ["pam soft", "yoyodyne soft-hard"])
+
+
+def test_a_recipe_needs_its_peer_and_data_of_its_kind(
+    modules: tuple[Any, Any, Any], tmp_path: Path
+) -> None:
+    accuracy = importlib.import_module("accuracy")
+    small.prepare(tmp_path / "nouns")
+    data = Prepared(tmp_path / "nouns")
+
+    with pytest.raises(UserError, match="yoyodyne-soft: not in the folder of peers"):
+        accuracy.checked("yoyodyne-soft", data, tmp_path)
+    for name in ("yoyodyne", "eole"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "COMMIT").write_text("0\n")
+    assert accuracy.checked("yoyodyne-soft", data, tmp_path) == tmp_path / "yoyodyne"
+    with pytest.raises(UserError, match="learns translation, and these are data of inflection"):
+        accuracy.checked("eole-transformer", data, tmp_path)
+
+
+def test_outputs_of_a_peer_are_scored_as_ours(
+    modules: tuple[Any, Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = importlib.import_module("accuracy")
+    runs = importlib.import_module("recipe_runs")
+    small.prepare(tmp_path / "nouns")
+    data = Prepared(tmp_path / "nouns")
+    forms = [row[2] for row in data.rows("test")[:]]
+    outputs = tmp_path / "outputs.txt"
+
+    def train(run: Any) -> dict[str, Any]:
+        write = f"open({str(outputs)!r}, 'w').write({chr(10).join(['x', *forms[1:], ''])!r})"
+        return run.training_record(run.call("-c", write), parameters=1)
+
+    def predict(run: Any, path: Path) -> dict[str, Any]:
+        run.write_predictions(outputs, path)
+        return {"cpu_s": 0.0, "wall_s": 0.0, "beam": 1}
+
+    monkeypatch.setitem(accuracy.PEERS, "peer", ("inflection", train, predict))
+    run = runs.Run("peer-model", tmp_path / "peer", data, 1, tmp_path / "run")
+    scores = accuracy.scores_of(run)
+    assert scores.metrics["accuracy"].value == pytest.approx(100 * (1 - 1 / len(forms)))
+    assert 0 < scores.cost.cpu_s < 60
+    row = accuracy.row_of(run, scores)
+    assert accuracy.row_of(run, accuracy.scores_of(run)) == row
+
+    outputs.write_text("x\n")
+    with pytest.raises(UserError, match=f"1 outputs for {len(forms)} rows"):
+        run.write_predictions(outputs, tmp_path / "predictions.tsv")
+    with pytest.raises(UserError, match="peer-model failed: boom"):
+        run.call("-c", "import sys; sys.exit('boom')")
 
 
 def test_float32_products_are_float32(modules: tuple[Any, Any, Any]) -> None:
