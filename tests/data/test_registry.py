@@ -77,6 +77,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "kyoto-ja-en": "translation",
         "ddn13-de-noun": "inflection",
         "ddn13-de-verb": "inflection",
+        "sigmorphon17-german": "inflection",
         "cldr-de-en": "translation",
         "iwslt14-de-en": "translation",
         "iwslt14-de-en-35k": "translation",
