@@ -15,6 +15,7 @@ from pam.alignment.symmetrization import (
     NAMES,
     NONE,
     ONE_DIRECTION,
+    PRODUCT,
     Directions,
     as_matrix,
 )
@@ -60,7 +61,7 @@ class Settings:
 
     Attributes:
         symmetrize: one of `symmetrization.NAMES`; `none`: links of the first direction alone; None:
-            of two directions `symmetrization.DEFAULT`.
+            of two directions with posteriors `product`, of others `symmetrization.DEFAULT`.
         threshold: the least probability of a link; None: each target word is linked to its most
             probable source word, if that is more probable than none.
         smooth: whether the posterior is given the whole target; see `Model.align`.
@@ -216,7 +217,11 @@ class Aligner:
         """The name of the way in which links are read."""
         if self.reverse is None:
             return ONE_DIRECTION
-        return self.settings.symmetrize or DEFAULT
+        if self.settings.symmetrize is not None:
+            return self.settings.symmetrize
+        if self.model.network.gives_positions and self.reverse.network.gives_positions:
+            return PRODUCT
+        return DEFAULT
 
     def notes(self) -> list[str]:
         """Say what the settings mean for these models, where that is not plain."""

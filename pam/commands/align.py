@@ -49,8 +49,8 @@ SYMMETRIZATIONS = (
     path("--target", "their translations, line by line", required=True),
     option(
         "--symmetrize",
-        "how links of two directions become one set (default: grow-diag-final-and); none: links of"
-        " the first one alone",
+        "how links of two directions become one set (default: product of models with posteriors,"
+        " else grow-diag-final-and); none: links of the first one alone",
         choices=SYMMETRIZATIONS,
     ),
     option(

@@ -39,7 +39,7 @@ class Aligning(Strict):
     ) = key(
         None,
         "how links of two directions become one set; none: links of the first one alone; null:"
-        " grow-diag-final-and",
+        " product of models with posteriors, else grow-diag-final-and",
     )
     threshold: float | None = key(
         None,
