@@ -351,7 +351,8 @@ def with_learned_pairs(made: Checkout) -> Checkout:
     file = "own/translation.yaml"
     made.edit(file, "    models: [soft, postr-joint]", "    models: [soft, postr-joint, both]")
     made.edit(file, "[soft, prior-joint, postr-joint]", "[soft, prior-joint, postr-joint, both]")
-    made.edit(file, "    models: [soft]", "    models: [soft]\n    training: {epochs: 1}")
+    aligned = "    models: [soft]\n    training: {epochs: 1}\n    align: {programs: [fast_align]}"
+    made.edit(file, "    models: [soft]", aligned)
     made.edit(file, "trained_on: pairs", "trained_on: pairs\n    models: [soft]")
     made.edit(file, "{beam: 2, ", f"{{beam: 2, length_penalties: {CANDIDATES}, ")
     network = "{embedding: 16, encoder: 16, decoder: 32, dropout: 0.0}"

@@ -79,6 +79,19 @@ def test_attention_is_held_to_the_alignments_of_those_tasks_that_have_some(
     assert papers["postr-joint", "one_minus_aer"] == "0.583"
 
 
+def test_the_training_text_is_aligned_line_by_line_where_that_is_wished(
+    translated: tuple[Checkout, Outcome],
+) -> None:
+    made, outcome = translated
+    assert (outcome.jobs["align_text"], outcome.jobs["align_by_program"]) == (1, 1)
+
+    pairs = (made.folder / "own/train.yy").read_text(encoding="utf-8").splitlines()
+    links = (made.folder / RESULTS / "yy-xx/soft/seed1/links.txt").read_text(encoding="utf-8")
+    assert len(links.splitlines()) == len(pairs)
+    table = (made.folder / RESULTS / "yy-xx/aligners/table.md").read_text(encoding="utf-8")
+    assert "| fast_align |" in table and f" {len(pairs)} " in table
+
+
 def test_each_task_runs_its_own_models_with_the_options_it_was_given(
     translated: tuple[Checkout, Outcome],
 ) -> None:
