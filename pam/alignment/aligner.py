@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pam.alignment.links import WordLink, word_probabilities
+from pam.alignment.pair_models import PairModel
 from pam.alignment.symmetrization import (
     DEFAULT,
     NAMES,
@@ -19,17 +20,12 @@ from pam.alignment.symmetrization import (
     Directions,
     as_matrix,
 )
-from pam.alignment.words import ReadText, Word, read_text, words_between_spaces
-from pam.data.codecs import Side
+from pam.alignment.words import ReadText, Word, words_between_spaces
 from pam.data.text_files import cleaned
-from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import Floats
-from pam.models.agreement import Agreement
-from pam.models.checkpoint import SavedModel
 from pam.models.interfaces import Smoothing
 from pam.runtime.devices import enough_for
 from pam.runtime.errors import UserError, unknown
-from pam.tasks.translation.codec import TranslationCodec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,33 +178,26 @@ class Aligner:
         settings: what decides links.
 
     Raises:
-        UserError: a setting is wrong, a model writes pointer actions, or the two models are not of
-            opposite directions.
+        UserError: a setting is wrong, or the two models are not of opposite directions.
     """
 
     def __init__(
-        self, model: SavedModel, reverse: SavedModel | None = None, settings: Settings | None = None
+        self, model: PairModel, reverse: PairModel | None = None, settings: Settings | None = None
     ) -> None:
         self.settings = settings or Settings()
         if reverse is None:
-            reverse = _opposite(model)
+            reverse = model.opposite()
         self.settings.check(is_two_way=reverse is not None)
         if self.settings.symmetrize == NONE:
             reverse = None
 
         self.model = model
         self.reverse = reverse
-        for used in (model, reverse):
-            if used is not None and used.run.components.targets == "actions":
-                raise UserError(
-                    f"{used.run.label} writes pointer actions, which a text does not contain",
-                    hint="choose a model with `targets: symbols`",
-                )
         if reverse is not None:
-            _check_opposite(model, reverse)
-        if self.settings.tokenized and not model.codec.has_words:
+            model.check_opposite(reverse)
+        if self.settings.tokenized and not model.has_words:
             raise UserError(
-                f"the symbols of {model.run.label} have no places in a text",
+                f"the symbols of {model.label} have no places in a text",
                 hint="leave out --offsets, or take a model of sentences",
             )
 
@@ -227,13 +216,13 @@ class Aligner:
         """Say what the settings mean for these models, where that is not plain."""
         notes = []
         for model in (self.model, self.reverse):
-            if model is not None and not model.network.gives_positions:
+            if model is not None and not model.gives_positions:
                 notes.append(
-                    f"{model.run.label} has no posterior over positions; its links are those of"
+                    f"{model.label} has no posterior over positions; its links are those of"
                     " its attention, which is often not on the word that is translated"
                 )
             if model is not None and self.settings.smooth:
-                notes.append(f"{model.run.label}: {SMOOTHING[model.network.smoothing]}")
+                notes.append(f"{model.label}: {SMOOTHING[model.smoothing]}")
         return list(dict.fromkeys(notes))
 
     def stream(self, pairs: Iterable[tuple[str, str]]) -> Iterator[WordAlignment]:
@@ -286,9 +275,10 @@ class Aligner:
 
     def _read(self, source: str, target: str) -> tuple[_Pair, _Pair | None]:
         """Read a pair by both models; a UserError says why it cannot be aligned."""
-        read_source = self._read_side(self.model, source, "source", "source")
-        read_target = self._read_side(self.model, target, "target", "target")
-        if self.settings.tokenized or not self.model.codec.has_words:
+        longest = self.settings.longest
+        read_source = self.model.read(source, "source", "source", longest)
+        read_target = self.model.read(target, "target", "target", longest)
+        if self.settings.tokenized or not self.model.has_words:
             source_words = read_source.own_words()
             target_words = read_target.own_words()
         else:
@@ -299,49 +289,23 @@ class Aligner:
             return pair, None
 
         reverse_pair = _Pair(
-            source=self._read_side(self.reverse, target, "source", "target"),
-            target=self._read_side(self.reverse, source, "target", "source"),
+            source=self.reverse.read(target, "source", "target", longest),
+            target=self.reverse.read(source, "target", "source", longest),
             source_words=target_words,
             target_words=source_words,
         )
         return pair, reverse_pair
 
-    def _read_side(self, model: SavedModel, text: str, side: Side, name: Side) -> ReadText:
-        """Read a text as `side` of a model, and name it by `name` in errors."""
-        read = read_text(model.codec, text, side)
-        vocabulary = model.source if side == "source" else model.target
-        longest = self.settings.longest
-        if side == "source" and model.run.decoding.max_source is not None:
-            # The end symbol counts.
-            longest = min(longest, model.run.decoding.max_source - model.source_eos)
 
-        length = len(read.symbols)
-        if side == "source":
-            length += model.codec.unread(text)
-        if length > longest:
-            raise UserError(
-                f"the {name} is too long: {length} symbols, of which {longest} are read"
-            )
-        if length == 0:
-            raise UserError(f"the {name} has no symbol that {model.run.label} reads")
-        if not model.codec.units or side == "target":
-            _check_seen(read.symbols, vocabulary, name)
-        return read
-
-
-def _probabilities(model: SavedModel, pairs: Sequence[_Pair], settings: Settings) -> list[Floats]:
+def _probabilities(model: PairModel, pairs: Sequence[_Pair], settings: Settings) -> list[Floats]:
     """Compute P(i | j) of the words of pairs, (source words, target words), by one model."""
     results: list[Floats] = [np.zeros((0, 0))] * len(pairs)
     for batch in _batches([pair.size for pair in pairs], settings.batch_size):
-        sources = [pairs[index].source.symbols for index in batch]
-        targets = [pairs[index].target.symbols for index in batch]
-        work = enough_for(f"aligning {len(batch)} pairs side by side", HINT)
-        with work, model.network.evaluating():
-            tensors = model.pairs(sources, targets)
-            alignments = model.network.align(*tensors, smooth=settings.smooth)
-        alignments_of_rows = alignments.double().cpu().numpy()
+        with enough_for(f"aligning {len(batch)} pairs side by side", HINT):
+            texts = [(pairs[index].source, pairs[index].target) for index in batch]
+            alignments = model.align(texts, settings.smooth)
 
-        for index, alignment in zip(batch, alignments_of_rows, strict=True):
+        for index, alignment in zip(batch, alignments, strict=True):
             pair = pairs[index]
             results[index] = word_probabilities(
                 alignment=alignment,
@@ -370,49 +334,3 @@ def _batches(sizes: Sequence[tuple[int, int]], batch_size: int) -> Iterator[list
         batch.append(index)
     if batch:
         yield batch
-
-
-def _check_seen(symbols: Sequence[str], vocabulary: Vocabulary, name: Side) -> None:
-    """Check that a model knows a symbol of a text, other than marks if the text has words."""
-    of_words = [symbol for symbol in symbols if any(map(str.isalnum, symbol))]
-    if not any(symbol in vocabulary for symbol in of_words or symbols):
-        raise UserError(f"no symbol of the {name} was seen in training")
-
-
-def _opposite(model: SavedModel) -> SavedModel | None:
-    """Return the model of the opposite direction that a model was trained with for agreement."""
-    if not isinstance(model.network, Agreement) or type(model.codec) is not TranslationCodec:
-        return None
-
-    settings = model.codec.settings
-    turned = {"source": settings.target, "target": settings.source}
-    return replace(
-        model,
-        source=model.target,
-        target=model.source,
-        codec=TranslationCodec(settings.model_copy(update=turned)),
-        network=model.network.back,
-    )
-
-
-def _check_opposite(model: SavedModel, reverse: SavedModel) -> None:
-    """Check that a model translates what another one translates, in the opposite direction."""
-    hint = "name a model that was trained from the target to the source: --reverse"
-    if model.task != reverse.task or not isinstance(model.codec, TranslationCodec):
-        message = f"models of `{model.task}` and `{reverse.task}` are not opposite directions"
-        raise UserError(message, hint=hint)
-
-    assert isinstance(reverse.codec, TranslationCodec)
-    languages = _languages(model.codec)
-    reverse_languages = _languages(reverse.codec)
-    if languages != reverse_languages[::-1]:
-        message = (
-            f"{' to '.join(languages)} and {' to '.join(reverse_languages)} are not opposite"
-            " directions"
-        )
-        raise UserError(message, hint=hint)
-
-
-def _languages(codec: TranslationCodec) -> tuple[str, str]:
-    """Return the languages of the source and the target."""
-    return codec.settings.source.language, codec.settings.target.language

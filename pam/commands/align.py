@@ -13,8 +13,11 @@ from typing import IO, TYPE_CHECKING
 from pam.commands import DEVICE, command, folder, option, path
 
 if TYPE_CHECKING:
+    import torch
+
     from pam.alignment.aligner import WordAlignment
     from pam.alignment.files import StreamAligner
+    from pam.alignment.pair_models import PairModel
 
 MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrained:NAME"
 # The names of `pam.alignment.symmetrization`, which takes long to import.
@@ -33,6 +36,12 @@ SYMMETRIZATIONS = (
     "link the words of sentence pairs, one pair a line, by one model or two of opposite directions",
     [
         option("--run", f"the model: {MODEL}", metavar="MODEL"),
+        option(
+            "--hf",
+            "a folder of a model of `transformers` with posterior attention, and of its tokenizer;"
+            " --reverse then names such a folder",
+            metavar="FOLDER",
+        ),
         option(
             "--aligner",
             "a program in place of a model, if it is installed; it learns from the text itself",
@@ -107,6 +116,7 @@ SYMMETRIZATIONS = (
     examples=[
         "pam align --run results/mine/de-en/postr-joint/seed1 --source a.de --target a.en",
         "pam align --run DE_EN --reverse EN_DE --source a.de --target a.en --out links.txt",
+        "pam align --hf FOLDER --source a.de --target a.en --out links.txt",
         "pam align --aligner eflomal --source a.de --target a.en --out links.txt",
     ],
 )
@@ -131,7 +141,7 @@ def align(args: Namespace) -> int:
     reason = ""
     chosen: Chosen | None = None
     try:
-        chosen = _by_program(args) if args.run is None else _by_models(args)
+        chosen = _by_models(args) if args.aligner is None else _by_program(args)
     except UserError as error:
         if not args.if_installed:
             raise
@@ -202,7 +212,7 @@ def _check(args: Namespace) -> None:
     """Check that options fit together."""
     from pam.runtime.errors import UserError
 
-    if args.run is None and args.aligner is None:
+    if args.run is None and args.hf is None and args.aligner is None:
         raise UserError("no aligner", hint="name a model with --run, or a program with --aligner")
     if args.offsets and args.format != "jsonl":
         raise UserError("--offsets", hint="add --format jsonl, which has a place for them")
@@ -212,7 +222,7 @@ def _check(args: Namespace) -> None:
         raise UserError("--if-installed without --aligner", hint="leave it out")
     for name in ("reverse", "threshold", "smooth", "offsets", "probabilities"):
         if args.aligner is not None and getattr(args, name):
-            raise UserError(f"--aligner and --{name}", hint="that needs a model: --run")
+            raise UserError(f"--aligner and --{name}", hint="that needs a model: --run or --hf")
 
 
 @dataclass(frozen=True)
@@ -236,15 +246,18 @@ def _by_program(args: Namespace) -> Chosen:
 def _by_models(args: Namespace) -> Chosen:
     """Return the models that are asked for."""
     from pam.alignment.aligner import Aligner, Settings
-    from pam.library import api
     from pam.models.interfaces import Smoothing
     from pam.runtime.devices import choose_device
 
     device = choose_device(args.device)
-    model = api.load(args.run, device).saved
-    reverse = None
+    names = [args.run or args.hf]
     if args.reverse is not None:
-        reverse = api.load(args.reverse, device).saved
+        names.append(args.reverse)
+    seed = None
+    if args.hf is not None:
+        models = _models_of_transformers(names, device)
+    else:
+        models, seed = _saved_models(names, device)
     settings = Settings(
         symmetrize=args.symmetrize,
         threshold=args.threshold,
@@ -253,21 +266,39 @@ def _by_models(args: Namespace) -> Chosen:
         longest=args.longest,
         batch_size=args.batch_size,
     )
-    aligner = Aligner(model, reverse, settings)
+    aligner = Aligner(*models, settings=settings)
     for note in aligner.notes():
         sys.stderr.write(f"note: {note}\n")
 
     smoothed = None
-    if not args.smooth and model.network.smoothing in (Smoothing.EXACT, Smoothing.APPROXIMATE):
-        smoothed = Aligner(model, reverse, replace(settings, smooth=True))
-    names = [args.run] if args.reverse is None else [args.run, args.reverse]
+    if not args.smooth and models[0].smoothing in (Smoothing.EXACT, Smoothing.APPROXIMATE):
+        smoothed = Aligner(*models, settings=replace(settings, smooth=True))
     return Chosen(
-        name=model.run.label,
+        name=models[0].label,
         aligner=aligner,
-        seed=model.run.seed,
+        seed=seed,
         training_cpu_s=_training_seconds(names),
         smoothed=smoothed,
     )
+
+
+def _saved_models(names: Sequence[str], device: torch.device) -> tuple[list[PairModel], int]:
+    """Return models of this package by their names, and the seed of the first."""
+    from pam.alignment.pair_models import SavedPairModel
+    from pam.library import api
+
+    saved = [api.load(name, device).saved for name in names]
+    models: list[PairModel] = [SavedPairModel(model) for model in saved]
+    return models, saved[0].run.seed
+
+
+def _models_of_transformers(folders: Sequence[str], device: torch.device) -> list[PairModel]:
+    """Return models of `transformers` by their folders."""
+    # First, as it says if `transformers` is missing.
+    import pam.hf  # noqa: F401
+    from pam.hf.pair_model import HubPairModel
+
+    return [HubPairModel.load(folder, device) for folder in folders]
 
 
 def _training_seconds(names: Sequence[str]) -> float | None:

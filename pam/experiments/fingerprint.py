@@ -53,7 +53,7 @@ CODE: dict[str, tuple[str, ...]] = {
         "pam.evaluation.analyze:load_writer_of_symbols",
     ),
     "analyze": ("pam.evaluation.analyze:analyze", "pam.evaluation.analyze:load_writer_of_symbols"),
-    "align": ("pam.alignment.aligner", "pam.alignment.record"),
+    "align": ("pam.alignment.aligner", "pam.alignment.pair_models", "pam.alignment.record"),
     "align-by-program": ("pam.alignment.peers", "pam.alignment.record"),
     "aligners": ("pam.reporting.aligners",),
     "score": ("pam.evaluation.scoring:score", "pam.evaluation.scoring:files_of"),

@@ -482,10 +482,13 @@ class TrainedModel:
             [('14.', '14'), ('Mai', 'May'), ('Irland', 'Ireland')]
         """
         from pam.alignment.aligner import Aligner, Settings
+        from pam.alignment.pair_models import SavedPairModel
 
         source_texts, target_texts = _listed_pairs(sources, targets)
-        saved_reverse = None if reverse is None else reverse.saved
-        aligner = Aligner(self.saved, saved_reverse, Settings(**settings))
+        opposite = None
+        if reverse is not None:
+            opposite = SavedPairModel(reverse.saved)
+        aligner = Aligner(SavedPairModel(self.saved), opposite, Settings(**settings))
         alignments = aligner(list(zip(source_texts, target_texts, strict=True)))
         return alignments[0] if isinstance(sources, str) else alignments
 

@@ -12,6 +12,7 @@ import pytest
 
 import pam
 from pam.alignment.aligner import Aligner, Settings
+from pam.alignment.pair_models import SavedPairModel
 from pam.data.codecs import Codec
 from pam.experiments.model import ModelConfig
 from pam.experiments.settings import Network
@@ -219,7 +220,7 @@ def test_a_model_that_is_not_of_the_opposite_direction_is_refused(
     model: pam.TrainedModel,
 ) -> None:
     with pytest.raises(UserError, match="opposite"):
-        Aligner(model.saved, model.saved, Settings())
+        Aligner(SavedPairModel(model.saved), SavedPairModel(model.saved), Settings())
 
 
 def test_links_are_scored_by_the_command(called: Call, tmp_path: Path) -> None:
