@@ -258,6 +258,9 @@ class WithPosteriorAttention(nn.Module):
         elif isinstance(encoder_outputs, tuple | list):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
 
+        if labels is None and decoder_attention_mask is not None:
+            _check_padded_at_end(decoder_attention_mask)
+
         # A cache belongs to a search, whose steps have no gradients.
         known_cache = options.pop(CACHE, None)
         is_search = labels is None and (known_cache is not None or not torch.is_grad_enabled())
@@ -342,6 +345,17 @@ class WithPosteriorAttention(nn.Module):
         """Reorder hypotheses in a beam search."""
         cache.reorder_cache(beam_idx)
         return cache
+
+
+def _check_padded_at_end(mask: Tensor) -> None:
+    """Check that no symbol of a decoder follows padding, as every symbol is observed in its turn.
+
+    A mask (B, T) has ones and zeros; those of other forms belong to a search without padding.
+    """
+    if mask.dim() == 2 and bool((mask[:, 1:] > mask[:, :-1]).any()):
+        raise ValueError(
+            "symbols of the decoder are padded on the left: pad them at the end, or give `labels`"
+        )
 
 
 def _search(

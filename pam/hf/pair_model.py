@@ -17,6 +17,7 @@ from pam.data.dataset import padded
 from pam.evaluation.metrics import Floats
 from pam.hf.head import Aligned
 from pam.hf.modeling import from_pretrained
+from pam.models.interfaces import Smoothing
 from pam.runtime.errors import UserError
 
 WORD_START = "\u2581"
@@ -37,33 +38,46 @@ class TokenizedText(ReadText):
 
 
 class HubPairModel:
-    """A model with posterior attention that `save_pretrained` wrote, and its tokenizer.
+    """A model with its tokenizer, which reads texts for it.
 
     Args:
-        folder: the folder of both.
-        device: where the model computes.
-
-    Raises:
-        UserError: there is no such model, or no tokenizer beside it.
+        model: a model with posterior attention.
+        tokenizer: its tokenizer.
+        label: the name of both.
     """
 
     has_words = True
     gives_positions = True
 
-    def __init__(self, folder: str | Path, device: torch.device) -> None:
-        self.label = Path(folder).name
-        self.model = from_pretrained(folder).to(device).eval()
+    def __init__(self, model: Any, tokenizer: Any, label: str) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.label = label
+        self.longest_source = getattr(model.config, "max_position_embeddings", None)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: torch.device) -> HubPairModel:
+        """Load a model that `save_pretrained` wrote, and the tokenizer beside it.
+
+        Raises:
+            UserError: there is no such model, or no tokenizer beside it.
+        """
+        model = from_pretrained(folder).to(device)
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError) as error:
             raise UserError(
                 "no tokenizer beside the model",
                 file=Path(folder),
                 hint="save it there too: `tokenizer.save_pretrained(FOLDER)`",
             ) from error
+        return cls(model, tokenizer, Path(folder).name)
 
-        self.smoothing = self.model.alignment_head().smoothing
-        self.longest_source = getattr(self.model.config, "max_position_embeddings", None)
+    @property
+    def smoothing(self) -> Smoothing:
+        """How well the posterior given a whole target is known."""
+        smoothing: Smoothing = self.model.alignment_head().smoothing
+        return smoothing
 
     def read(self, text: str, side: Side, name: Side, longest: int) -> TokenizedText:
         given = {"text": text} if side == "source" else {"text_target": text}
