@@ -1,6 +1,7 @@
 # make run [ARGS='--configfile config/paper.yaml']   run the default experiment, or another one
 # make test                                          run the whole test suite
 # make faults                                        test kills, full disks, bad networks and damaged files
+# make transformers [HF='==4.54.0']                  run the tests of pam.hf, with a version of transformers
 # make audit                                         check that the installed packages are those of the lock
 # make docs                                          build a site of the texts, site/index.html
 # make pages                                         build the pages of all stored results, site/results/
@@ -22,7 +23,7 @@ PYTHON ?= $(firstword $(foreach name,$(CANDIDATES),$(shell $(name) $(NEW_ENOUGH)
 # Images of containers often forbid Python to keep what it has compiled. Each of a run's jobs would compile our code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test faults audit docs pages lint clean
+.PHONY: run test faults transformers audit docs pages lint clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/user
@@ -53,6 +54,18 @@ faults: $(VENV)/dev
 	  tests/cli/test_bench.py tests/evaluation/test_summarization.py tests/evaluation/test_two_levels.py \
 	  tests/workflow/test_yaml.py tests/workflow/test_plans.py::test_many_jobs_are_planned_within_seconds $(ARGS)
 	@$(BIN)/python -m tests.faults.render
+
+# An environment of its own on top of the locked one, whose torch stays as it is.
+HF :=
+HF_VENV := $(VENV)/hf$(subst =,,$(HF))
+
+transformers: $(VENV)/dev
+	@$(BIN)/python -m venv --without-pip $(HF_VENV)
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
+	  > $$($(HF_VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/locked.pth
+	@$(BIN)/python -m pip --python $(HF_VENV)/bin/python --disable-pip-version-check -qq install \
+	  --requirement envs/requirements-torch.txt 'transformers$(HF)' accelerate
+	@$(HF_VENV)/bin/python -m pytest -q tests/hf $(ARGS)
 
 audit: $(VENV)/dev
 	@$(BIN)/python envs/audit.py

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,6 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from pam.alignment.aligner import Aligner, Settings
-from pam.alignment.formats import pharaoh
 from pam.alignment.links import linked, word_probabilities
 from pam.alignment.scoring import score_links
 from pam.alignment.words import words_between_spaces
@@ -33,7 +33,7 @@ from pam.evaluation.metrics import Floats
 from pam.hf import with_posterior_attention
 from pam.hf.pair_model import HubPairModel, TokenizedText
 
-SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
+SPECIALS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 Pairs = list[tuple[str, str]]
 
 
@@ -42,28 +42,26 @@ def phrases(folder: Path, seed: int) -> dict[str, Pairs]:
     texts = Cldr(seed=seed).draw(None)  # type: ignore[arg-type]
     (folder / "gold.txt").write_text(texts["test.links"])
     return {
-        split: list(zip(texts[f"{split}.de"].splitlines(), texts[f"{split}.en"].splitlines()))
+        split: list(
+            zip(texts[f"{split}.de"].splitlines(), texts[f"{split}.en"].splitlines(), strict=True)
+        )
         for split in ("train", "dev", "test")
     }
 
 
 def tokenizer_of(pairs: Pairs, size: int = 1000) -> Any:
     """Train byte pair encoding on both sides."""
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer = Tokenizer(models.BPE(unk_token=SPECIALS["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=SPECIALS, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[*SPECIALS.values()], show_progress=False
+    )
     tokenizer.train_from_iterator([text for pair in pairs for text in pair], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A </s>", special_tokens=[("</s>", SPECIALS.index("</s>"))]
+        single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))]
     )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIALS)
 
 
 def small_marian(tokenizer: Any, units: int) -> Any:
@@ -165,13 +163,13 @@ def by_attention(
 
 def heads(outputs: Any) -> dict[str, Floats]:
     """Return the cross-attention of every head, at the step that writes a symbol and one late."""
-    found = {}
+    by_head = {}
     for layer, weights in enumerate(outputs.cross_attentions, 1):
         for head, of_head in enumerate(weights[0].double().numpy(), 1):
-            found[f"layer {layer}, head {head}"] = of_head
-            found[f"layer {layer}, head {head}, late"] = np.roll(of_head, -1, axis=0)
-        found[f"layer {layer}, mean"] = weights[0].double().mean(0).numpy()
-    return found
+            by_head[f"layer {layer}, head {head}"] = of_head
+            by_head[f"layer {layer}, head {head}, late"] = np.roll(of_head, -1, axis=0)
+        by_head[f"layer {layer}, mean"] = weights[0].double().mean(0).numpy()
+    return by_head
 
 
 def prior(outputs: Any) -> dict[str, Floats]:
@@ -229,7 +227,7 @@ def measured(out: Path, seed: int, args: argparse.Namespace) -> dict[str, Any]:
             kind: score(of_kind, folder, kind, gold) for kind, of_kind in links.items()
         }
         results[name] = row
-        print(seed, name, json.dumps(row), flush=True)
+        sys.stderr.write(f"{seed} {name} {json.dumps(row)}\n")
     return results
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Start": ("docs/README", "docs/start", "docs/method"),
-    "Use": ("docs/recipes", "docs/data", "docs/models"),
+    "Use": ("docs/recipes", "docs/data", "docs/models", "docs/transformers-library"),
     "Results": (
         "docs/results",
         "docs/attentions",

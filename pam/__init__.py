@@ -2,8 +2,8 @@
 
 `pam.load` opens a trained model, `pam.pretrained` lists the models that come with the package; see
 `pam.library.api`. `pam.PosteriorAttention` is the attention for a model of your own; see
-`pam.models.posterior_attention`. What is wrong with an input raises a `pam.UserError`, whose `hint`
-says what to do.
+`pam.models.posterior_attention`. `pam.hf` gives it to models of Hugging Face. What is wrong with an
+input raises a `pam.UserError`, whose `hint` says what to do.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the library when it is first used: commands that need no torch start without it."""
+    if name == "hf":
+        return import_module("pam.hf")
     if name in LIBRARY:
         return getattr(import_module(LIBRARY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

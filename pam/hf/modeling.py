@@ -1,4 +1,4 @@
-"""A model of `transformers` with an alignment head: its class, its output, how it is made and read."""
+"""A model of `transformers` with an alignment head: its class, and how it is made and loaded."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class WithPosteriorAttention(nn.Module):
         head.to(device=weight.device, dtype=precise(weight.dtype))
         if has_output and weight.device.type != "meta":
             head.start_from(self.output_layer())
-        self.posterior_attention = head
+        self.posterior_attention = head.train(self.training)
 
         # Their last dimension differs from batch to batch, and `Trainer` joins outputs of batches.
         ignored = [*getattr(self.config, "keys_to_ignore_at_inference", ())]
@@ -240,8 +240,8 @@ class WithPosteriorAttention(nn.Module):
             if labels is None:
                 raise ValueError("give `labels`, or `decoder_input_ids`")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)  # type: ignore[operator]
-        if decoder_input_ids is None and labels is None:
-            raise ValueError("`decoder_inputs_embeds` need `labels`: what is written must be known")
+        if labels is None:
+            _check_symbols(decoder_input_ids, decoder_attention_mask)
 
         recorded = {
             name: options.pop(name)
@@ -258,14 +258,13 @@ class WithPosteriorAttention(nn.Module):
         elif isinstance(encoder_outputs, tuple | list):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
 
-        if labels is None and decoder_attention_mask is not None:
-            _check_padded_at_end(decoder_attention_mask)
-
         # A cache belongs to a search, whose steps have no gradients.
         known_cache = options.pop(CACHE, None)
         is_search = labels is None and (known_cache is not None or not torch.is_grad_enabled())
+        if use_cache is None:
+            use_cache = self.config.use_cache
         aligned_cache = None
-        if is_search and (use_cache or use_cache is None and self.config.use_cache):
+        if is_search and use_cache:
             aligned_cache = AlignedCache.of(known_cache)
         decoder_outputs = self.decoder_states(
             encoder_outputs[0],
@@ -279,37 +278,29 @@ class WithPosteriorAttention(nn.Module):
             **options,
         )
 
-        device = encoder_outputs[0].device.type
-        is_low = torch.is_autocast_enabled(device) or encoder_outputs[0].dtype == torch.bfloat16
-        with torch.autocast(device, enabled=False):
+        values = encoder_outputs[0]
+        is_low = torch.is_autocast_enabled(values.device.type) or values.dtype == torch.bfloat16
+        with torch.autocast(values.device.type, enabled=False):
             aligned = Aligned(self)
             # On CUDA it would take longer to convert the factors of a step's small products.
-            use(aligned.head, Compute(bf16=is_low and device == "cpu"))
-            sources = Sources.of(encoder_outputs[0].to(aligned.dtype), attention_mask)
+            use(aligned.head, Compute(bf16=is_low and not values.is_cuda))
+            sources = Sources.of(values.to(aligned.dtype), attention_mask)
             queries = decoder_outputs[0].to(aligned.dtype)
             if is_search:
-                assert decoder_input_ids is not None
                 outcome = _search(aligned, sources, queries, decoder_input_ids, aligned_cache)
             else:
                 outcome = self._teach(
                     aligned, sources, queries, labels, decoder_input_ids, output_logits
                 )
 
-        loss = None
-        if labels is not None:
-            assert outcome.log_likelihood is not None
-            if num_items_in_batch is None:
-                num_items_in_batch = (labels != IGNORED).sum()
-            loss = -outcome.log_likelihood.sum() / num_items_in_batch
-
         result = PosteriorAttentionOutput(
-            loss=loss,
+            loss=_loss(outcome, labels, num_items_in_batch),
             logits=outcome.logits,
             **{CACHE: aligned_cache},
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs[0],
+            encoder_last_hidden_state=values,
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
             alignment=outcome.alignment,
@@ -347,12 +338,25 @@ class WithPosteriorAttention(nn.Module):
         return cache
 
 
-def _check_padded_at_end(mask: Tensor) -> None:
-    """Check that no symbol of a decoder follows padding, as every symbol is observed in its turn.
+def _loss(outcome: Outcome, labels: Tensor | None, divisor: Tensor | int | None) -> Tensor | None:
+    """Return -log p of all labels over a divisor; None: it is the number of labels."""
+    if labels is None:
+        return None
+    assert outcome.log_likelihood is not None
+    if divisor is None:
+        divisor = (labels != IGNORED).sum()
+    return -outcome.log_likelihood.sum() / divisor
 
-    A mask (B, T) has ones and zeros; those of other forms belong to a search without padding.
+
+def _check_symbols(symbols: Tensor | None, mask: Tensor | None) -> None:
+    """Check that symbols (B, T) without labels are known, and padded at the end alone.
+
+    Every symbol is observed in its turn. A mask (B, T) has ones and zeros; masks of other forms
+    belong to a search without padding.
     """
-    if mask.dim() == 2 and bool((mask[:, 1:] > mask[:, :-1]).any()):
+    if symbols is None:
+        raise ValueError("`decoder_inputs_embeds` need `labels`: what is written must be known")
+    if mask is not None and mask.dim() == 2 and bool((mask[:, 1:] > mask[:, :-1]).any()):
         raise ValueError(
             "symbols of the decoder are padded on the left: pad them at the end, or give `labels`"
         )
@@ -362,10 +366,11 @@ def _search(
     aligned: Aligned,
     sources: Sources,
     queries: Tensor,
-    symbols: Tensor,
+    symbols: Tensor | None,
     cache: AlignedCache | None,
 ) -> Outcome:
     """Take the steps of a search, and note in the cache how far they are."""
+    assert symbols is not None
     progress = None
     if cache is not None:
         progress = cache.progress

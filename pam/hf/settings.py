@@ -1,4 +1,4 @@
-"""The components of an alignment head, as a caller names them and as a model's config keeps them."""
+"""The components of an alignment head, as callers name them and as a model's config keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny models of `transformers` with fresh weights; without the package all of these are skipped."""
+"""Tiny models of `transformers` with fresh weights; all is skipped without the package."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ def test_greedy_search_writes_the_most_probable_symbols(kind: str, name: str) ->
     has_ended = torch.zeros(2, dtype=torch.bool)
     for t, scores in enumerate(out.scores):
         expected = next_log_probs(model, sources(), prefix)
-        torch.testing.assert_close(scores[~has_ended].double(), expected[~has_ended], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            scores[~has_ended].double(), expected[~has_ended], rtol=1e-5, atol=1e-5
+        )
         symbol = expected.argmax(1).masked_fill(has_ended, 0)
         assert torch.equal(out.sequences[:, t + 1], symbol)
         has_ended |= symbol == 2
@@ -90,7 +92,9 @@ def test_beams_are_those_of_our_own_search(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("options", [{"num_beams": 3}, {"do_sample": True}, {"num_beams": 2, "do_sample": True}])
+@pytest.mark.parametrize(
+    "options", [{"num_beams": 3}, {"do_sample": True}, {"num_beams": 2, "do_sample": True}]
+)
 def test_a_cache_changes_no_output(kind: str, options: dict[str, Any]) -> None:
     model = aligned(kind, coupling="proximity")
     outputs = []

@@ -121,9 +121,7 @@ def test_loss_and_gradients_are_those_of_the_head_step_by_step(kind: str, name: 
         steps, length = priors.shape
         torch.testing.assert_close(out.alignment[row, :steps, :length], priors)
         torch.testing.assert_close(out.posterior[row, :steps, :length], posteriors)
-        torch.testing.assert_close(
-            out.logits[row, range(steps), pair["labels"][0]], log_probs
-        )
+        torch.testing.assert_close(out.logits[row, range(steps), pair["labels"][0]], log_probs)
         assert not out.posterior[row, :, length:].any()
         total = total - log_probs.sum()
     loss = total / 7

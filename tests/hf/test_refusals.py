@@ -22,10 +22,17 @@ def decoder_only() -> Any:
 def of_sound() -> Any:
     return transformers.Speech2TextForConditionalGeneration(
         transformers.Speech2TextConfig(
-            vocab_size=12, d_model=8, encoder_layers=1, decoder_layers=1,
-            encoder_attention_heads=2, decoder_attention_heads=2,
-            encoder_ffn_dim=8, decoder_ffn_dim=8, conv_channels=8, input_feat_per_channel=4,
-        )  # fmt: skip
+            vocab_size=12,
+            d_model=8,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            conv_channels=8,
+            input_feat_per_channel=4,
+        )
     )
 
 

@@ -42,9 +42,7 @@ class Padder:
             for name, padding, values in pairs:
                 padded = padding + values if self.side == "left" else values + padding
                 columns[name].append(padded)
-            columns["labels"].append(
-                row["labels"] + [-100] * (longest_target - len(row["labels"]))
-            )
+            columns["labels"].append(row["labels"] + [-100] * (longest_target - len(row["labels"])))
         return {name: torch.tensor(values) for name, values in columns.items()}
 
 
