@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pam.alignment.words import ReadText, read_text
 from pam.data.codecs import Side
 from pam.data.vocabulary import Vocabulary
 from pam.evaluation.metrics import Floats
+from pam.models.agreement import Agreement
 from pam.models.checkpoint import SavedModel
 from pam.models.interfaces import Smoothing
 from pam.runtime.errors import UserError
@@ -45,6 +47,9 @@ class PairModel(Protocol):
         Returns: for each pair a matrix with a row for each target symbol and a column for each
             source symbol. It may have more of both, of end symbols.
         """
+
+    def opposite(self) -> PairModel | None:
+        """Return the model of the opposite direction that was trained with this one, if any was."""
 
     def check_opposite(self, reverse: Any) -> None:
         """Check that another model has the opposite direction; a UserError says if not."""
@@ -92,6 +97,22 @@ class SavedPairModel:
             tensors = self.model.pairs(sources, targets)
             alignments = self.model.network.align(*tensors, smooth=smooth)
         return list(alignments.double().cpu().numpy())
+
+    def opposite(self) -> PairModel | None:
+        model = self.model
+        if not isinstance(model.network, Agreement) or type(model.codec) is not TranslationCodec:
+            return None
+
+        settings = model.codec.settings
+        turned = {"source": settings.target, "target": settings.source}
+        back = replace(
+            model,
+            source=model.target,
+            target=model.source,
+            codec=TranslationCodec(settings.model_copy(update=turned)),
+            network=model.network.back,
+        )
+        return SavedPairModel(back)
 
     def check_opposite(self, reverse: Any) -> None:
         model = self.model

@@ -25,10 +25,9 @@ from pam.models.attention_model import AttentionModel, Query, State, Unrolled
 from pam.models.build import parts_of
 from pam.models.head import AttentionHead
 from pam.models.interfaces import AttentionHistory, Memory, Sizes
-from pam.models.kernels.compute import Compute, Part
-from pam.models.kernels.hidden_layers import IDENTITY
+from pam.models.kernels.compute import Part
 from pam.models.packing import PackedTargets
-from pam.models.readout import Projection, Readout
+from pam.models.readout import LogLinearReadout, Projection
 
 IGNORED = -100
 """The label of a position whose symbol is not known, in `transformers`."""
@@ -41,7 +40,7 @@ class OutputLayer(NamedTuple):
     bias: Tensor
 
 
-class ResidualSum(Readout):
+class ScaledReadout(LogLinearReadout):
     """p(y | s_t, h_a) = softmax(W_o (f s_t + W_x h_a) + b_o).
 
     Args:
@@ -50,16 +49,12 @@ class ResidualSum(Readout):
         factor: f.
     """
 
-    hidden_layer = IDENTITY
-
     def __init__(self, of_values: nn.Linear, output: OutputLayer, factor: float) -> None:
+        # Its weights are given.
         Part.__init__(self)
         self.of_values = of_values
         self.output = output  # type: ignore[assignment]
         self.factor = factor
-
-    def output_layer(self) -> tuple[Tensor, Tensor]:
-        return self.output.weight, self.output.bias
 
     def projection(self) -> Projection:
         return lambda query: query * self.factor
@@ -124,7 +119,7 @@ class Head(nn.Module):
     def bound(self, output: OutputLayer) -> AttentionHead:
         """Return the head with the output layer `output`."""
         parts = {name: getattr(self, name) for name in self.parts}
-        return AttentionHead(readout=ResidualSum(self.of_values, output, self.factor), **parts)
+        return AttentionHead(readout=ScaledReadout(self.of_values, output, self.factor), **parts)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
         def apply(tensor: Tensor) -> Tensor:
@@ -203,35 +198,32 @@ class Aligned(AttentionModel):
 
     def given(self, states: States, labels: Tensor) -> Unrolled:
         """Run all steps of given labels (B, T), which precede `IGNORED` ones in each row."""
+        # Of padding only places are asked for from here on, so that symbols can be ids as they are.
         packed = PackedTargets.of(torch.where(labels == IGNORED, PAD, labels + 1))
-        # From here on nothing asks for padding.
-        packed = replace(packed, symbols=packed.symbols - 1)
+        ids = replace(packed, symbols=packed.symbols - 1, target=(packed.target - 1).clamp_min(0))
+        packed = replace(packed, symbols=ids.symbols)
         memory = self.head.memory(states.values[packed.order], states.mask[packed.order])
 
-        by_time = states.queries[packed.order].transpose(0, 1)[: packed.steps]
-        queries = packed.split(packed.pack(by_time))
-        scores = packed.split(self._scores(memory, packed, by_time))
+        all_queries = states.queries[packed.order][:, : packed.steps]
+        projected = memory.readout.project(all_queries)
+        log_likelihood = memory.readout.log_likelihoods(projected, ids)
+        queries = packed.split(packed.pack(all_queries.transpose(0, 1)))
+        scores = packed.split(self._scores(memory, packed, all_queries))
+        log_likelihoods = packed.split_optional(log_likelihood)
 
         def query(memory: Memory, state: State, t: int) -> Query:
-            return Query(queries[t], scores=scores[t])
+            return Query(queries[t], scores=scores[t], log_likelihood=log_likelihoods[t])
 
-        return self.unroll(memory, packed, query)
+        return self.unroll(memory, packed, query, log_likelihood=log_likelihood)
 
     def _scores(self, memory: Memory, packed: PackedTargets, queries: Tensor) -> Tensor:
-        """Compute e_t(a) of all tokens, (N, m), of queries (T, B, H)."""
-        steps, rows = queries.shape[:2]
-        by_sentence = queries.transpose(0, 1).flatten(0, 1)
-        scores: Tensor = self.head.score(by_sentence, memory.for_beam(steps), AttentionHistory())
+        """Compute e_t(a) of all tokens, (N, m), of queries (B, T, H)."""
+        rows, steps = queries.shape[:2]
+        scores: Tensor = self.head.score(
+            queries.flatten(0, 1), memory.for_beam(steps), AttentionHistory()
+        )
         return packed.pack(scores.view(rows, steps, -1).transpose(0, 1))
 
     def posterior(self, unrolled: Unrolled) -> Tensor:
         """Return the posteriors (N, m) of all tokens."""
         return self._posterior(unrolled)
-
-
-def use(head: AttentionHead, compute: Compute) -> None:
-    """Let all parts of a head compute in this way."""
-    for module in head.parts.values():
-        for part in module.modules():
-            if isinstance(part, Part):
-                part.compute = compute

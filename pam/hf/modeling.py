@@ -14,11 +14,10 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from pam.hf.cache import AlignedCache
 from pam.hf.form import form_of
-from pam.hf.head import IGNORED, Aligned, Head, OutputLayer, precise, use
+from pam.hf.head import IGNORED, Aligned, Head, OutputLayer, precise
 from pam.hf.settings import OUTPUTS, chosen_components
 from pam.hf.steps import Outcome, Sources, given_targets, searched
 from pam.models.head import AttentionHead
-from pam.models.kernels.compute import Compute
 from pam.runtime.errors import UserError, unknown
 
 SUFFIX = "WithPosteriorAttention"
@@ -279,11 +278,9 @@ class WithPosteriorAttention(nn.Module):
         )
 
         values = encoder_outputs[0]
-        is_low = torch.is_autocast_enabled(values.device.type) or values.dtype == torch.bfloat16
+        # Products of probabilities over many steps need float32.
         with torch.autocast(values.device.type, enabled=False):
             aligned = Aligned(self)
-            # On CUDA it would take longer to convert the factors of a step's small products.
-            use(aligned.head, Compute(bf16=is_low and not values.is_cuda))
             sources = Sources.of(values.to(aligned.dtype), attention_mask)
             queries = decoder_outputs[0].to(aligned.dtype)
             if is_search:

@@ -130,6 +130,9 @@ class HubPairModel:
             for alignment, source, target in zip(alignments, sources, targets, strict=True)
         ]
 
+    def opposite(self) -> None:
+        return None
+
     def check_opposite(self, reverse: Any) -> None:
         if not isinstance(reverse, HubPairModel):
             raise UserError(f"{self.label} and {reverse.label} are of other kinds", hint=OPPOSITE)
