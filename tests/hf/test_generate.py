@@ -11,9 +11,7 @@ from torch import Tensor
 from pam.decoding.hypotheses import forbidden_symbols
 from pam.decoding.search import beam_search
 from pam.experiments.settings import Decoding
-from tests.hf.conftest import MODELS, aligned, batch
-
-pytest.importorskip("pam.hf")
+from tests.hf.tiny import MODELS, aligned, batch
 
 HEADS: dict[str, dict[str, Any]] = {
     "proximity": {"coupling": "proximity"},

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.models.interfaces import AttentionHistory, Smoothing
-from tests.hf.conftest import MODELS, aligned, batch, plain
-
-pam_hf = pytest.importorskip("pam.hf")
+from tests.hf.tiny import MODELS, aligned, batch, pam_hf, plain
 
 COMPONENTS: dict[str, dict[str, Any]] = {
     "none": {},

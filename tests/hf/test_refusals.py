@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from pam.runtime.errors import UserError
-from tests.hf.conftest import aligned, batch, plain, transformers
-
-pam_hf = pytest.importorskip("pam.hf")
+from tests.hf.tiny import aligned, batch, pam_hf, plain, transformers
 
 
 def decoder_only() -> Any:

@@ -11,9 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.hf.conftest import MODELS, aligned, batch, plain, transformers
-
-pam_hf = pytest.importorskip("pam.hf")
+from tests.hf.tiny import MODELS, aligned, batch, pam_hf, plain, transformers
 
 ROWS = [
     {"input_ids": [5, 6, 7, 2], "labels": [8, 9, 10, 2]},

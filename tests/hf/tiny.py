@@ -11,6 +11,7 @@ from torch import Tensor
 
 REASON = "the package transformers is not installed: make transformers runs these tests"
 transformers = pytest.importorskip("transformers", reason=REASON)
+pam_hf = pytest.importorskip("pam.hf")
 
 SYMBOLS = 12
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
@@ -60,9 +61,7 @@ def plain(kind: str, seed: int = 1, **changed: Any) -> Any:
 
 def aligned(kind: str, seed: int = 1, **components: Any) -> Any:
     """Make a model with a head, all of whose weights are drawn."""
-    from pam.hf import with_posterior_attention
-
-    model = with_posterior_attention(plain(kind, seed), **components)
+    model = pam_hf.with_posterior_attention(plain(kind, seed), **components)
     torch.manual_seed(seed)
     for parameter in model.posterior_attention.parameters():
         torch.nn.init.normal_(parameter, std=0.8)
