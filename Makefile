@@ -1,7 +1,7 @@
 # make run [ARGS='--configfile config/paper.yaml']   run the default experiment, or another one
 # make test                                          run the whole test suite
 # make faults                                        test kills, full disks, bad networks and damaged files
-# make transformers [HF='==4.54.0']                  run the tests of pam.hf, with a version of transformers
+# make transformers [HF='==4.56.0']                  run the tests of pam.hf, with a version of transformers
 # make audit                                         check that the installed packages are those of the lock
 # make docs                                          build a site of the texts, site/index.html
 # make pages                                         build the pages of all stored results, site/results/

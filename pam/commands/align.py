@@ -266,15 +266,19 @@ def _by_models(args: Namespace) -> Chosen:
         longest=args.longest,
         batch_size=args.batch_size,
     )
-    aligner = Aligner(*models, settings=settings)
+    model = models[0]
+    reverse = None
+    if args.reverse is not None:
+        reverse = models[1]
+    aligner = Aligner(model, reverse, settings)
     for note in aligner.notes():
         sys.stderr.write(f"note: {note}\n")
 
     smoothed = None
-    if not args.smooth and models[0].smoothing in (Smoothing.EXACT, Smoothing.APPROXIMATE):
-        smoothed = Aligner(*models, settings=replace(settings, smooth=True))
+    if not args.smooth and model.smoothing in (Smoothing.EXACT, Smoothing.APPROXIMATE):
+        smoothed = Aligner(model, reverse, replace(settings, smooth=True))
     return Chosen(
-        name=models[0].label,
+        name=model.label,
         aligner=aligner,
         seed=seed,
         training_cpu_s=_training_seconds(names),

@@ -48,7 +48,7 @@ class Progress:
         return replace(self, history=self.history.select(rows), pending=pending)
 
 
-class AlignedCache(EncoderDecoderCache):  # type: ignore[misc]
+class AlignedCache(EncoderDecoderCache):
     """A decoder's cache that knows how far the alignment is, and reorders both alike."""
 
     progress: Progress | None = None

@@ -28,7 +28,7 @@ CACHE = "cache" if "cache" in {one.name for one in fields(Seq2SeqLMOutput)} else
 
 
 @dataclass
-class PosteriorAttentionOutput(Seq2SeqLMOutput):  # type: ignore[misc]
+class PosteriorAttentionOutput(Seq2SeqLMOutput):
     """The output of a model with an alignment head.
 
     Attributes:
@@ -114,7 +114,7 @@ def from_pretrained(folder: str | Path, **options: Any) -> Any:
 
 
 @cache
-def class_of(base: type) -> type:
+def class_of(base: Any) -> type:
     """Return the class of models of the class `base` with an alignment head."""
     return type(base.__name__ + SUFFIX, (WithPosteriorAttention, base), {"__module__": __name__})
 

@@ -33,7 +33,7 @@ class TokenizedText(ReadText):
     kept: list[int]  # the indices in `ids` of those that are not special
 
     @property
-    def token_places(self) -> list[Word]:  # type: ignore[override]
+    def token_places(self) -> list[Word]:
         return self.places
 
 
