@@ -86,7 +86,8 @@ def with_posterior_attention(model: Any, *, output: str = "tied", **components: 
         "factor": form.factor,
         "output": output,
     }
-    model.__class__ = class_of(type(model))
+    base: Any = type(model)
+    model.__class__ = class_of(base)
     model.add_head()
     return model
 
