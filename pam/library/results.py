@@ -126,6 +126,8 @@ class AttentionMap:
         """
         import matplotlib.pyplot as plt
 
+        from pam.reporting.fonts import find_fonts
+
         kinds = [which or "alignment"]
         if axes is None and which is None and self.posterior is not None:
             kinds = ["prior", "posterior"]
@@ -133,6 +135,7 @@ class AttentionMap:
 
         if axes is not None:
             self._draw(axes, maps[0], f"{self.label}, {kinds[0]}")
+            find_fonts(axes)
             return axes
 
         width = 1.9 + len(maps) * (0.6 + INCHES_PER_SYMBOL * max(FEWEST_SYMBOLS, len(self.target)))
@@ -149,6 +152,7 @@ class AttentionMap:
             cells = self._draw(panel, weights, kind)
         figure.colorbar(cells, ax=panels, label="attention")
         figure.suptitle(self.label)
+        find_fonts(figure)
 
         last: Axes = panels.flat[-1]
         return last

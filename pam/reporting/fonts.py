@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from unicodedata import name
 
-from matplotlib.figure import Figure
+from matplotlib.artist import Artist
 from matplotlib.font_manager import findfont, fontManager, weight_dict
 from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
@@ -20,13 +21,16 @@ REGULAR = 400  # the weight of a font that is neither bold nor light
 CHARACTERS_OF_A_BOX = 10
 
 
-def find_fonts(figure: Figure) -> str:
+def find_fonts(artist: Artist) -> str:
     """Give texts with signs that their font lacks further fonts of this machine.
+
+    Args:
+        artist: a figure, or a part of it.
 
     Returns:
         The signs that no font here has, in their order.
     """
-    texts = [text for text in figure.findobj(Text) if text.get_text()]
+    texts = [text for text in artist.findobj(Text) if text.get_text()]
     lacking: dict[str, None] = {}
     for text in texts:
         drawn = _signs_of(findfont(text.get_fontproperties()))
@@ -37,6 +41,11 @@ def find_fonts(figure: Figure) -> str:
             lacking |= dict.fromkeys(missing)
 
     return "".join(lacking)
+
+
+def scripts_of(signs: str) -> list[str]:
+    """Return the first words of the names of signs, such as `CJK` or `HIRAGANA`, each once."""
+    return list(dict.fromkeys(name(sign, "UNNAMED").split()[0] for sign in signs))
 
 
 def _families_with(signs: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -28,7 +28,7 @@ from PIL import Image
 
 from pam.evaluation.metrics import Floats
 from pam.reporting import layout
-from pam.reporting.fonts import find_fonts
+from pam.reporting.fonts import find_fonts, scripts_of
 from pam.runtime.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
@@ -520,7 +520,7 @@ def save(
 
     The same figure gives the same SVG, byte for byte: ids are salted, no date is written. Texts of
     an SVG are outlines, unless this machine has no font for some of their signs: then they are
-    texts, for the fonts of whoever looks at it.
+    texts, for the fonts of whoever looks at it. Their PNG says below the panels that it has boxes.
 
     Args:
         path: with one of the endings.
@@ -543,6 +543,10 @@ def save(
         for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             if ending not in formats:
                 continue
+            if missing and ending == "png":
+                # Below the canvas, so that no panel gives room to it.
+                figure.text(0, 0, _note_of_boxes(missing), va="top")
+                mpl.rcParams["savefig.bbox"] = "tight"
             drawn = BytesIO()
             figure.savefig(drawn, format=ending, metadata=metadata, dpi=_SETTINGS["savefig.dpi"])
             with atomic_write(Path(path).with_suffix(f".{ending}")) as temporary:
@@ -552,6 +556,12 @@ def save(
         text = data.map(_rounded).to_csv(index=False, lineterminator="\n")
         write_text(Path(path).with_suffix(".csv"), text)
     plt.close(figure)
+
+
+def _note_of_boxes(signs: str) -> str:
+    """Say in a picture what its boxes are."""
+    scripts = ", ".join(scripts_of(signs))
+    return f"Boxes: signs that no font here had ({scripts}). The .svg file has them as text."
 
 
 def _smaller_png(png: bytes) -> bytes:

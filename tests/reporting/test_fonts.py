@@ -12,6 +12,8 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.figure import Figure
 
+import pam
+from pam.library.results import InputWarning
 from pam.reporting import fonts, style
 from pam.reporting.fonts import find_fonts
 
@@ -117,3 +119,27 @@ def test_other_texts_stay_outlines(tmp_path: Path) -> None:
     style.save(style.Drawing(labelled("cat"), pd.DataFrame()), tmp_path / "cat.svg")
 
     assert "<text" not in (tmp_path / "cat.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("without_japanese")
+def test_a_picture_with_boxes_says_which_scripts_they_stand_for(tmp_path: Path) -> None:
+    notes = {}
+    for text in (JAPANESE, "cat"):
+        figure = labelled(text)
+        style.save(style.Drawing(figure, pd.DataFrame()), tmp_path / "drawn.svg")
+        notes[text] = " ".join(note.get_text() for note in figure.texts)
+        assert "Boxes" not in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
+
+    assert "CJK" in notes[JAPANESE] and "HIRAGANA" in notes[JAPANESE]
+    assert notes["cat"] == ""
+
+
+def test_maps_of_the_library_find_fonts_too() -> None:
+    with pytest.warns(InputWarning, match="not seen in training"):
+        attention = pam.load("pretrained:phrases/postr-joint").attention(OF_STIX)
+    label = attention.plot().figure.axes[0].get_yticklabels()[0]
+    found = set(label.get_fontfamily()) & set(fonts._regular_fonts())
+
+    assert label.get_text() == OF_STIX
+    assert any(_has_sign(family, OF_STIX) for family in found)
+    plt.close("all")
