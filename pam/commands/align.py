@@ -198,9 +198,10 @@ def align(args: Namespace) -> int:
 )
 def aligners(args: Namespace) -> int:
     from pam.reporting.aligners import table
+    from pam.reporting.render import to_markdown
     from pam.runtime.files import write_text
 
-    text = table(args.records)
+    text = to_markdown(table(args.records))
     if args.out is None:
         sys.stdout.write(text)
     else:

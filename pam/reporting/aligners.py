@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,35 +13,51 @@ from pam.evaluation import two_levels
 from pam.evaluation.metrics import Floats
 from pam.evaluation.records import load
 from pam.evaluation.two_levels import Measured, Scatter
-from pam.reporting.cells import Estimate
+from pam.reporting.cells import Cell, Estimate, Judgement, Missing, Value
 from pam.reporting.comparison import gain_of, outcome_of
+from pam.reporting.render import Column, Note, Row, Table
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement
 
 DIGITS = 3
-HEAD = (
-    "aligner",
-    "links of",
-    "1 − AER",
-    "95 % interval",
-    "precision",
-    "recall",
-    "gain over {}",
-    "95 % interval",
-    "p",
-    "Holm",
-    "outcome",
-    "seeds",
-    "CPU s",
-    "not aligned",
+TITLE = "Word aligners"
+ALIGNER = Column("aligner", "aligner", "l")
+READING = Column("links of", "reading", "l")
+SEEDS = Column("seeds", "seeds")
+CPU_S = Column("CPU s", "cpu_s")
+NOT_ALIGNED = Column("not aligned", "not_aligned")
+SCORED = (
+    ALIGNER,
+    READING,
+    Column("1 − AER", "level"),
+    Column("95 % interval", "level", part="interval"),
+    Column("precision", "precision"),
+    Column("recall", "recall"),
+    Column("gain over {}", "gain"),
+    Column("95 % interval", "gain", part="interval"),
+    Column("p", "gain", part="p_text"),
+    Column("Holm", "gain", part="holm_text"),
+    Column("outcome", "outcome"),
+    SEEDS,
+    CPU_S,
+    NOT_ALIGNED,
 )
-NOTE = """\
-1 − AER, precision and recall: means over seeds on {sentences} sentences with gold links.
-Intervals and p are of the closed-form test over seeds and sentences, paired by sentence; Holm:
-corrected for all gains of the table. An aligner with a single training has no gain. CPU s:
-training and aligning, a mean over seeds. Not aligned: of {pairs:,} pairs, those that are blank
-or could not be aligned.
-"""
+UNSCORED = (
+    ALIGNER,
+    READING,
+    Column("links", "links"),
+    Column("pairs", "pairs"),
+    NOT_ALIGNED,
+    SEEDS,
+    CPU_S,
+)
+NOTE = (
+    "1 − AER, precision and recall: means over seeds on {sentences} sentences with gold links."
+    " Intervals and p are of the closed-form test over seeds and sentences, paired by sentence;"
+    " Holm: corrected for all gains of the table. An aligner with a single training has no gain."
+    " CPU s: training and aligning, a mean over seeds. Not aligned: of {pairs:,} pairs, those that"
+    " are blank or could not be aligned."
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +102,8 @@ class Aligner:
         return Measured.of(self.counts(reading), alignment_agreement, repeatable=self.is_program)
 
 
-def table(files: Sequence[Path]) -> str:
-    """Return the table of aligners in Markdown, the first one first.
+def table(files: Sequence[Path]) -> Table:
+    """Build the table of aligners, the first one first.
 
     Where there are gold links, every way to read the links has a row, the one that was written
     first.
@@ -103,18 +119,19 @@ def table(files: Sequence[Path]) -> str:
     _check_same_sentences(run, files)
     scored = [aligner for aligner in run if aligner.first.readings]
     if not scored:
-        return _without_scores(aligners)
+        return Table(TITLE, [_unscored_row(aligner) for aligner in aligners], UNSCORED)
 
-    lines = [_row(text.format(scored[0].name) for text in HEAD)]
-    lines.append(_row(["---", "---", *["--:"] * (len(HEAD) - 2)]))
-    lines += _scored_rows(scored)
-    for aligner in aligners:
-        if aligner.first.reason:
-            lines.append(_row([aligner.name, aligner.first.reason, *[""] * (len(HEAD) - 2)]))
-
+    absent = [_unscored_row(aligner) for aligner in aligners if aligner.first.reason]
     first = scored[0].first
     sentences = len(next(iter(first.readings.values())))
-    return "\n".join(lines) + "\n\n" + NOTE.format(sentences=sentences, pairs=first.pairs)
+    return Table(
+        title=TITLE,
+        rows=[*_scored_rows(scored), *absent],
+        columns=[
+            replace(column, heading=column.heading.format(scored[0].name)) for column in SCORED
+        ],
+        notes=[Note(NOTE.format(sentences=sentences, pairs=first.pairs))],
+    )
 
 
 def _grouped(records: Sequence[AlignerRecord]) -> Iterator[Aligner]:
@@ -140,7 +157,7 @@ def _check_same_sentences(aligners: Sequence[Aligner], files: Sequence[Path]) ->
         raise UserError("records of different sentences", file=files[0], hint=hint)
 
 
-def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[str]:
+def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[Row]:
     """Yield the rows of all readings."""
     rows = [
         (aligner, reading, aligner.measured(reading))
@@ -156,82 +173,64 @@ def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[str]:
     p_values = [gain.p for gain in gains if gain is not None]
     corrected = iter(two_levels.holm(p_values))
     for (aligner, reading, measured), gain in zip(rows, gains, strict=True):
-        holm = None if gain is None else next(corrected)
-        yield _row(_cells(aligner, reading, measured, scatter, gain, holm))
+        cells = _cells_of(aligner) | _cells_of_gain(gain, None if gain is None else next(corrected))
+        around = two_levels.level(measured, scatter).interval()
+        level = Estimate(measured.mean, DIGITS, low=around.low, high=around.high)
+
+        sums = aligner.counts(reading).sum(axis=1)
+        precision = float(np.mean(sums[:, 1] / np.maximum(sums[:, 2], 1)))
+        recall = float(np.mean(sums[:, 0] / np.maximum(sums[:, 3], 1)))
+        cells |= {
+            "reading": Value(reading),
+            "level": level,
+            "precision": Value(precision, f".{DIGITS}f"),
+            "recall": Value(recall, f".{DIGITS}f"),
+            "cpu_s": Value(aligner.cpu_s, ",.0f"),
+        }
+        yield Row(cells)
 
 
-def _cells(
-    aligner: Aligner,
-    reading: str,
-    measured: Measured,
-    scatter: Scatter,
-    gain: two_levels.Estimate | None,
-    holm: float | None,
-) -> list[str]:
-    """Return the texts of a row."""
-    around = two_levels.level(measured, scatter).interval()
-    level = Estimate(measured.mean, DIGITS, low=around.low, high=around.high)
-    gained = Estimate(None, DIGITS)
-    outcome = ""
-    if gain is not None and holm is not None:
-        around = gain.interval()
-        gained = Estimate(
-            value=gain.value,
-            digits=DIGITS,
-            low=around.low,
-            high=around.high,
-            is_gain=True,
-            p=gain.p,
-            p_holm=holm,
-        )
-        outcome = outcome_of(around.low, around.high)
+def _cells_of_gain(gain: two_levels.Estimate | None, p_holm: float | None) -> dict[str, Cell]:
+    """Return a gain over the first row, and what follows from it."""
+    if gain is None or p_holm is None:
+        reason = "the first row, or a single training"
+        return {"gain": Missing(reason), "outcome": Missing(reason)}
 
-    sums = aligner.counts(reading).sum(axis=1)
-    precision = float(np.mean(sums[:, 1] / np.maximum(sums[:, 2], 1)))
-    recall = float(np.mean(sums[:, 0] / np.maximum(sums[:, 3], 1)))
-    cpu_s = "" if aligner.cpu_s is None else f"{aligner.cpu_s:,.0f}"
-    return [
-        aligner.name,
-        reading,
-        level.text,
-        level.interval,
-        f"{precision:.{DIGITS}f}",
-        f"{recall:.{DIGITS}f}",
-        gained.text,
-        gained.interval,
-        gained.p_text,
-        gained.holm_text,
-        outcome,
-        "" if aligner.is_program else str(measured.seeds),
-        cpu_s,
-        f"{aligner.first.problems + aligner.first.blank:,}",
-    ]
+    around = gain.interval()
+    estimate = Estimate(
+        value=gain.value,
+        digits=DIGITS,
+        low=around.low,
+        high=around.high,
+        is_gain=True,
+        p=gain.p,
+        p_holm=p_holm,
+    )
+    return {"gain": estimate, "outcome": Judgement(outcome_of(around.low, around.high))}
 
 
-def _without_scores(aligners: Sequence[Aligner]) -> str:
-    """Return a table of aligners without gold links."""
-    head = ("aligner", "links of", "links", "pairs", "not aligned", "seeds", "CPU s")
-    lines = [_row(head), _row(["---", "---", *["--:"] * (len(head) - 2)])]
-    for aligner in aligners:
-        record = aligner.first
-        if record.reason:
-            lines.append(_row([aligner.name, record.reason, *[""] * (len(head) - 2)]))
-            continue
-        lines.append(
-            _row(
-                [
-                    aligner.name,
-                    record.reading,
-                    f"{record.links:,}",
-                    f"{record.pairs:,}",
-                    f"{record.problems + record.blank:,}",
-                    "" if aligner.is_program else str(len(aligner.records)),
-                    "" if aligner.cpu_s is None else f"{aligner.cpu_s:,.1f}",
-                ]
-            )
-        )
-    return "\n".join(lines) + "\n"
+def _unscored_row(aligner: Aligner) -> Row:
+    """Return the row of an aligner without gold links, or of one that did not run."""
+    record = aligner.first
+    if record.reason:
+        return Row({"aligner": Value(aligner.name), "reading": Value(record.reason)})
+
+    cells = {
+        "reading": Value(record.reading),
+        "links": Value(record.links, ","),
+        "pairs": Value(record.pairs, ","),
+    }
+    return Row(_cells_of(aligner) | cells)
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _cells_of(aligner: Aligner) -> dict[str, Cell]:
+    """Return the cells that every aligner has that ran."""
+    seeds: Cell = Value(len(aligner.records))
+    if aligner.is_program:
+        seeds = Missing("a program has no training")
+    return {
+        "aligner": Value(aligner.name),
+        "seeds": seeds,
+        "cpu_s": Value(aligner.cpu_s, ",.1f"),
+        "not_aligned": Value(aligner.first.problems + aligner.first.blank, ","),
+    }

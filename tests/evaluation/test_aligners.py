@@ -18,6 +18,7 @@ from pam.evaluation.two_levels import Measured, Scatter
 from pam.experiments.check import check_aligning
 from pam.experiments.loading import load_plan
 from pam.reporting.aligners import table
+from pam.reporting.render import to_markdown
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement
 from tests.workflow.checkouts import ROOT
@@ -109,11 +110,12 @@ def test_gold_sentences_are_aligned_with_the_text_and_scored(
     assert main([str(word) for word in [*words, "--out", out, "--record", absent]]) == 2
     words.append("--if-installed")
     assert main([str(word) for word in [*words, "--out", out, "--record", absent]]) == 0
-    lines = table([record, absent]).splitlines()
-    assert lines[2].startswith("| eflomal | union | 1.000 ")
-    readings = {line.split(" | ")[1] for line in lines if line.startswith("| eflomal")}
+    rows = table([record, absent]).rows
+    assert rows[0]["aligner"].text == "eflomal"
+    assert (rows[0]["reading"].text, rows[0]["level"].text) == ("union", "1.000")
+    readings = {row["reading"].text for row in rows}
     assert {"one direction", "opposite direction", "intersection", "union"} <= readings
-    assert any("not installed" in line for line in lines)
+    assert "not installed" in rows[-1]["reading"].text
 
 
 def test_gold_sentences_do_not_belong_to_the_text(tmp_path: Path) -> None:
@@ -185,7 +187,11 @@ def test_a_record_can_be_read_back(tmp_path: Path) -> None:
     )
     save(record, tmp_path / "r.json")
     assert load(AlignerRecord, tmp_path / "r.json") == record
-    assert "| a | one direction | 3 | 2 | 1 |  | 2.0 |" in table([tmp_path / "r.json"])
+
+    written = table([tmp_path / "r.json"])
+    (texts,) = written.texts
+    assert texts == ("a", "one direction", "3", "2", "1", "", "2.0")
+    assert "| not aligned |" in to_markdown(written)
 
 
 def record_of(folder: Path, name: str, counts: list[Hits], seed: int | None = None) -> Path:
@@ -219,16 +225,15 @@ def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_p
     model = Measured.of(np.array(seeds, float), alignment_agreement)
     expected = two_levels.gain(model, base, Scatter.of([base, model]))
 
-    _, _, first, second, *_ = table(files).splitlines()
-    assert first.startswith("| eflomal | one direction | 0.636 ")
-    cells = [cell.strip() for cell in second.split("|")[1:-1]]
-    assert cells[6] == f"{expected.value:+.3f}"
-    assert float(cells[8]) == pytest.approx(expected.p, abs=5e-4)
-    assert (cells[11], cells[12]) == ("2", "17")
+    first, second = table(files).rows
+    assert (first["aligner"].text, first["level"].text) == ("eflomal", "0.636")
+    assert not first.has("gain")
+    assert second["gain"].value == pytest.approx(expected.value)
+    assert second["gain"].p == second["gain"].p_holm == pytest.approx(expected.p)
+    assert (second["seeds"].text, second["cpu_s"].text) == ("2", "17")
 
     # Without a second training, its noise is not known.
-    lines = table(files[:2]).splitlines()
-    assert lines[3].split("|")[7].strip() == ""
+    assert not table(files[:2]).rows[1].has("gain")
 
     other = record_of(tmp_path, "other", [[1, 1, 1, 1]], 1)
     with pytest.raises(UserError, match="different sentences"):
@@ -238,7 +243,7 @@ def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_p
 def test_the_page_on_alignment_has_the_figures_of_the_stored_records() -> None:
     bench = ROOT / "results/reference/bench"
     names = ("eflomal", "fast-align")
-    stored = table([bench / f"2026-11-30-{name}.json" for name in names]).splitlines()
+    stored = table([bench / f"2026-11-30-{name}.json" for name in names]).rows
     page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8").replace("**", "")
 
     readings = {
@@ -248,6 +253,7 @@ def test_the_page_on_alignment_has_the_figures_of_the_stored_records() -> None:
         ("fast_align", "grow-diag-final-and"): "fast_align, both directions, grow-diag-final-and",
     }
     for (name, reading), shown in readings.items():
-        (row,) = (line for line in stored if line.startswith(f"| {name} | {reading} |"))
-        cells = [cell.strip() for cell in row.split("|")]
-        assert f"| {shown} | {cells[3]} {cells[4]} | {cells[13]} |" in page
+        (row,) = (
+            row for row in stored if (row["aligner"].text, row["reading"].text) == (name, reading)
+        )
+        assert f"| {shown} | {row['level'].text_with_interval} | {row['cpu_s'].text} |" in page
