@@ -35,6 +35,7 @@ from pam.reporting.render import (
     read_csv,
     to_csv,
     to_latex,
+    with_code,
 )
 from pam.reporting.tables.examples import all_examples
 from pam.tasks import find_kind
@@ -255,6 +256,11 @@ def paragraph_of(note: Note | str) -> Markup:
     """Return a note as HTML that the template does not escape."""
     text = note if isinstance(note, str) else note.text
     return Markup(paragraph(text))  # noqa: S704
+
+
+def code_marked(text: str) -> Markup:
+    """Return a text whose parts between backticks are code, as HTML."""
+    return Markup(with_code(text))  # noqa: S704
 
 
 def beside_picture(data: pd.DataFrame) -> Table:

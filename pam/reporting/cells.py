@@ -13,9 +13,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pam.evaluation.bootstrap import LEVEL
+
 FINEST = 8  # the most digits after the point
 MINUS = "\N{MINUS SIGN}"
 OTHER_DATA_MARK = "*"
+UNDECIDED = "undecided"
+SIDES = ("better", "worse", "agrees", "contradicts")  # words that need a gain beyond chance
 
 
 # Numbers as people read them.
@@ -116,6 +120,11 @@ class Estimate:
     p_holm: float | None = None  # corrected for all gains of the task by the metric
 
     @property
+    def may_be_chance(self) -> bool:
+        """Whether a gain is not beyond chance after Holm's correction."""
+        return self.p_holm is not None and self.p_holm > 1 - LEVEL
+
+    @property
     def mean_text(self) -> str:
         """The value alone."""
         if self.value is None:
@@ -182,9 +191,14 @@ class Judgement:
         """Both words; one that is said twice is said once."""
         return ", ".join(dict.fromkeys(filter(None, [self.word, self.detail])))
 
-    @property
-    def html_class(self) -> str:
-        """The class by which a style colors it."""
+    def html_class(self, gain: Estimate | None = None) -> str:
+        """Return the class by which a style colors it: none of a side for what may be chance.
+
+        Args:
+            gain: on which it is.
+        """
+        if self.word in SIDES and gain is not None and gain.may_be_chance:
+            return UNDECIDED
         return self.word.replace(" ", "-")
 
 

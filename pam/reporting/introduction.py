@@ -60,6 +60,7 @@ MORE_MODELS = {
 DESCRIPTIONS = MAIN_MODELS | MORE_MODELS
 
 
+SHOWN_COMMIT = 7  # letters of a commit
 POSTERIOR = "postr-joint"  # in the names of models with posterior attention
 PAPER = "https://openreview.net/forum?id=BkltNhC9FX"  # which introduces posterior attention
 PAPER_TITLE = "Posterior Attention Models for Sequence to Sequence Learning"
@@ -125,8 +126,8 @@ def about(experiment: Experiment, labels: Sequence[str], names_authors: bool) ->
     )
 
 
-def code_of(trainings: Iterable[Mapping[str, Any]]) -> str:
-    """Name the version and commit of the code that trained, with the runs of each if they differ.
+def code_of(trainings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name the versions and commits of the code that trained, with the runs of each if they differ.
 
     Args:
         trainings: records of training.
@@ -139,12 +140,14 @@ def code_of(trainings: Iterable[Mapping[str, Any]]) -> str:
             name += f" {versions['pam']}"
         # Only a checkout has a commit.
         if "commit" in versions:
-            name += f", commit {versions['commit']}"
+            name += f", commit {versions['commit'][:SHOWN_COMMIT]}"
         runs[name] += 1
 
     if len(runs) < 2:
-        return "".join(runs)
-    return "; ".join(f"{name} ({count} runs)" for name, count in runs.most_common())
+        return list(runs)
+    return [
+        f"{name} ({count} {'run' if count == 1 else 'runs'})" for name, count in runs.most_common()
+    ]
 
 
 def task_in_words(kind: str) -> str:

@@ -27,7 +27,7 @@ from pam.experiments.experiment import Experiment
 from pam.experiments.run_folder import RunFolder
 from pam.reporting import groups
 from pam.reporting.answers import answer
-from pam.reporting.blocks import Block, Blocks, Caution, paragraph_of
+from pam.reporting.blocks import Block, Blocks, Caution, code_marked, paragraph_of
 from pam.reporting.catalogue import FIGURES, MAP, TABLES, is_demonstration, refers_to_papers
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
@@ -99,6 +99,7 @@ def template(file: Path) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = code_marked
     return environment.get_template(file.name)
 
 

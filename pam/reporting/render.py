@@ -80,7 +80,7 @@ class Column:
         """Return the class of a row's judgement; empty for another cell or without a text."""
         cell = row.cells.get(self.cell)
         if isinstance(cell, Judgement) and self.text(row):
-            return cell.html_class
+            return cell.html_class(row.get("gain"))
         return ""
 
 
@@ -467,9 +467,13 @@ def _html_cell(tag: str, text: str, align: str, scope: str = "", judged: str = "
 
 
 def paragraph(note: str) -> str:
-    """Return a note as HTML; text between backticks is code."""
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(note))
-    return f"<p>{text}</p>"
+    """Return a note as a paragraph of HTML."""
+    return f"<p>{with_code(note)}</p>"
+
+
+def with_code(text: str) -> str:
+    """Return a text as HTML; what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _section(table: Table) -> str:

@@ -6,19 +6,16 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pam.evaluation.bootstrap import LEVEL
 from pam.evaluation.metrics import Metric, metric_of
 from pam.experiments.experiment import Experiment
 from pam.reporting.catalogue import refers_to_papers
-from pam.reporting.cells import FINEST, Estimate, Judgement, Name, PaperFigure
+from pam.reporting.cells import FINEST, UNDECIDED, Estimate, Judgement, Name, PaperFigure
 from pam.reporting.comparison import COMPARED
 from pam.reporting.items import TableSpec
 from pam.reporting.render import Row, Table
 
 BETTER = "better"
 WORSE = "worse"
-OPEN = "undecided"
-SIDES = (BETTER, WORSE, "agrees", "contradicts")  # words that need a gain beyond chance
 OTHER_DATA = "* on the paper's own data, which are not ours"
 
 
@@ -31,21 +28,18 @@ class Standing(NamedTuple):
     gain: Estimate | None  # over the baseline
     paper: PaperFigure | None  # the paper's gain
     verdict: Judgement
-    is_chance: bool  # whether the gain may be chance, after Holm's correction
 
     @property
     def html_class(self) -> str:
-        """The class by which a style colors the verdict: none of a side for what may be chance."""
-        if self.is_chance and self.verdict.word in SIDES:
-            return OPEN
-        return self.verdict.html_class
+        """The class by which a style colors the verdict."""
+        return self.verdict.html_class(self.gain)
 
     @property
     def caveat(self) -> str:
         """The corrected p where the verdict takes a side that it does not bear out."""
-        if self.is_chance and self.verdict.word in SIDES and self.gain:
-            return f"Holm {self.gain.holm_text}"
-        return ""
+        if self.gain is None or self.html_class == self.verdict.html_class():
+            return ""
+        return f"Holm {self.gain.holm_text}"
 
 
 class Ranking(NamedTuple):
@@ -86,8 +80,8 @@ def settled(row: Row) -> str:
     """Return `better` or `worse` if a gain is that after Holm's correction, else `undecided`."""
     gain = row.get("gain")
     outcome = row.get("outcome")
-    if gain is None or outcome is None or (gain.p_holm is not None and gain.p_holm > 1 - LEVEL):
-        return OPEN
+    if gain is None or outcome is None or gain.may_be_chance:
+        return UNDECIDED
     return str(outcome.word)
 
 
@@ -120,7 +114,6 @@ def ranking(table: Table, spec: TableSpec, experiment: Experiment, task: Name) -
                 gain=row.get("gain"),
                 paper=row.get("paper_gain"),
                 verdict=_verdict(row),
-                is_chance=row.has("outcome") and settled(row) == OPEN,
             )
             for row in rows
         ],

@@ -255,9 +255,16 @@ def test_the_front_answers_the_question_and_links_the_paper(
 
 def test_the_code_that_trained_is_named_with_its_runs_where_it_differs() -> None:
     records = [{"versions": {"pam": "0.1", "commit": commit}} for commit in ("aa", "bb", "bb")]
-    assert code_of(records[:1]) == "pam 0.1, commit aa"
-    assert code_of(records) == "pam 0.1, commit bb (2 runs); pam 0.1, commit aa (1 runs)"
-    assert code_of([]) == ""
+    assert code_of(records[:1]) == ["pam 0.1, commit aa"]
+    assert code_of(records) == ["pam 0.1, commit bb (2 runs)", "pam 0.1, commit aa (1 run)"]
+    assert code_of([]) == []
+
+
+def test_the_same_commit_with_more_letters_is_the_same_commit() -> None:
+    commits = ("54b9356", "54b9356f8c46")
+    records = [{"versions": {"pam": "0.1", "commit": commit}} for commit in commits]
+
+    assert code_of(records) == ["pam 0.1, commit 54b9356"]
 
 
 def test_a_restored_run_is_shown_with_the_commit_of_its_code(tmp_path: Path) -> None:

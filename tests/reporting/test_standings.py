@@ -25,7 +25,7 @@ from pam.reporting.cells import (
     from_record,
     to_record,
 )
-from pam.reporting.render import Row, Table
+from pam.reporting.render import Column, Row, Table
 from pam.reporting.standings import Ranking, ranking
 
 CELLS: list[Cell] = [
@@ -127,6 +127,15 @@ def test_a_gain_that_holms_correction_does_not_bear_out_has_no_color_and_shows_i
     assert (chance.html_class, sure.html_class) == ("undecided", "better")
     assert "0.232" in chance.caveat
     assert sure.caveat == ""
+
+
+def test_no_table_colors_what_may_be_chance() -> None:
+    column = Column("Outcome", "outcome", "l")
+    chance = compared("hard", 82.0, **gained(2.0, p_holm=0.101))
+    sure = compared("hard", 82.0, **gained(2.0, p_holm=0.049))
+
+    assert column.text(chance) == column.text(sure) == "better"
+    assert (column.html_class(chance), column.html_class(sure)) == ("undecided", "better")
 
 
 def answered(*rows: Row, asked: Sequence[str] = ("joint", "mono")) -> str:

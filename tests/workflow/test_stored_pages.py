@@ -59,6 +59,16 @@ def test_commands_on_a_page_name_the_stored_configuration_and_no_file_that_is_no
         assert address.startswith(("data:", "https://")), address
 
 
+def test_a_phone_has_figures_of_its_own_and_code_stands_as_code(pages: Path) -> None:
+    for name in ("batches", "captions"):
+        text = (pages / name / "index.html").read_text(encoding="utf-8")
+        figures = re.findall(r"<picture>(.*?)</picture>", text, flags=re.DOTALL)
+
+        assert figures and all('media="screen and (max-width' in figure for figure in figures)
+        # The script's own backticks are no text.
+        assert "`" not in text.partition("<body>")[2].partition("<script>\n")[0]
+
+
 def test_a_page_says_what_it_leaves_out_as_weights_are_not_stored(pages: Path) -> None:
     whole = of_paragraphs(pages / "batches/index.html")
     partial = of_paragraphs(pages / "captions/index.html")

@@ -182,6 +182,7 @@ class StoredPage:
             kind = FIGURES[target.stem].draws
             words = self.report.arguments()(SimpleNamespace(figure=target.stem))
             words = ["--experiment", str(self.stored / EXPERIMENT), *words]
+            words += ["--narrow", str(target.parent / "narrow" / target.name)]
         else:
             kind = "attention"
             words = self._words_of_maps(target.stem)
