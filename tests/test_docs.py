@@ -154,6 +154,26 @@ def test_every_stored_figure_is_in_the_gallery_with_the_caption_of_its_report(
     assert "ddn13-de-verb" in caption and "seed 2" in caption
 
 
+@pytest.mark.parametrize(
+    ("stored", "of_gains", "of_values"),
+    [
+        ("recipes", "A gain of a single seed has no interval.", "test units."),
+        ("table2", "Bars are", "test units and seeds."),
+        # One seed, and more of some models alone.
+        ("subwords", "Bars are", "test units and seeds."),
+    ],
+)
+def test_a_caption_tells_of_intervals_over_seeds_only_where_they_are_drawn(
+    stored: str, of_gains: str, of_values: str, conf: dict[str, Any]
+) -> None:
+    gallery = conf["gallery"]
+    content = gallery.read_yaml(ROOT / f"results/reference/{stored}/experiment.yaml")
+    experiment = Experiment.model_validate(content)
+
+    assert gallery.caption(ROOT, Path("gains.png"), experiment).startswith(of_gains)
+    assert of_values in gallery.caption(ROOT, Path("accuracy.png"), experiment)
+
+
 @NEEDS_SPHINX
 @pytest.mark.slow
 @pytest.mark.parametrize(

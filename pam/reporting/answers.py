@@ -12,10 +12,9 @@ from collections.abc import Collection, Sequence
 from pam.evaluation.metrics import Metric
 from pam.reporting.cells import Name
 from pam.reporting.comparison import LEAST_SEEDS
+from pam.reporting.introduction import MOST_NAMED, joined
 from pam.reporting.render import Row
 from pam.reporting.standings import BETTER, WORSE, settled
-
-MOST_NAMED = 3  # models with their gains in one sentence
 
 
 def answer(task: Name, metric: Metric, rows: Sequence[Row], asked: Collection[str] = ()) -> str:
@@ -110,30 +109,18 @@ def _of_levels(task: Name, metric: Metric, rows: Sequence[Row], is_compared: boo
 def _listed(rows: Sequence[Row], metric: Metric) -> str:
     """Name models with their gains, the largest first, and the metric."""
     by_gain = sorted(rows, key=lambda row: row["gain"].value, reverse=True)
-    texts = [
-        f"{row['model'].label} {row['gain'].text_with_interval}" for row in by_gain[:MOST_NAMED]
-    ]
-    if len(rows) > MOST_NAMED:
-        texts.append(f"{len(rows) - MOST_NAMED} more")
+    texts = [f"{row['model'].label} {row['gain'].text_with_interval}" for row in by_gain]
 
     unit = "in"
     if metric.unit:
         unit = "points of" if metric.unit == "%" else f"{metric.unit} in"
-    return f"{_joined(texts)} {unit} {in_sentence(metric)}"
+    return f"{joined(texts, MOST_NAMED)} {unit} {in_sentence(metric)}"
 
 
 def _named(rows: Sequence[Row]) -> str:
     """Name models with their gains alone."""
-    texts = [f"{row['model'].label} ({row['gain'].mean_text})" for row in rows[:MOST_NAMED]]
-    if len(rows) > MOST_NAMED:
-        texts.append(f"{len(rows) - MOST_NAMED} more")
-    return _joined(texts)
-
-
-def _joined(texts: Sequence[str]) -> str:
-    """Return `a`, `a and b` or `a, b and c`."""
-    *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
+    texts = [f"{row['model'].label} ({row['gain'].mean_text})" for row in rows]
+    return joined(texts, MOST_NAMED)
 
 
 def in_sentence(metric: Metric) -> str:

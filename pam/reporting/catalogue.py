@@ -156,6 +156,13 @@ MAP = re.compile(r"attention_(.+)_seed(\d+)")
 """The name of a figure of heat maps, with its task and seed."""
 
 
+def kind_of(name: str) -> str:
+    """Return the kind of a figure; empty if the catalogue has the figure no longer."""
+    if MAP.fullmatch(name):
+        return "attention"
+    return FIGURES[name].draws if name in FIGURES else ""
+
+
 # The papers' results, read from one data file.
 
 

@@ -60,6 +60,7 @@ MORE_MODELS = {
 DESCRIPTIONS = MAIN_MODELS | MORE_MODELS
 
 
+MOST_NAMED = 3  # models in one sentence
 SHOWN_COMMIT = 7  # letters of a commit
 POSTERIOR = "postr-joint"  # in the names of models with posterior attention
 PAPER = "https://openreview.net/forum?id=BkltNhC9FX"  # which introduces posterior attention
@@ -99,31 +100,50 @@ class About(NamedTuple):
     after: str
 
 
-def about(experiment: Experiment, labels: Sequence[str], names_authors: bool) -> About:
-    """Say what is compared on which tasks, and where posterior attention comes from.
+def about(
+    experiment: Experiment,
+    tasks: Sequence[str],
+    models: Mapping[str, str],
+    names_authors: bool,
+) -> About:
+    """Say what is compared on which tasks, which models have posterior attention, and what it is.
 
     Args:
-        labels: the tasks'.
+        tasks: their labels.
+        models: model -> label of the models that ran.
         names_authors: whether the page speaks of papers.
     """
-    models = len(experiment.model_names)
-    *first, last = labels
-    tasks = f"{', '.join(first)} and {last}" if first else last
-    count = "One model is run" if models == 1 else f"{models} models are compared"
-    if not any(has_posterior(model, experiment) for model in experiment.model_names):
-        return About(f"{count} on {tasks}; they differ in their attention to the source.", "", "")
+    count = len(experiment.model_names)
+    compared = "One model is run" if count == 1 else f"{count} models are compared"
+    compared += f" on {joined(tasks)}"
+    posterior = [models[model] for model in models if has_posterior(model, experiment)]
+    if not posterior:
+        return About(f"{compared}; they differ in their attention to the source.", "", "")
 
+    usual = ""
+    if experiment.baseline in models and _base_of(experiment.baseline, experiment) == "soft":
+        usual = f"{models[experiment.baseline]} is the usual attention; "
+    have = "have posterior attention: once a symbol is written, they correct where they looked"
+    if len(posterior) == 1:
+        have = "has posterior attention: once a symbol is written, it corrects where it looked"
     origin = "ICLR 2019"
     if names_authors:
         origin = f"Shankar and Sarawagi, {origin}"
+
     return About(
-        before=(
-            f"{count} on {tasks}; those with posterior attention correct where they looked in the"
-            " source once a symbol is written:"
-        ),
+        before=f"{compared}. {usual}{joined(posterior, MOST_NAMED)} {have} in the source, as in",
         link=PAPER_TITLE,
         after=f"({origin}).",
     )
+
+
+def joined(texts: Sequence[str], most: int | None = None) -> str:
+    """Return `a`, `a and b` or `a, b and c`; `a, b and 3 more` where there are more than `most`."""
+    listed = list(texts)
+    if most is not None and len(listed) > most:
+        listed = [*listed[:most], f"{len(listed) - most} more"]
+    *first, last = listed
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def code_of(trainings: Iterable[Mapping[str, Any]]) -> list[str]:

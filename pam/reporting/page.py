@@ -13,6 +13,7 @@ with those of Snakemake's report, in `workflow/report/`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ from pam.reporting.standings import Ranking, metric_of_finding, ranking, rows_of
 from pam.reporting.tables.data import Summary, datasets
 from pam.runtime.files import read_json, write_text
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST_CELLS_MOVED = 400  # the largest attention map of the first screen
 MOST_ROWS = 30  # of a table that is not folded
 MOST_RANKINGS = 4  # tasks of the first screen; the sections below have all
@@ -100,7 +102,13 @@ def template(file: Path) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["code"] = code_marked
+    environment.filters["unbroken"] = unbroken
     return environment.get_template(file.name)
+
+
+def unbroken(text: str) -> str:
+    """Keep an interval, and a number and its unit, in one line."""
+    return re.sub(r"\[[^\[\]]*\]| %", lambda part: part[0].replace(" ", NO_BREAK), text)
 
 
 class Page:
@@ -168,7 +176,12 @@ class Page:
 
         return {
             "title": self.experiment.title or self.experiment.experiment,
-            "about": about(self.experiment, list(self.labels.values()), self.refers_to_papers),
+            "about": about(
+                experiment=self.experiment,
+                tasks=list(self.labels.values()),
+                models=self.model_names,
+                names_authors=self.refers_to_papers,
+            ),
             "paper": PAPER,
             "code": code_of(self.trainings()),
             "answers": self.answers(),

@@ -1,4 +1,4 @@
-"""Figures that are written in half the time."""
+"""Figures of made-up runs, written in half the time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from made_runs import MadeExperiment
 from matplotlib.figure import Figure
 
 from pam.reporting import style
+from pam.reporting.catalogue import FIGURES
+
+
+def options_of_made(name: str, made: MadeExperiment, tasks: str = "*") -> list[str]:
+    """Return the options of a figure of the catalogue, of all runs of some tasks.
+
+    Args:
+        tasks: pattern of their folders.
+    """
+    options = ["--experiment", str(made.config)]
+    for option, pattern in FIGURES[name].files.items():
+        file = pattern.replace("{run}", "*/seed*")
+        options += [f"--{option}", *map(str, sorted(made.folder.glob(f"{tasks}/{file}")))]
+
+    return [*options, *FIGURES[name].options]
 
 
 @contextmanager

@@ -11,17 +11,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import yaml
+from drawings import options_of_made
 from made_runs import MadeExperiment
 from made_translations import make_translations
 from matplotlib.figure import Figure
 
 from pam.reporting import style
+from pam.reporting.catalogue import kind_of
 from pam.reporting.figures import drawing_of, parser_of
 from pam.reporting.figures.attention import ACROSS, attention
 from pam.reporting.layout import problems
-from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
-from pam.reporting.stored_figures import kind_of, options_of
+from pam.reporting.reference import ARCHIVE
 from pam.runtime.files import write_json
+from pam.workflow.stored import StoredRuns
 
 ROOT = Path(__file__).parents[2]
 STORED = sorted(path.parent for path in (ROOT / "results/reference").glob(f"*/{ARCHIVE}"))
@@ -95,11 +97,11 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> MadeExperiment:
 
 
 @contextmanager
-def drawn(name: str, config: Path, runs: Path, width: float = style.WIDTH) -> Iterator[Figure]:
-    """Draw a figure without writing it."""
+def drawn(name: str, words: Sequence[str], width: float = style.WIDTH) -> Iterator[Figure]:
+    """Draw a figure by the options on a command line, without writing it."""
     kind = kind_of(name)
     with style.styled(width):
-        options = parser_of(kind).parse_args(options_of(name, config, runs))
+        options = parser_of(kind).parse_args(words)
         figure = drawing_of(kind)(**vars(options)).figure
         yield figure
         plt.close(figure)
@@ -112,7 +114,7 @@ def drawn(name: str, config: Path, runs: Path, width: float = style.WIDTH) -> It
 def test_three_tasks_and_seventeen_models_with_long_names_have_room(
     crowded: MadeExperiment, name: str, width: float
 ) -> None:
-    with drawn(name, crowded.config, crowded.folder, width) as figure:
+    with drawn(name, options_of_made(name, crowded), width) as figure:
         assert problems(figure) == []
         assert figure.get_figwidth() == width
 
@@ -132,26 +134,26 @@ def test_maps_of_models_with_long_names_have_room(tmp_path: Path, words: int) ->
         plt.close(figure)
 
 
-def check_stored(stored: Path, names: Sequence[str]) -> None:
+def check_stored(stored: Path, results: Path, names: Sequence[str]) -> None:
     """Check that figures of a stored experiment can be read, also as they are drawn for a phone."""
     found = {}
-    with unpacked(stored) as runs:
-        for name in names:
-            widths = [style.WIDTH] if kind_of(name) == "attention" else [style.WIDTH, style.NARROW]
-            for width in widths:
-                with drawn(name, stored / EXPERIMENT, runs, width) as figure:
-                    found[name, width] = problems(figure)
+    runs = StoredRuns(stored, results)
+    for name in names:
+        widths = [style.WIDTH] if kind_of(name) == "attention" else [style.WIDTH, style.NARROW]
+        for width in widths:
+            with drawn(name, runs.figure_options(name), width) as figure:
+                found[name, width] = problems(figure)
 
     unreadable = {place: texts for place, texts in found.items() if texts}
     assert unreadable == {}
 
 
-def test_figures_of_a_stored_experiment_can_be_read() -> None:
-    check_stored(ROOT / "results/reference/batches", ["accuracy"])
+def test_figures_of_a_stored_experiment_can_be_read(tmp_path: Path) -> None:
+    check_stored(ROOT / "results/reference/batches", tmp_path, ["accuracy"])
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("stored", STORED, ids=lambda path: path.name)
-def test_all_figures_of_all_stored_experiments_can_be_read(stored: Path) -> None:
+def test_all_figures_of_all_stored_experiments_can_be_read(stored: Path, tmp_path: Path) -> None:
     figures = (path.stem for path in (stored / "figures").glob("*.svg"))
-    check_stored(stored, [name for name in figures if kind_of(name)])
+    check_stored(stored, tmp_path, [name for name in figures if kind_of(name)])

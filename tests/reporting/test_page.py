@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from drawings import without_png
+from drawings import options_of_made, without_png
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 from test_datasets import LINKS, NOUNS, TALKS
@@ -39,7 +39,7 @@ from pam.reporting.groups import by_group
 from pam.reporting.heat_maps import heading, maps, moved, weights_of
 from pam.reporting.introduction import PAPER, PAPER_TITLE, code_of
 from pam.reporting.outputs import examples, kinds_of, marked, packed, pieces
-from pam.reporting.page import Files, Page, write
+from pam.reporting.page import Files, Page, unbroken, write
 from pam.reporting.render import Row
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
@@ -57,14 +57,8 @@ TASK_OF = {None: "*", "inflection": "de-noun", "translation": "de-en"}  # kind -
 
 def options_of(name: str, made: MadeExperiment, kind: str | None) -> list[str]:
     """Return the options of a figure of the catalogue."""
-    item = FIGURES[name]
-    options = ["--experiment", str(made.config)]
-    for option, pattern in item.files.items():
-        file = pattern.replace("{run}", "*/seed*")
-        options += [f"--{option}", *map(str, sorted(made.folder.glob(f"{TASK_OF[kind]}/{file}")))]
-
-    options += item.options
-    if "--paper-table" in item.options:
+    options = options_of_made(name, made, TASK_OF[kind])
+    if "--paper-table" in options:
         options += ["--paper", str(made.paper)]
     return options
 
@@ -245,12 +239,19 @@ def test_the_front_answers_the_question_and_links_the_paper(
 ) -> None:
     front = page.partition("<body>")[2].partition('<section id="cautions"')[0]
     found = front.partition('class="finding">')[2].partition("</dd>")[0]
-    assert f'href="{PAPER}">{PAPER_TITLE}' in front.partition("<dl")[0]
+    lead = front.partition("<dl")[0]
+    assert f'href="{PAPER}">{PAPER_TITLE}' in lead
+    assert "Soft is the usual attention" in lead
+    assert "Postr-Joint and Mono-Postr-Joint have posterior attention" in lead
 
     assert "de-N" in found and "Mono-Postr-Joint" in found
     assert "86.87" in front  # the paper's figure
     # A score of the demonstration.
     assert "BLEU" not in found
+
+
+def test_an_interval_and_a_unit_stay_in_one_line() -> None:
+    assert unbroken("On a [+1.2, −2] and 83 % b") == "On a [+1.2,\xa0−2] and 83\xa0% b"
 
 
 def test_the_code_that_trained_is_named_with_its_runs_where_it_differs() -> None:
@@ -275,7 +276,7 @@ def test_a_restored_run_is_shown_with_the_commit_of_its_code(tmp_path: Path) -> 
     files = replace(files, runs=load_runs(made.scores, files.experiment))
     write_json(made.run("de-noun", "soft") / "restored.json", {"commit": "0123456789ab"})
     code = Page(files).content()["code"]
-    assert "commit 0123456789ab (1 runs)" in code
+    assert any("commit 0123456 (1 run)" in line for line in code)
 
 
 def test_a_demonstration_comes_last_and_is_told_as_one(page: str) -> None:

@@ -24,18 +24,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pam.experiments.check import check_experiment
 from pam.reporting import figures, page, render, tables
-from pam.reporting.catalogue import FIGURES, MAP, TABLES, load_papers, menu_label
+from pam.reporting.catalogue import FIGURES, TABLES, kind_of, load_papers, menu_label
 from pam.reporting.comparison import Inputs
-from pam.reporting.reference import ARCHIVE, DATA, EXPERIMENT, restore, restore_summaries
+from pam.reporting.reference import ARCHIVE, DATA, EXPERIMENT
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.stored_tables import tested_by_sacrebleu, with_controls
 from pam.reporting.tables.data import summaries_of
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder, write_text
 from pam.runtime.messages import write_utf8
-from pam.workflow import ReportFiles, WorkflowFiles
+from pam.workflow.stored import StoredRuns
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = ROOT / "results/reference"
@@ -107,12 +106,10 @@ class StoredPage:
         self.papers = load_papers(PAPERS)
         self.results = Path("results", self.experiment.experiment)
 
-        plan, datasets = check_experiment(None, [str(stored / EXPERIMENT)])
-        restore_summaries(stored, self.results)
-        restore(stored, self.results, plan)
+        self.runs = StoredRuns(stored, self.results)
         self._restore_significance()
-        self.files = WorkflowFiles(plan, datasets, self.results)
-        self.report = ReportFiles(plan, self.files)
+        self.files = self.runs.files
+        self.report = self.runs.report
         self.left_out = self.report.left_out_texts()
 
     def write(self, out: Path) -> dict[str, Any]:
@@ -178,33 +175,12 @@ class StoredPage:
 
     def _write_figure(self, target: Path) -> bool:
         """Draw a figure; all that are asked for can be drawn."""
+        options = [*self.runs.figure_options(target.stem), "--out", str(target)]
         if target.stem in FIGURES:
-            kind = FIGURES[target.stem].draws
-            words = self.report.arguments()(SimpleNamespace(figure=target.stem))
-            words = ["--experiment", str(self.stored / EXPERIMENT), *words]
-            words += ["--narrow", str(target.parent / "narrow" / target.name)]
-        else:
-            kind = "attention"
-            words = self._words_of_maps(target.stem)
+            options += ["--narrow", str(target.parent / "narrow" / target.name)]
 
-        figures.write(kind, [*words, "--out", str(target)])
+        figures.write(kind_of(target.stem), options)
         return True
-
-    def _words_of_maps(self, name: str) -> list[str]:
-        """Return the options of a task's heat maps."""
-        of_map = MAP.fullmatch(name)
-        assert of_map
-        task, seed = of_map.groups()
-        words = []
-        for option, models_of in (
-            ("--base", self.files.baseline),
-            ("--other", self.files.posterior),
-            ("--more", self.files.more_attention),
-        ):
-            runs = [self.files.run_of(task, model, seed) for model in models_of(task, int(seed))]
-            words += [option, *(str(run.attention) for run in runs)]
-
-        return [*words, "--rows", str(self.experiment.attention_words)]
 
 
 def write_index(entries: list[Entry], out: Path) -> None:

@@ -19,14 +19,14 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pam.reporting import figures, render, tables
-from pam.reporting.catalogue import DRAWINGS, TABLES, load_papers
+from pam.reporting.catalogue import DRAWINGS, TABLES, kind_of, load_papers
 from pam.reporting.comparison import Inputs
 from pam.reporting.items import TableSpec
 from pam.reporting.reference import ARCHIVE, EXPERIMENT, unpacked
 from pam.reporting.runs import load_experiment
-from pam.reporting.stored_figures import kind_of, options_of
 from pam.reporting.stored_tables import tested_by_sacrebleu, with_controls
-from pam.runtime.files import write_text
+from pam.runtime.files import scratch_folder, write_text
+from pam.workflow.stored import StoredRuns
 
 PAPERS = Path("config/paper_results.yaml")
 STORED = Path("results/reference")
@@ -55,15 +55,19 @@ def main() -> int:
 
     folders = arguments.stored or [path.parent for path in sorted(STORED.glob(f"*/{ARCHIVE}"))]
     for stored in folders:
-        with unpacked(stored) as runs:
-            if not arguments.no_tables:
+        if not arguments.no_tables:
+            with unpacked(stored) as runs:
                 for page in sorted((stored / "tables").glob("*.md")):
                     if spec_of(page).builder in REBUILT:
                         print(page, rebuild(page, stored, runs), flush=True)
 
+        if not arguments.draw:
+            continue
+        with scratch_folder() as results:
+            restored = StoredRuns(stored, results)
             for picture in sorted((stored / "figures").glob("*.svg")):
                 if kind_of(picture.stem) in arguments.draw:
-                    print(picture, draw(picture, stored, runs), flush=True)
+                    print(picture, draw(picture, restored), flush=True)
 
     return 0
 
@@ -102,9 +106,9 @@ def rebuild(page: Path, stored: Path, runs: Path) -> str:
     return "made again"
 
 
-def draw(picture: Path, stored: Path, runs: Path) -> str:
+def draw(picture: Path, restored: StoredRuns) -> str:
     """Draw a figure again, as SVG and PNG, and say so."""
-    options = options_of(picture.stem, stored / EXPERIMENT, runs)
+    options = restored.figure_options(picture.stem)
     if not options:
         return "left alone: not all of its files are stored"
 
