@@ -208,7 +208,7 @@ class Aligner:
             return ONE_DIRECTION
         if self.settings.symmetrize is not None:
             return self.settings.symmetrize
-        if self.model.network.gives_positions and self.reverse.network.gives_positions:
+        if self.model.gives_positions and self.reverse.gives_positions:
             return PRODUCT
         return DEFAULT
 

@@ -213,6 +213,8 @@ def test_a_model_that_was_trained_for_agreement_links_in_both_directions(
 
     assert joined.links == expected.links
     assert set(joined.links) != set(alone.links)
+    product = agreeing.align(SOURCE, TARGET, symmetrize="product")
+    assert agreeing.align(SOURCE, TARGET).links == product.links
     np.testing.assert_allclose(alone.probabilities.sum(0), 1, atol=1e-6)
 
 
