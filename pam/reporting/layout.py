@@ -13,6 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
+from pam.reporting.fonts import find_fonts
+
 SMALLEST = 7.0  # points of the smallest text
 _SLACK = 0.5  # points by which boxes may touch: letters do not fill their boxes
 
@@ -23,6 +25,7 @@ def problems(figure: Figure) -> list[str]:
     Texts that overlap, that leave the canvas or are smaller than `SMALLEST`; marks of which an edge
     of the panel or the canvas cuts a part off.
     """
+    find_fonts(figure)
     figure.canvas.draw()
     slack = _SLACK * figure.dpi / 72
     texts = [(text, text.get_window_extent()) for text in _texts(figure)]

@@ -285,7 +285,9 @@ def styled(width: float = WIDTH) -> Iterator[None]:
     Args:
         width: of figures, `WIDTH` or `NARROW`.
     """
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        # A figure that is saved tells itself which signs no font has.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         mpl.rcParams["figure.figsize"] = (width, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,6 +17,7 @@ import pam
 from pam.library.results import InputWarning
 from pam.reporting import fonts, style
 from pam.reporting.fonts import find_fonts
+from pam.reporting.layout import problems
 
 OF_STIX = "\u210a"  # script small g: of Matplotlib's fonts, STIX has it, DejaVu Sans has not
 JAPANESE = "猫が鳴く"
@@ -119,6 +121,18 @@ def test_other_texts_stay_outlines(tmp_path: Path) -> None:
     style.save(style.Drawing(labelled("cat"), pd.DataFrame()), tmp_path / "cat.svg")
 
     assert "<text" not in (tmp_path / "cat.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("without_japanese")
+def test_signs_without_a_font_are_told_once_when_the_figure_is_saved() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with style.styled():
+            figure = labelled(JAPANESE)
+            problems(figure)
+
+    assert told == []
+    plt.close(figure)
 
 
 @pytest.mark.usefixtures("without_japanese")
