@@ -155,3 +155,16 @@ def test_what_these_tests_look_for_would_be_found(tmp_path: Path) -> None:
 
     assert broken(tmp_path / "text.md", text) == expected
     assert anchors(text + "## Title\n") == {"title", "title-1"}
+
+
+def test_pictures_of_texts_are_light_and_have_words_in_their_place() -> None:
+    pictures = [
+        (ROOT / text).parent / target
+        for text in TEXTS
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+\.png)\)", prose(read(text)))
+        if len(words.split()) > 3
+    ]
+    shown = sum(prose(read(text)).count("![") for text in TEXTS)
+
+    assert len(pictures) == shown > 0
+    assert [path for path in pictures if path.stat().st_size > 200_000] == []
