@@ -22,6 +22,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -263,7 +264,10 @@ def preload(folder: str) -> None:
     """Import all modules of the package in `folder`."""
     sys.path.insert(0, folder)
     package = importlib.import_module("pam")
-    for module in pkgutil.walk_packages(package.__path__, "pam."):
+    # Errors of packages are raised by our own import.
+    for module in pkgutil.walk_packages(package.__path__, "pam.", onerror=lambda name: None):
+        if module.name == "pam.hf" and importlib.util.find_spec("transformers") is None:
+            continue
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     del sys.path[0]
