@@ -44,16 +44,21 @@ class PosteriorAttentionOutput(Seq2SeqLMOutput):
     posterior: Tensor | None = None
 
 
-def with_posterior_attention(model: Any, *, output: str = "tied", **components: Any) -> Any:
+def with_posterior_attention(
+    model: Any, *, output: str = "tied", source_attention: bool = True, **components: Any
+) -> Any:
     """Give an encoder-decoder of `transformers` an alignment head.
 
     The model itself is changed, and returned: its class is one derived from its own, and it has the
-    weights of the head besides. At first p(y_t) is what it was without the head.
+    weights of the head besides.
 
     Args:
         model: such as a MarianMTModel, BartForConditionalGeneration, MBartForConditionalGeneration
             or T5ForConditionalGeneration.
         output: `tied`: W_o is that of the model; `own`: a copy of it that belongs to the head.
+        source_attention: whether the decoder's layers attend to the source. If so, a new head
+            changes no probability. If not, the head is the only way from the source to the output:
+            the model has to learn more, and its posterior tells where it looks.
         components: kinds of components, by the names and options of a model's YAML: `coupling`
             (`none`, `proximity`, `monotone` or `chain`), `marginalization` (`output`, or `{"kind":
             "output", "mass": 0.99}` for a nucleus, with `top_k` for at most K positions),
@@ -85,6 +90,7 @@ def with_posterior_attention(model: Any, *, output: str = "tied", **components: 
         "symbols": form.symbols,
         "factor": form.factor,
         "output": output,
+        "source_attention": source_attention,
     }
     base: Any = type(model)
     model.__class__ = class_of(base)
@@ -147,6 +153,7 @@ class WithPosteriorAttention(nn.Module):
 
     config: Any
     posterior_attention: Head
+    source_attention: bool
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
@@ -155,8 +162,8 @@ class WithPosteriorAttention(nn.Module):
     def add_head(self) -> None:
         """Make the head that the configuration describes, with fresh weights."""
         settings = dict(self.config.posterior_attention)
-        output = settings.pop("output")
-        has_output = output == "own"
+        has_output = settings.pop("output") == "own"
+        self.source_attention = settings.pop("source_attention")
         head = Head(**settings, has_output=has_output)
 
         weight = self.get_output_embeddings().weight  # type: ignore[operator]
@@ -207,9 +214,9 @@ class WithPosteriorAttention(nn.Module):
 
     def decoder_states(self, values: Tensor, mask: Tensor | None, **given: Any) -> Any:
         """Run the decoder; the first part of its output are the states s_t, (B, T, H)."""
-        return self.get_decoder()(  # type: ignore[operator]
-            encoder_hidden_states=values, encoder_attention_mask=mask, return_dict=True, **given
-        )
+        if self.source_attention:
+            given |= {"encoder_hidden_states": values, "encoder_attention_mask": mask}
+        return self.get_decoder()(**given, return_dict=True)  # type: ignore[operator]
 
     def forward(
         self,
@@ -297,7 +304,7 @@ class WithPosteriorAttention(nn.Module):
             **{CACHE: aligned_cache},
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
+            cross_attentions=getattr(decoder_outputs, "cross_attentions", None),
             encoder_last_hidden_state=values,
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,

@@ -18,6 +18,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "monotone": {"coupling": {"kind": "monotone", "first": "before"}, "input_feeding": "prior"},
     "none": {},
     "top 2": {"coupling": "proximity", "marginalization": {"kind": "output", "top_k": 2}},
+    "no source attention": {"coupling": "proximity", "source_attention": False},
     "nucleus": {"coupling": "proximity", "marginalization": {"kind": "output", "mass": 0.8}},
 }
 
@@ -55,7 +56,7 @@ def test_greedy_search_writes_the_most_probable_symbols(kind: str, name: str) ->
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", ["proximity", "monotone", "none"])
+@pytest.mark.parametrize("name", ["proximity", "monotone", "none", "no source attention"])
 def test_beams_are_those_of_our_own_search(kind: str, name: str) -> None:
     from pam.hf.head import Aligned
 
@@ -63,7 +64,7 @@ def test_beams_are_those_of_our_own_search(kind: str, name: str) -> None:
     for seed, beam in ((1, 2), (2, 5)):
         model = aligned(kind, seed, output="own", **HEADS[name])
         # Let outputs end: those that are cut short are ranked in other ways.
-        model.posterior_attention.output.bias.data[2] += 4
+        model.posterior_attention.output.bias.data[2] += 6
         out = model.generate(
             **sources(),
             num_beams=beam,

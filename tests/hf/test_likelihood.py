@@ -22,6 +22,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "top 2": {"coupling": "proximity", "marginalization": {"kind": "output", "top_k": 2}},
     "nucleus": {"coupling": "proximity", "marginalization": {"kind": "output", "mass": 0.7}},
     "own output": {"coupling": "proximity", "output": "own"},
+    "no source attention": {"coupling": "proximity", "source_attention": False},
 }
 
 
@@ -51,7 +52,10 @@ def by_definition(model: Any, row: dict[str, Tensor]) -> tuple[Tensor, Tensor, T
     weight, bias = head.readout.output_layer()
     values = model.get_encoder()(input_ids=row["input_ids"]).last_hidden_state
     previous = model.prepare_decoder_input_ids_from_labels(row["labels"])
-    queries = model.get_decoder()(input_ids=previous, encoder_hidden_states=values)[0]
+    seen = values
+    if not settings["source_attention"]:
+        seen = None
+    queries = model.get_decoder()(input_ids=previous, encoder_hidden_states=seen)[0]
 
     memory = head.memory(values, torch.ones(values.shape[:2], dtype=torch.bool))
     history = AttentionHistory()

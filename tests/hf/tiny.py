@@ -1,4 +1,7 @@
-"""Tiny models of `transformers` with fresh weights; all is skipped without the package."""
+"""Tiny models of `transformers` with fresh weights; all is skipped without the package.
+
+Encoders have as many layers as decoders: some versions give a cache the layers of the encoder.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_t
 BART_LIKE = {
     "vocab_size": SYMBOLS,
     "d_model": 8,
-    "encoder_layers": 1,
+    "encoder_layers": 2,
     "decoder_layers": 2,
     "encoder_attention_heads": 2,
     "decoder_attention_heads": 2,
