@@ -4,8 +4,9 @@
 
 It needs `pip install posterior-attention[hf]` and no network. A small Marian is trained by
 `Trainer` alone; then it is trained further: as it is, with posterior attention, and with posterior
-attention in place of the decoder's own attention to the source (`head-alone`). OUT gets the models, their links, and `results.json` with 1 - AER of the posterior, the prior and every
-head of cross-attention, the share of right outputs, and CPU seconds.
+attention in place of the decoder's own attention to the source (`head-alone`). OUT gets the models,
+their links, and `results.json` with 1 - AER of the posterior, the prior and every head of
+cross-attention, the share of right outputs, and CPU seconds.
 """
 
 from __future__ import annotations

@@ -63,14 +63,14 @@ class HubPairModel:
             UserError: there is no such model, or no tokenizer beside it.
         """
         model = from_pretrained(folder).to(device)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
+        # Without its files some versions make an empty one.
+        if not (Path(folder) / "tokenizer_config.json").is_file():
             raise UserError(
                 "no tokenizer beside the model",
                 file=Path(folder),
                 hint="save it there too: `tokenizer.save_pretrained(FOLDER)`",
-            ) from error
+            )
+        tokenizer = AutoTokenizer.from_pretrained(folder)
         return cls(model, tokenizer, Path(folder).name)
 
     @property

@@ -64,7 +64,8 @@ def test_beams_are_those_of_our_own_search(kind: str, name: str) -> None:
     for seed, beam in ((1, 2), (2, 5)):
         model = aligned(kind, seed, output="own", **HEADS[name])
         # Let outputs end: those that are cut short are ranked in other ways.
-        model.posterior_attention.output.bias.data[2] += 6
+        model.posterior_attention.output.weight.data *= 0.3
+        model.posterior_attention.output.bias.data[2] += 4
         out = model.generate(
             **sources(),
             num_beams=beam,
@@ -77,17 +78,17 @@ def test_beams_are_those_of_our_own_search(kind: str, name: str) -> None:
         )
         decoding = Decoding(beam=beam, max_length=8, max_extra=8)
         lengths = sources()["attention_mask"].sum(1)
-        outputs = beam_search(Aligned(model).eval(), sources()["input_ids"], lengths, decoding)
+        network = Aligned(model).eval()
+        outputs = beam_search(network, sources()["input_ids"], lengths, decoding)
         for row, (best, *_) in enumerate(outputs):
             written = out.sequences[row, 1:].tolist()
             if 2 in written:
                 # What follows fills the row.
                 written = written[: written.index(2) + 1]
-            if written[-1] == 2:
                 assert written == [*best.symbols, 2]
                 assert out.sequences_scores[row].item() == pytest.approx(best.log_prob, abs=1e-4)
                 ended += 1
-    assert ended
+    assert ended >= 2
 
 
 @pytest.mark.parametrize("kind", MODELS)

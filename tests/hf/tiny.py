@@ -58,13 +58,14 @@ def plain(kind: str, seed: int = 1, **changed: Any) -> Any:
     torch.manual_seed(seed)
     model = model_class(config_class(**{**sizes, **changed})).double().eval()
     if getattr(model, "final_logits_bias", None) is not None:
-        model.final_logits_bias.copy_(torch.randn(1, SYMBOLS, dtype=torch.float64))
+        model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
     return model
 
 
-def aligned(kind: str, seed: int = 1, **components: Any) -> Any:
+def aligned(kind: str, seed: int = 1, vocab_size: int = SYMBOLS, **components: Any) -> Any:
     """Make a model with a head, all of whose weights are drawn."""
-    model = pam_hf.with_posterior_attention(plain(kind, seed), **components)
+    without = plain(kind, seed, vocab_size=vocab_size)
+    model = pam_hf.with_posterior_attention(without, **components)
     torch.manual_seed(seed)
     for parameter in model.posterior_attention.parameters():
         torch.nn.init.normal_(parameter, std=0.8)
