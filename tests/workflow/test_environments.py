@@ -45,7 +45,9 @@ def test_the_conda_file_has_the_versions_of_the_lock() -> None:
 
 
 def test_everything_the_project_asks_for_is_pinned_within_its_range() -> None:
-    extras = PROJECT["optional-dependencies"]
+    extras = dict(PROJECT["optional-dependencies"])
+    # `make transformers` installs it, in any of several versions.
+    del extras["hf"]
     asked = [*PROJECT["dependencies"], *(text for extra in extras.values() for text in extra)]
     for requirement in map(Requirement, asked):
         version = ALL.get(canonicalize_name(requirement.name))

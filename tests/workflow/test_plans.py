@@ -166,8 +166,8 @@ def test_the_attentions_is_every_model_on_nouns_and_phrases_three_times() -> Non
     joined = {"ensemble", "ensemble-of-three", "acvi-sampled", "ved-sampled"}
     named = {name.split(" on ")[0] for name in planned}
     copying = {name for name in files if "-pointer" in name}  # in summaries.yaml
-    controls = {"mixture", "transformer-mixture"}  # in studies/controls.yaml
-    files -= controls
+    files -= {"mixture", "transformer-mixture"}  # in studies/controls.yaml
+    files -= {"transformer-aligner"}  # in alignment.yaml
     aligned = {name for name in files - copying if name.startswith("transformer-")}
     transformers = load_plan(files=[ROOT / "config/transformers.yaml"]).experiment
 
