@@ -62,7 +62,9 @@ def tokenizer_of(pairs: Pairs, size: int = 1000) -> Any:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))]
     )
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIALS)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_input_names=["input_ids", "attention_mask"], **SPECIALS
+    )
 
 
 def small_marian(tokenizer: Any, units: int) -> Any:
@@ -122,7 +124,6 @@ def right_outputs(model: Any, tokenizer: Any, pairs: Pairs) -> float:
     for first in range(0, len(pairs), 50):
         sources, targets = zip(*pairs[first : first + 50], strict=True)
         batch = tokenizer(list(sources), return_tensors="pt", padding=True)
-        batch.pop("token_type_ids", None)
         outputs = model.generate(**batch, max_new_tokens=60, num_beams=1)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         right += sum(
