@@ -11,6 +11,7 @@ import pandas as pd
 SHOWN = 2  # models that are shown at first, with their difference
 DIGITS = 3  # of a weight
 SLIGHT = 0.05  # a change of a weight that is hardly seen
+CLEAR = 0.3  # weight that a square gains where a picture shows the method
 
 
 def maps(data: pd.DataFrame) -> list[dict[str, Any]]:
@@ -60,8 +61,13 @@ class Moved(NamedTuple):
     @property
     def is_slight(self) -> bool:
         """Whether even that square hardly changes."""
+        return self.shift < SLIGHT
+
+    @property
+    def shift(self) -> float:
+        """How much weight that square gains."""
         before, after = self.weights
-        return after - before < SLIGHT
+        return after - before
 
 
 def moved(data: pd.DataFrame, most_cells: int) -> Moved | None:
@@ -78,7 +84,15 @@ def moved(data: pd.DataFrame, most_cells: int) -> Moved | None:
     candidates = [row for row in _moved(data) if len(row.source) * len(row.target) <= most_cells]
     if not candidates:
         return None
-    return max(candidates, key=lambda row: row.weights[1] - row.weights[0])
+    return max(candidates, key=lambda row: row.shift)
+
+
+def first_clear(found: Sequence[Moved]) -> Moved | None:
+    """Choose the first row on which attention moves clearly, else that on which it moves most."""
+    for row in found:
+        if row.shift >= CLEAR:
+            return row
+    return max(found, key=lambda row: row.shift, default=None)
 
 
 def _moved(data: pd.DataFrame) -> Iterator[Moved]:

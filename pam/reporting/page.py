@@ -33,7 +33,7 @@ from pam.reporting.catalogue import FIGURES, MAP, TABLES, is_demonstration, refe
 from pam.reporting.cells import Name
 from pam.reporting.comparison import PARTS_OF_RULE, PARTS_OF_RULE_OF_OWN_DATA
 from pam.reporting.findings import cautions
-from pam.reporting.heat_maps import Moved, moved
+from pam.reporting.heat_maps import Moved, first_clear, moved
 from pam.reporting.introduction import (
     MAIN_MODELS,
     PAPER,
@@ -402,15 +402,19 @@ class Page:
         return answers
 
     def moved(self) -> Moved | None:
-        """Return how attention moves from prior to posterior on the first task that shows it."""
+        """Return how attention moves from prior to posterior, on a task that shows it clearly."""
+        found = []
         for task in [*self.real, *self.demonstrations]:
             for name in self.files.figures:
                 if self.task_of_map(name) == task:
                     data = read_csv(self.files.folder / f"figures/{name}.csv")
                     shown = moved(data, MOST_CELLS_MOVED)
+                    if shown and len(self.labels) > 1:
+                        shown = shown._replace(label=f"{shown.label}, {self.labels[task]}")
                     if shown:
-                        return shown
-        return None
+                        found.append(shown)
+
+        return first_clear(found)
 
     def spent(self) -> str:
         """Say how many trainings there were and what they cost."""

@@ -36,7 +36,7 @@ from pam.reporting.catalogue import FIGURES, TABLES, load_papers
 from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions
 from pam.reporting.groups import by_group
-from pam.reporting.heat_maps import heading, maps, moved, weights_of
+from pam.reporting.heat_maps import Moved, first_clear, heading, maps, moved, weights_of
 from pam.reporting.introduction import PAPER, PAPER_TITLE, code_of
 from pam.reporting.outputs import examples, kinds_of, marked, packed, pieces
 from pam.reporting.page import Files, Page, unbroken, write
@@ -707,6 +707,17 @@ def test_maps_hold_the_weights_in_their_places_and_the_difference() -> None:
     assert row["shown"][2][1][0] == [pytest.approx(0.2)] * 2
 
 
+def test_the_first_screen_shows_a_clear_move_of_the_first_task_that_has_one() -> None:
+    def moving(shift: float) -> Moved:
+        maps_of_row = [("Prior", [[0.1]]), ("Posterior", [[0.1 + shift]])]
+        return Moved(f"by {shift}", "s -> t", ["s"], ["t"], maps_of_row, (0, 0))
+
+    slight, clear, larger = map(moving, (0.1, 0.4, 0.8))
+    assert first_clear([slight, clear, larger]) == clear
+    assert first_clear([slight, moving(0.2)]) == moving(0.2)
+    assert first_clear([]) is None
+
+
 def test_the_square_that_a_written_symbol_moves_most_is_chosen_of_what_can_be_read() -> None:
     def cells(row: str, label: str, priors: list[float], weights: list[float]) -> list[Any]:
         return [
@@ -943,6 +954,8 @@ addEventListener("load", async () => {
     saved: saves.every((one) => one.href.startsWith("data:image/svg")),
     narrow: frames.every((one) => shows(one, "narrow") && !shows(one, "wide")),
     wide: frames.every((one) => shows(one, "wide") && !shows(one, "narrow")),
+    cut: [...document.querySelectorAll(".shift .scroll")]
+      .filter((one) => one.scrollWidth > one.clientWidth + 1).length,
     scrolling: frames.filter((one) => one.scrollWidth > one.clientWidth + 1).length,
     said,
     moved,
@@ -1017,6 +1030,7 @@ def test_a_browser_shows_all_of_it_at_three_widths_without_an_error_or_a_request
             "hidden": 0,
             "fetched": 0,
             "saved": True,
+            "cut": 0,
             "scrolling": 0,
             "loaded": True,
             "all": True,

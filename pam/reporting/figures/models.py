@@ -262,7 +262,10 @@ def _line_per_model(
         panel.set_xlabel(axis(task[0][0].metric))
 
     labeled = [(task[0][0].task_label, index) for index, task in enumerate(tasks)]
-    figure = style.draw_tasks(labeled, draw, 0.9 + 0.36 * max(map(len, tasks)))
+    # A name of three lines needs more room than one of two, for which a line has enough.
+    most_lines = max(name.count("\n") + 1 for of_task in names for name in of_task)
+    line = max(0.36, 0.06 + 0.13 * most_lines)
+    figure = style.draw_tasks(labeled, draw, 0.9 + line * max(map(len, tasks)))
 
     style.legend_of(figure, _handles(marks, ours))
     return figure
