@@ -137,8 +137,8 @@ class Task(ABC, Generic[Layout]):
     # whether a test split can be prepared alone, in the symbols of other data
     tests_alone: ClassVar[bool] = False
 
-    # whether a target may have several references, in files of their own
-    has_references: ClassVar[bool] = False
+    # whether a split may be a list of parts, and a target have a list of files, its references
+    has_lists: ClassVar[bool] = False
 
     # whether targets can be a pointer's actions, as for hard monotone attention
     has_actions: ClassVar[bool] = False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from itertools import zip_longest
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,20 @@ from pam.data.text_files import Line, lines_of
 from pam.experiments.parsing import Strict
 from pam.runtime.errors import UserError
 
-# split to its file, or to its files by what they hold, as a language
-Files = Mapping[str, Path | Mapping[str, Path]]
+# a file, or files by what they hold, as a language
+Part = Path | Mapping[str, Path]
+# split to its files, or to a list of its parts, which are read one after the other
+Files = Mapping[str, Part | Sequence[Part]]
 FURTHER = "{} {}"  # what a further file of references holds, as `en 2`
 
 SHOWN = 5  # number of faulty lines that a message names
+
+
+def parts_of(files: Part | Sequence[Part]) -> Sequence[Part]:
+    """Return the parts of a split; a split without a list is one part."""
+    if isinstance(files, Path | Mapping):
+        return [files]
+    return files
 
 
 def aligned(
@@ -112,14 +121,24 @@ class DividingReader(Reader):
 
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         for split, split_files in files.items():
-            pairs = self.pairs(split, split_files, languages)
+            parts = parts_of(split_files)
+            pairs = chain.from_iterable(self.pairs(split, part, languages) for part in parts)
             if self.divide is None or split != self.divide.divided:
                 yield split, pairs
                 continue
 
-            groups = self.groups(split_files)
+            groups = self._groups_of_parts(parts)
             for drawn_split, drawn in divided(list(pairs), languages, self.divide, groups).items():
                 yield drawn_split, iter(drawn)
+
+    def _groups_of_parts(self, parts: Sequence[Part]) -> list[str] | None:
+        groups: list[str] = []
+        for part in parts:
+            groups_of_part = self.groups(part)
+            if groups_of_part is None:
+                return None
+            groups += groups_of_part
+        return groups
 
     def groups(self, files: Any) -> list[str] | None:
         """Return for each pair the name of what stays together when pairs are divided.
@@ -130,7 +149,7 @@ class DividingReader(Reader):
 
     @abstractmethod
     def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
-        """Return the pairs of the `files` that the registry gives as `split`."""
+        """Return the pairs of the `files` that the registry gives as `split`, or a part of it."""
 
 
 class GroupingReader(DividingReader):

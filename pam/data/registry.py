@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -18,7 +19,7 @@ from pydantic import Field
 from pam.data.dataset import SPLITS
 from pam.data.generated import find_generator
 from pam.data.prepare import Task, class_names
-from pam.data.reading import FURTHER, Files
+from pam.data.reading import FURTHER, Files, Part
 from pam.experiments.keys import NAME
 from pam.experiments.parsing import PathText, Section, Strict, parse
 from pam.experiments.yaml import placed, read_yaml
@@ -62,6 +63,10 @@ class Package(Strict):
     options: dict[str, Any] = Field({}, description="fields of its generator")
 
 
+# a file, or one for each language; a list of files has several references of each line
+Names = str | dict[str, str | list[str]]
+
+
 class Dataset(Strict):
     """One data set of a registry."""
 
@@ -83,11 +88,12 @@ class Dataset(Strict):
     )
     obtain: str = Field("", description="how to get files that have no address")
     files: dict[str, File] = Field(description="the source of each file, by file name")
-    splits: dict[str, str | dict[str, str | Annotated[list[str], Field(min_length=1)]]] = Field(
+    splits: dict[str, Names | list[Names]] = Field(
         {name: f"{name}.tsv" for name in SPLITS},
         description=(
-            "for each split one of `files`, or one file for each language; a list of files has"
-            " several references of each line"
+            "for each split one of `files`, or one file for each language, or a list of such parts,"
+            " which are read one after the other; a language's list of files has several references"
+            " of each line"
         ),
     )
     format: dict[str, Any] = Field({}, description="how the files are read; its keys are below")
@@ -121,19 +127,12 @@ class Dataset(Strict):
 
     def files_by_split(self, place: Callable[[str], Path]) -> Files:
         """Return the files of each split, each file where `place` says that it is."""
-        files: dict[str, Path | dict[str, Path]] = {}
+        files: dict[str, Part | list[Part]] = {}
         for split, names in self.splits.items():
-            if isinstance(names, str):
-                files[split] = place(names)
-                continue
-
-            by_role: dict[str, Path] = {}
-            for role, name_or_names in names.items():
-                first, *further = _listed(name_or_names)
-                by_role[role] = place(first)
-                for number, name in enumerate(further, 2):
-                    by_role[FURTHER.format(role, number)] = place(name)
-            files[split] = by_role
+            if isinstance(names, list):
+                files[split] = [_placed(part, place) for part in names]
+            else:
+                files[split] = _placed(names, place)
         return files
 
     def local_paths(self) -> list[Path]:
@@ -242,17 +241,21 @@ class _Entry:
             message = f"splits are {', '.join(dataset.splits) or 'missing'}"
             raise self.error(message, ["splits"], f"give {', '.join(needed)}")
 
-        for split, split_files in dataset.splits.items():
-            keys = [split_files]
-            if isinstance(split_files, dict):
-                keys = [key for value in split_files.values() for key in _listed(value)]
-                has_lists = any(isinstance(value, list) for value in split_files.values())
-                if has_lists and not task.has_references:
-                    message = f"split {split} has a list of files"
-                    hint = f"name one file: a task of {dataset.task} has no further references"
-                    raise self.error(message, ["splits", split], hint)
+        for split, names in dataset.splits.items():
+            parts = names if isinstance(names, list) else [names]
+            values: list[str | list[str]] = []
+            for part in parts:
+                values += part.values() if isinstance(part, dict) else [part]
+            if [] in (names, *values):
+                hint = "name its files, or leave it out"
+                raise self.error(f"split {split} has an empty list", ["splits", split], hint)
 
-            for key in keys:
+            if not task.has_lists and any(isinstance(item, list) for item in (names, *values)):
+                message = f"split {split} has a list of files"
+                hint = f"name one file: a task of {dataset.task} reads no lists of files"
+                raise self.error(message, ["splits", split], hint)
+
+            for key in chain.from_iterable(map(_listed, values)):
                 if key not in dataset.files:
                     message = f"split {split} is `{key}`, which is not one of the files"
                     hint = f"files: {', '.join(dataset.files)}"
@@ -296,6 +299,20 @@ class _Entry:
         if f"`{self.name}`" not in message:
             message = f"data set `{self.name}`: {message}"
         return placed(UserError(message, hint=hint), [self.path], [self.name, *keys])
+
+
+def _placed(names: Names, place: Callable[[str], Path]) -> Part:
+    """Return the files of one part of a split."""
+    if isinstance(names, str):
+        return place(names)
+
+    by_role: dict[str, Path] = {}
+    for role, name_or_names in names.items():
+        first, *further = _listed(name_or_names)
+        by_role[role] = place(first)
+        for number, name in enumerate(further, 2):
+            by_role[FURTHER.format(role, number)] = place(name)
+    return by_role
 
 
 def _listed(names: str | list[str]) -> list[str]:

@@ -20,6 +20,12 @@ DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
 class Aligning(Strict):
     """Links between the words of a task's training text."""
 
+    text: Literal["files", "prepared"] | None = key(
+        None,
+        "files: a line of links for each line of the training files; prepared: for each pair that"
+        " is trained on, `data/train.tsv`, between its words, as guided training takes them; null:"
+        " the files, if there is one for each language",
+    )
     reverse: str | None = key(
         None,
         "task of the opposite direction, whose models are joined with this task's; null: links of"

@@ -92,10 +92,10 @@ class GivenLinks:
 
 
 def check_guided(run: RunConfig) -> None:
-    """Check that a model can be guided, and that there is a file of links.
+    """Check that a model can be guided.
 
     Raises:
-        UserError: it cannot, or there is none.
+        UserError: it cannot.
     """
     guided = run.training.guided
     if guided is None:
@@ -118,9 +118,17 @@ def check_guided(run: RunConfig) -> None:
             f"`training.guided`: {components.label} {reason}",
             hint="choose a model with one attention to the source, or `of: prior`, or leave it out",
         )
-    if not Path(guided.links).is_file():
+
+
+def check_links(path: str) -> None:
+    """Check that there is a file of links.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not Path(path).is_file():
         hint = "write a line of links, such as `0-0 1-2`, for each pair of the training text"
-        raise UserError("no such file of links", file=guided.links, hint=hint)
+        raise UserError("no such file of links", file=path, hint=hint)
 
 
 def _links(line: Line, source_words: list[int], target_words: list[int]) -> Iterator[int]:

@@ -39,7 +39,7 @@ from pam.runtime.files import (
 from pam.training import distributed
 from pam.training.checkpoint import REPLACED, Progress, Results, StateFolder, Weights, locked
 from pam.training.distributed import ProcessGroup
-from pam.training.guided import GivenLinks, check_guided
+from pam.training.guided import GivenLinks, check_guided, check_links
 from pam.training.logging import Reporter, write_history
 from pam.training.more_epochs import (
     differ_in_epochs,
@@ -278,6 +278,7 @@ def _hash_of(inputs: _Inputs, code: str | None, config: dict[str, Any]) -> str:
     ]
     if run.training.guided is not None:
         check_guided(run)
+        check_links(run.training.guided.links)
         parts.append(sha256_of(Path(run.training.guided.links)))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

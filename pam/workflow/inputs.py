@@ -217,6 +217,8 @@ class JobInputs:
         """Return what an alignment of the training text reads besides a run's model."""
         task = self._task(wildcards)
         files = [self._fetched(task.dataset)]
+        if self._aligns_prepared(wildcards.task):
+            files = [str(self._tokenized(wildcards.task))]
         if task.word_alignments is not None:
             files += [file.format(task=wildcards.task) for file in self.files.prepared_gold()]
         reverse = self._reverse_run(wildcards)
@@ -284,16 +286,32 @@ class JobInputs:
 
         A UserError says that it is not in two files of sentences.
         """
+        if self._aligns_prepared(task):
+            folder = self._tokenized(task)
+            return folder / "train.source", folder / "train.target"
+
         name = self.plan.task(task).dataset
         layout = self._dataset(name).with_format(self.plan.task(task).format).layout
         sides = [getattr(layout, "source", ""), getattr(layout, "target", "")]
         files = files_of(self._identified(name), self._folder(name))["train"]
-        if isinstance(files, Path) or not set(sides) <= set(files):
+        if not isinstance(files, Mapping) or not set(sides) <= set(files):
             raise UserError(
                 f"the training text of `{name}` is not in two files of sentences",
                 hint=f"leave out `align` of the task `{task}`, and run `pam align` on two files",
             )
         return files[sides[0]], files[sides[1]]
+
+    def _aligns_prepared(self, task: str) -> bool:
+        """Tell whether a task's prepared text is aligned, and not the files of its data set."""
+        config = self.plan.task(task)
+        text = config.align and config.align.text
+        # Of several parts there is one file for each language only once they are prepared.
+        in_parts = isinstance(self._dataset(config.dataset).splits.get("train"), list)
+        return text == "prepared" or (text is None and in_parts)
+
+    def _tokenized(self, task: str) -> Path:
+        """Return the folder of the words of a task's prepared text."""
+        return Path(self.files.data.format(task=task)) / "tokenize"
 
     # Runs: their configuration.
 
@@ -401,10 +419,14 @@ class JobInputs:
         if run.training.guided is None:
             return []
         # Imported here, as it imports torch.
-        from pam.training.guided import check_guided
+        from pam.training.guided import check_guided, check_links
 
         or_exit(check_guided, run)
-        return [run.training.guided.links]
+        links = run.training.guided.links
+        # Those of an aligner of this experiment are made before the training.
+        if not Path(links).is_relative_to(self.files.results):
+            or_exit(check_links, links)
+        return [links]
 
     def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
         """Return weights of other models of a run's task and seed."""

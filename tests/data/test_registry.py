@@ -86,6 +86,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "tanaka-ja-en": "translation",
         "tatoeba-de-en": "translation",
         "tatoeba-en-vi": "translation",
+        "ted-europarl-de-en": "translation",
         "wat17-ja-en": "translation",
         "wmt16-ro-en": "translation",
         "acl-titles": "summarization",
@@ -151,6 +152,11 @@ def pair(**options: Any) -> dict[str, Any]:
     }
 
 
+def parts(*german: str) -> dict[str, Any]:
+    """Make splits whose training text has a part for each of these German files."""
+    return pair()["splits"] | {"train": [{"de": name, "en": "train.en"} for name in german]}
+
+
 @pytest.mark.parametrize(
     ("broken", "line", "message"),
     [
@@ -174,6 +180,9 @@ def pair(**options: Any) -> dict[str, Any]:
         (drawn(options={"sed": 1}), "sed: 1", r"unknown key.*\n.*`seed`"),
         (entry(splits={"train": "train.tsv"}), "splits:", "splits are train"),
         (entry(splits={"train": "a", "dev": "b", "test": "c"}), "train: a", "not one of the files"),
+        (entry(splits={"train": ["a"], "dev": "b", "test": "c"}), "train:", "has a list of files"),
+        (pair() | {"splits": parts("train.ed")}, "train:", "`train.ed`, which is not one of"),
+        (pair() | {"splits": parts()}, "train: []", "has an empty list"),
         (entry(files={"../x.tsv": {"path": "x"}}), "../x.tsv:", "cannot be a file's name"),
         (with_file(urls=["https://a.org"], md5="abc"), "md5: abc", "md5"),
         (pair() | {"splits": {"train": {"de": "train.de"}}}, "splits:", "give train, dev, test"),

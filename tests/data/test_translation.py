@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pam.data.dataset import Prepared
+from pam.data.dataset import SPLITS, Prepared
 from pam.data.download import fetch
 from pam.data.prepare import Symbols, prepare
+from pam.data.registry import Dataset, File
 from pam.data.vocabulary import UNK
 from pam.runtime.errors import UserError
 
@@ -45,6 +46,50 @@ def test_a_vocabulary_begins_with_the_most_frequent_words(tmp_path: Path) -> Non
 
     unknown = int((data.split("test").sources.values == UNK).sum())
     assert unknown == 7 and data.summary["splits"]["test"]["source"]["unknown"] == unknown
+
+
+def in_parts(folder: Path, **texts: str) -> Dataset:
+    """Make a data set whose training text is that of `pairs` and one more file for each side."""
+    made = dataset(folder)
+    files = {**made.files}
+    for side, text in texts.items():
+        (folder / f"more.{side}").write_text(text, encoding="utf-8")
+        files[f"more.{side}"] = File(path=str(folder / f"more.{side}"))
+
+    parts = [made.splits["train"], {side: f"more.{side}" for side in texts}]
+    return made.model_copy(update={"files": files, "splits": {**made.splits, "train": parts}})
+
+
+def test_the_parts_of_a_split_are_read_one_after_the_other(tmp_path: Path) -> None:
+    texts = {"de": "Eine Maus\nZwei Mäuse\n", "en": "A mouse\nTwo mice\n"}
+    user_dataset = in_parts(tmp_path / "own", **texts)
+    folder = prepared(user_dataset, tmp_path)
+
+    sources = [source for source, _ in columns(folder, "train")]
+    assert len(sources) == len(SENTENCES["train"]) + 2
+    assert sources[-3:] == ["Hunde und Katzen", "Eine Maus", "Zwei Mäuse"]
+
+    files = user_dataset.files_by_split(lambda name: tmp_path / "own" / name)
+    first = user_dataset.kind.first_rows(files, user_dataset.layout, 1)
+    assert first["train"] == [SENTENCES["train"][0], ("Eine Maus", "A mouse")]
+
+
+def test_a_fault_in_a_later_part_is_named_with_its_file(tmp_path: Path) -> None:
+    user_dataset = in_parts(tmp_path / "own", de="Eine Maus\nZwei Mäuse\n", en="A mouse\n")
+    with pytest.raises(UserError, match=r"2 lines, but .*more\.en has 1") as caught:
+        prepared(user_dataset, tmp_path)
+    assert str(caught.value.file).endswith("own/more.de")
+
+
+def test_parts_that_are_divided_share_no_sentence(tmp_path: Path) -> None:
+    user_dataset = in_parts(tmp_path / "own", de="Das ist ein Hund.\n", en="It is a dog.\n")
+    train = user_dataset.splits["train"]
+    divided = user_dataset.model_copy(update={"splits": {"all": train}})
+    divide = {"kind": "lines", "divide": {"dev": 1, "test": 2}}
+    folder = prepared(divided.with_format({"read": divide}), tmp_path)
+
+    places = [split for split in SPLITS if "Das ist ein Hund ." in dict(columns(folder, split))]
+    assert len(places) == 1
 
 
 def test_references_are_the_text_as_people_write_it(tmp_path: Path) -> None:

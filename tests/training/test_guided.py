@@ -18,7 +18,7 @@ from pam.models.attention_model import AttentionModel
 from pam.models.checkpoint import load_model
 from pam.models.guide import Guide
 from pam.runtime.errors import UserError
-from pam.training.guided import GivenLinks, check_guided
+from pam.training.guided import GivenLinks, check_guided, check_links
 from tests.models import test_aligned_transformer, tiny
 from tests.training import small
 
@@ -200,6 +200,7 @@ def test_models_that_cannot_be_guided_are_refused(model: str, of: str, tmp_path:
     with pytest.raises(UserError, match="guided"):
         check_guided(run)
 
-    missing = small.run("soft", guided={"links": str(tmp_path / "none")})
+
+def test_links_that_are_not_there_are_told_before_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
-        check_guided(missing)
+        check_links(str(tmp_path / "none"))

@@ -565,3 +565,41 @@ def test_data_are_prepared_in_the_symbols_of_the_model_that_is_started_from(
     start = workflow.inputs.start_weights()
     assert weights in start(job(task="pairs", model="tuned", seed="1"))
     assert start(job(task="pairs", model="soft", seed="1")) == []
+
+
+def test_training_text_in_parts_is_aligned_by_its_words(pairs: Workflow) -> None:
+    of_run = job(task="yy-xx", model="soft", seed="1")
+    _, target = pairs.inputs.alignment_options()(of_run)
+    assert target.startswith("--target=data/pairs-") and target.endswith("train.xx")
+
+    entry = pairs.datasets["pairs"]
+    in_parts = entry.model_copy(
+        update={"splits": entry.splits | {"train": [entry.splits["train"]] * 2}}
+    )
+    inputs = JobInputs(pairs.plan, {"pairs": in_parts}, pairs.files)
+    folder = "results/translated/yy-xx/data/tokenize"
+    assert inputs.alignment_options()(of_run) == [
+        f"--source={folder}/train.source",
+        f"--target={folder}/train.target",
+    ]
+    assert inputs.aligned_by()(of_run) == [folder]
+
+
+def test_a_model_is_guided_by_links_that_the_experiment_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    links = "results/translated/pairs/aligners/eflomal.txt"
+    models = [
+        {f"guided-{number}": {"from": "postr-joint", "training": {"guided": {"links": file}}}}
+        for number, file in enumerate((links, "elsewhere/links.txt"))
+    ]
+    tasks = {"pairs": {"dataset": "pairs", "align": {"text": "prepared", "programs": ["eflomal"]}}}
+    workflow = made(tmp_path, TRANSLATION, PAIRS, models=models, tasks=tasks)
+    guiding = workflow.inputs.guiding_links()
+
+    assert guiding(job(task="pairs", model="guided-0", seed="1")) == [links]
+    folder = "results/translated/pairs/data/tokenize"
+    assert workflow.inputs.aligned_by()(job(task="pairs", program="eflomal")) == [folder]
+    with pytest.raises(SystemExit, match="no such file of links"):
+        guiding(job(task="pairs", model="guided-1", seed="1"))

@@ -252,7 +252,7 @@ def _read(files: Files, layout: AlignmentFormat) -> Iterator[tuple[str, str, Lin
     """
     gold_files = files[GOLD]
     keys = (layout.source, layout.target, LINKS)
-    if isinstance(gold_files, Path) or not set(keys) <= set(gold_files):
+    if not isinstance(gold_files, Mapping) or not set(keys) <= set(gold_files):
         hint = f"name them in the registry: {{{': FILE, '.join(keys)}: FILE}}"
         raise UserError(f"split {GOLD} needs three files", hint=hint)
 

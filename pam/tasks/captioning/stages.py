@@ -190,7 +190,7 @@ class Extract(Stage[CaptioningFormat]):
     def run(self) -> dict[str, Any]:
         """Write clips and captions; count captions, and clips that lack captions or features."""
         files = self.files[ALL]
-        if isinstance(files, Path) or set(files) != {CAPTIONS, FEATURES}:
+        if not isinstance(files, Mapping) or set(files) != {CAPTIONS, FEATURES}:
             hint = (
                 f"name both in the registry: `splits: {{{ALL}: {{{CAPTIONS}: FILE, {FEATURES}:"
                 " FILE}}`"
@@ -454,7 +454,7 @@ class Captioning(Task[CaptioningFormat]):
         self, files: Files, layout: CaptioningFormat, count: int
     ) -> dict[str, list[tuple[str, ...]]]:
         split_files = files[ALL]
-        if isinstance(split_files, Path) or CAPTIONS not in split_files:
+        if not isinstance(split_files, Mapping) or CAPTIONS not in split_files:
             return {}
 
         captions = read_captions(split_files[CAPTIONS])

@@ -194,7 +194,7 @@ class Summarization(Task[SummarizationFormat]):
 
     Format = SummarizationFormat
     tests_alone = True
-    has_references = True
+    has_lists = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract,
         "tokenize": TokenizeSummaries,

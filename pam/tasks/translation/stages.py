@@ -34,7 +34,7 @@ from pam.data.prepare import (
     class_names,
     strange_warnings,
 )
-from pam.data.reading import DividingReader, Faults, Files, GroupingReader
+from pam.data.reading import DividingReader, Faults, Files, GroupingReader, parts_of
 from pam.data.sampling import ALL, Pair
 from pam.data.subword_marks import MarkedLines
 from pam.data.text_files import CONTROL, cleaned, lines_of
@@ -640,7 +640,7 @@ class Translation(Task[TranslationFormat]):
 
     Format = TranslationFormat
     tests_alone = True
-    has_references = True
+    has_lists = True
     STAGES: ClassVar[Mapping[str, type[Stage[Any]]]] = {
         "extract": Extract,
         "tokenize": Tokenize,
@@ -682,19 +682,21 @@ class Translation(Task[TranslationFormat]):
 def first_pairs(files: Files, layout: PairsFormat, count: int) -> dict[str, list[tuple[str, ...]]]:
     """Return the first `count` pairs of texts of each file of the registry, by split."""
     reader = layout.read
-    splits: Iterator[tuple[str, Iterator[Pair]]]
+    parts: Iterator[tuple[str, Iterator[Pair]]]
     if isinstance(reader, DividingReader):
         # Its `read` would read all files before it divides them.
-        splits = (
-            (split, reader.pairs(split, split_files, layout.fields))
+        parts = (
+            (split, reader.pairs(split, part, layout.fields))
             for split, split_files in files.items()
+            for part in parts_of(split_files)
         )
     else:
-        splits = reader.read(files, layout.fields)
+        parts = reader.read(files, layout.fields)
 
     rows: dict[str, list[tuple[str, ...]]] = {}
-    for split, pairs in splits:
-        rows[split] = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
+    for split, pairs in parts:
+        first = [tuple(line.text for line in pair) for pair in islice(pairs, count)]
+        rows.setdefault(split, []).extend(first)
     return rows
 
 
