@@ -166,7 +166,8 @@ def _shares(rows: pd.DataFrame, count: str, low: float, high: float) -> pd.Serie
 
 
 def _entropy(rows: pd.DataFrame, names: Names) -> str:
-    """Name the model whose attention is certain at most of its symbols."""
+    """Name the model whose attention, the prior, is certain at most of its symbols."""
+    rows = rows[rows["of"] == "prior"]
     end = float(rows["high"].iloc[0])
     shares = _shares(rows, "symbols", 0.0, end)
     best = str(shares.idxmax())

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from pam.commands import evaluate
 from pam.evaluation.attention import Analysis
-from pam.evaluation.records import load
+from pam.evaluation.records import load, save
 from pam.reporting import runs, style
 from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.reporting.comparison import compare
@@ -211,6 +211,27 @@ def test_accuracy_by_entropy_adds_seeds_up_and_leaves_out_rare_bins(
         np.testing.assert_allclose(line.get_ydata(), 100 * right[frequent] / count[frequent])
         for steps in lower.patches:
             assert steps.get_data().values.sum() == pytest.approx(100)
+
+
+def test_entropies_of_the_posterior_stand_beside_those_of_the_prior_if_all_runs_have_them(
+    tmp_path: Path,
+) -> None:
+    made = make_translations(tmp_path, tasks=["de-en"], models=["soft", "postr-joint"])
+    paths = list(made.analyses)
+    for path in paths:
+        analysis = load(Analysis, path)
+        sharper = analysis.entropy.model_copy(update={"count": analysis.entropy.count[::-1]})
+        save(analysis.model_copy(update={"posterior_entropy": sharper}), path)
+
+    with drawn("entropy_accuracy", made) as figure:
+        titles = [panel.get_title("left") for panel in figure.axes[:2]]
+        assert [title.split(", ")[-1] for title in titles] == ["prior", "posterior"]
+        by_prior, by_posterior = (panel.patches[0].get_data().values for panel in figure.axes[2:])
+        np.testing.assert_allclose(by_posterior, by_prior[::-1])
+
+    save(load(Analysis, paths[0]).model_copy(update={"posterior_entropy": None}), paths[0])
+    with drawn("entropy_accuracy", made) as figure:
+        assert len(figure.axes) == 2
 
 
 def test_coverage_is_shown_over_sentences_and_over_words(translated: MadeExperiment) -> None:

@@ -20,7 +20,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pam.evaluation.attention import COVERED, Analysis
+from pam.evaluation.attention import COVERED, Analysis, Coverage, Entropy
 from pam.evaluation.records import load
 from pam.experiments.experiment import Experiment
 from pam.experiments.parsing import Strict, parse
@@ -268,30 +268,50 @@ def of_outputs(content: dict[str, Any]) -> style.Drawing:
 
 # Uncertainty of attention, and its coverage of a sentence, under teacher forcing.
 
+Models = dict[str, list[Analysis]]  # model -> the analyses of its seeds
+Looks = Mapping[str, style.Look]  # model -> the look of its line
+
 FEWEST_SYMBOLS = 50  # a bin with fewer is left out, as its accuracy is noise
 
 
 def entropy_accuracy(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
     """Draw accuracy by the uncertainty of attention (Shankar & Sarawagi, Figure 3).
 
-    Two panels per task: accuracy above, the histogram of entropies below; seeds together.
+    Two panels per task: accuracy above, the histogram of entropies below; seeds together. They are
+    by the prior; two more are by the posterior if it was measured of all runs.
     """
 
-    def bins(seeds: list[Analysis]) -> pd.DataFrame:
-        entropies = [analysis.entropy for analysis in seeds]
+    def bins(seeds: list[Entropy]) -> pd.DataFrame:
         return _bins(
-            entropies[0].edges,
-            symbols=np.sum([entropy.count for entropy in entropies], axis=0),
-            right=np.sum([entropy.correct for entropy in entropies], axis=0),
+            seeds[0].edges,
+            symbols=np.sum([entropy.count for entropy in seeds], axis=0),
+            right=np.sum([entropy.correct for entropy in seeds], axis=0),
         )
 
     return _analyzed(
         experiment=experiment,
         analyses=analyses,
+        read=_entropies,
         draw=_entropy_panels,
         bins=bins,
         left=("right symbols (%)", "share of symbols (%)"),
     )
+
+
+def _entropies(models: Models) -> dict[str, dict[str, list[Entropy]]]:
+    """Return the entropies of each model's seeds: of `prior`, and of `posterior` if all have it."""
+    by_prior: dict[str, list[Entropy]] = {}
+    by_posterior: dict[str, list[Entropy]] = {}
+    measured = True
+    for model, seeds in models.items():
+        posteriors = [seed.posterior_entropy for seed in seeds if seed.posterior_entropy]
+        by_prior[model] = [seed.entropy for seed in seeds]
+        by_posterior[model] = posteriors
+        measured &= len(posteriors) == len(seeds)
+
+    if not measured:
+        return {"prior": by_prior}
+    return {"prior": by_prior, "posterior": by_posterior}
 
 
 def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
@@ -300,17 +320,23 @@ def coverage(experiment: Path, analyses: Sequence[Path]) -> style.Drawing:
     Two panels per task: distribution over sentences above, over source words below.
     """
 
-    def bins(seeds: list[Analysis]) -> pd.DataFrame:
-        coverages = [analysis.coverage for analysis in seeds]
+    def read(models: Models) -> dict[str, dict[str, list[Coverage]]]:
+        coverages = {
+            model: [analysis.coverage for analysis in seeds] for model, seeds in models.items()
+        }
+        return {"alignment": coverages}
+
+    def bins(seeds: list[Coverage]) -> pd.DataFrame:
         return _bins(
-            coverages[0].edges,
-            sentences=np.sum([coverage.sentences for coverage in coverages], axis=0),
-            words=np.sum([coverage.words for coverage in coverages], axis=0),
+            seeds[0].edges,
+            sentences=np.sum([coverage.sentences for coverage in seeds], axis=0),
+            words=np.sum([coverage.words for coverage in seeds], axis=0),
         )
 
     return _analyzed(
         experiment=experiment,
         analyses=analyses,
+        read=read,
         draw=_coverage_panels,
         bins=bins,
         left=("sentences (%)", "source words (%)"),
@@ -322,50 +348,54 @@ def _bins(edges: Sequence[float], **counts: Any) -> pd.DataFrame:
     return pd.DataFrame({"low": edges[:-1], "high": edges[1:]} | counts)
 
 
-Models = dict[str, list[Analysis]]  # model -> the analyses of its seeds
-Looks = Mapping[str, style.Look]  # model -> the look of its line
-
-
 def _analyzed(
     experiment: Path,
     analyses: Sequence[Path],
+    read: Callable[[Models], dict[str, dict[str, list[Any]]]],
     draw: Callable[..., None],
-    bins: Callable[[list[Analysis]], pd.DataFrame],
+    bins: Callable[[list[Any]], pd.DataFrame],
     left: tuple[str, str],
 ) -> style.Drawing:
-    """Draw two panels of histograms per task.
+    """Draw two panels of histograms per task, for each distribution that they are of.
 
     Args:
-        draw: takes the looks of all models, a task's models and the two panels.
-        bins: returns the data of a model.
+        read: returns the histograms of each model's seeds, by distribution.
+        draw: takes the looks of all models, the histograms of each and the two panels.
+        bins: returns the data of a model's histograms.
         left: texts at the left of the two panels.
     """
     config = load_experiment(experiment)
     tasks = _load_analyses(analyses, config)
-    labeled = [(label_of(task, config), models) for task, models in tasks.items()]
+    labeled = []
+    data = {}
+    for task, models in tasks.items():
+        distributions = read(models)
+        for name, histograms in distributions.items():
+            label = label_of(task, config)
+            labeled.append((label if len(distributions) == 1 else f"{label}, {name}", histograms))
+            for model, seeds in histograms.items():
+                data[task, model, name] = bins(seeds)
+
     texts = labels(tasks)
     looks = style.looks_of_lines(list(texts), config.baseline)
     figure = style.draw_tasks(labeled, partial(draw, looks), 4.4, left)
     style.legend_models(figure, texts, looks=looks)
 
-    by_model = {
-        (task, model): bins(seeds)
-        for task, models in tasks.items()
-        for model, seeds in models.items()
-    }
-    data = pd.concat(by_model, names=["task", "model"]).reset_index(["task", "model"])
-    return style.Drawing(figure, data)
+    names = ["task", "model", "of"]
+    rows = pd.concat(data, names=names).reset_index(names)
+    return style.Drawing(figure, rows)
 
 
-def _entropy_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> None:
+def _entropy_panels(
+    looks: Looks, models: Mapping[str, list[Entropy]], upper: Axes, lower: Axes
+) -> None:
     """Draw accuracy by entropy above, the histogram of entropies below."""
     lower.sharex(upper)
     last_bin = 0
     for model, seeds in models.items():
-        entropies = [analysis.entropy for analysis in seeds]
-        edges = np.array(entropies[0].edges)
-        count = np.sum([entropy.count for entropy in entropies], axis=0)
-        correct = np.sum([entropy.correct for entropy in entropies], axis=0)
+        edges = np.array(seeds[0].edges)
+        count = np.sum([entropy.count for entropy in seeds], axis=0)
+        correct = np.sum([entropy.correct for entropy in seeds], axis=0)
         middles = (edges[:-1] + edges[1:]) / 2
 
         # The histogram shows all bins, the accuracy those with enough symbols.
@@ -379,15 +409,17 @@ def _entropy_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> N
     lower.set_xlabel("entropy of attention (nats)")
 
 
-def _coverage_panels(looks: Looks, models: Models, upper: Axes, lower: Axes) -> None:
+def _coverage_panels(
+    looks: Looks, models: Mapping[str, list[Coverage]], upper: Axes, lower: Axes
+) -> None:
     """Draw histograms of coverage, over sentences above, over source words below."""
     upper.set_xlabel(f"share of source words attended {COVERED} or more in all")
     lower.set_xlabel("attention that a source word got in all, at most 1")
 
     for panel, key in ((upper, "sentences"), (lower, "words")):
         for model, seeds in models.items():
-            count = np.sum([getattr(analysis.coverage, key) for analysis in seeds], axis=0)
-            style.steps(panel, looks[model], seeds[0].coverage.edges, 100 * count / count.sum())
+            count = np.sum([getattr(coverage, key) for coverage in seeds], axis=0)
+            style.steps(panel, looks[model], seeds[0].edges, 100 * count / count.sum())
         panel.set_xlim(0, 1)
 
 
