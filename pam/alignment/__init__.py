@@ -1,5 +1,6 @@
 """Word alignments by trained models: links of the words of two texts, each with its probability.
 
+    choices         what a user can choose of
     words           words of a text as its user has them, and the symbols that a model reads of them
     links           links of words from the alignment of symbols
     symmetrization  one set of links from those of two directions

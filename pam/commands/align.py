@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, get_args
 
+from pam.alignment.choices import ProgramName, Symmetrization
 from pam.commands import DEVICE, command, folder, option, path
 
 if TYPE_CHECKING:
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from pam.alignment.pair_models import PairModel
 
 MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrained:NAME"
-# The names of `pam.alignment.symmetrization`, which takes long to import.
-SYMMETRIZATIONS = (
-    "intersection",
-    "union",
-    "grow-diag",
-    "grow-diag-final",
-    "grow-diag-final-and",
-    "product",
-    "none",
-)
 
 
 @command(
@@ -45,7 +36,7 @@ SYMMETRIZATIONS = (
         option(
             "--aligner",
             "a program in place of a model, if it is installed; it learns from the text itself",
-            choices=("eflomal", "fast_align"),
+            choices=get_args(ProgramName),
         ),
     ],
     option(
@@ -60,7 +51,7 @@ SYMMETRIZATIONS = (
         "--symmetrize",
         "how links of two directions become one set (default: product of models with posteriors,"
         " else grow-diag-final-and); none: links of the first one alone",
-        choices=SYMMETRIZATIONS,
+        choices=get_args(Symmetrization),
     ),
     option(
         "--threshold",

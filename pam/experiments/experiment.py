@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pam.alignment.choices import ProgramName, Symmetrization
 from pam.experiments.components import OptionLayer
 from pam.experiments.keys import NAME, Name, Plugins, Seed, Text, key
 from pam.experiments.parsing import PathText, Strict
@@ -31,18 +32,7 @@ class Aligning(Strict):
         "task of the opposite direction, whose models are joined with this task's; null: links of"
         " one direction, or of both by models that are trained for agreement",
     )
-    symmetrize: (
-        Literal[
-            "intersection",
-            "union",
-            "grow-diag",
-            "grow-diag-final",
-            "grow-diag-final-and",
-            "product",
-            "none",
-        ]
-        | None
-    ) = key(
+    symmetrize: Symmetrization | None = key(
         None,
         "how links of two directions become one set; none: links of the first one alone; null:"
         " product of models with posteriors, else grow-diag-final-and",
@@ -55,7 +45,7 @@ class Aligning(Strict):
         le=1,
     )
     smooth: bool = key(False, "let later target words tell of earlier ones")
-    programs: list[Literal["eflomal", "fast_align"]] = key(
+    programs: list[ProgramName] = key(
         [], "programs that align the same text, if they are installed"
     )
 

@@ -6,18 +6,32 @@ import json
 import random
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from nltk.metrics.scores import precision, recall
 from nltk.translate.metrics import alignment_error_rate
 
+from pam.alignment.choices import ProgramName, Symmetrization
 from pam.alignment.formats import read_links
 from pam.alignment.links import linked, word_probabilities
+from pam.alignment.peers import PROGRAMS
 from pam.alignment.scoring import score_links
-from pam.alignment.symmetrization import NEIGHBORS, SYMMETRIZATIONS, product_probabilities
+from pam.alignment.symmetrization import (
+    NAMES,
+    NEIGHBORS,
+    NONE,
+    SYMMETRIZATIONS,
+    product_probabilities,
+)
 from pam.alignment.words import placed, words_between_spaces
 from pam.runtime.errors import UserError
+
+
+def test_users_can_choose_every_symmetrization_and_program() -> None:
+    assert set(get_args(Symmetrization)) == {*NAMES, NONE}
+    assert set(get_args(ProgramName)) == set(PROGRAMS)
 
 
 def test_words_have_the_sums_of_source_symbols_and_the_means_of_target_symbols() -> None:
