@@ -23,7 +23,7 @@ alignment, and the decoder takes one step after another in training too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -34,14 +34,14 @@ from pam.models.dropout import Dropout
 from pam.models.interfaces import AttentionHistory, Memory
 from pam.models.lstm import Embedding, replace_unknown
 from pam.models.packing import PackedTargets
-from pam.models.transformer import (
-    DecoderLayer,
-    FeatureKinds,
+from pam.models.transformer import FeatureKinds, with_positions
+from pam.models.transformer_layers import (
+    DecoderLayers,
+    Seen,
     Shape,
-    SourceStates,
+    SourceKeys,
     causal_mask,
     encoder_layers,
-    with_positions,
 )
 
 
@@ -100,33 +100,21 @@ class AlignedDecoder(nn.Module):
     def __init__(self, shape: Shape, vocabulary: int, feeds: bool, attends: bool) -> None:
         super().__init__()
         self.embed = PositionedSymbols(shape, vocabulary)
-        layers = [DecoderLayer(shape, attends) for _ in range(shape.decoder_layers)]
-        self.layers = nn.ModuleList(layers)
+        self.layers = DecoderLayers(shape, attends)
         self.norm = nn.LayerNorm(shape.units)
         self.of_context = nn.Linear(shape.units, shape.units, bias=False) if feeds else None
 
     def forward(
-        self,
-        embedded: Tensor,
-        seen: Sequence[Tensor | None],
-        source: SourceStates,
-        causal: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Run all layers.
+        self, embedded: Tensor, seen: Seen, source: SourceKeys, causal: Tensor | None = None
+    ) -> tuple[Tensor, Seen]:
+        """Return queries (k B, n, d), and what later symbols attend to.
 
         Args:
-            embedded: (B, n, d) the newest symbols, with their positions.
-            seen: per layer what earlier symbols left, (B, t, d), or None.
-            causal: (n, n) true where a symbol must not be seen, or None for a single one.
-
-        Returns: Queries (B, n, d), and per layer what later symbols attend to.
+            embedded: (k B, n, d) the newest symbols, with their positions.
+            seen, source, causal: as of `DecoderLayers`.
         """
-        states = embedded
-        now_seen = []
-        for layer, before in zip(self.layers, seen, strict=True):
-            states, of_layer, _ = layer(states, before, source, causal)
-            now_seen.append(of_layer)
-        return self.norm(states), tuple(now_seen)
+        states, seen, _ = self.layers(embedded, seen, source, causal)
+        return self.norm(states), seen
 
 
 class AlignedTransformer(AttentionModel):
@@ -144,17 +132,18 @@ class AlignedTransformer(AttentionModel):
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
             values, mask = self.encoder(source, lengths)
             values = values.to(dtype)
+            source_keys = self.decoder.layers.source_keys(values, mask)
 
         return replace(
             self.head.memory(values, mask),
             copied=self.head.copying.of_source(source, values),
+            source_keys=source_keys,
         )
 
     # Step by step, as in a search.
 
-    def start_hidden(self, memory: Memory) -> tuple[Tensor, ...]:
-        nothing = memory.values.new_zeros(len(memory.mask), 0, memory.values.shape[2])
-        return tuple(nothing for _ in self.decoder.layers)
+    def start_hidden(self, memory: Memory) -> Seen:
+        return self.decoder.layers.nothing_seen
 
     def ask(self, memory: Memory, state: State, symbol: Tensor) -> Query:
         embedded = self.decoder.embed(
@@ -163,7 +152,7 @@ class AlignedTransformer(AttentionModel):
             added=self._fed_back(state.attention.context),
         )
         with torch.autocast(symbol.device.type, torch.bfloat16, enabled=self.compute.bf16):
-            queries, seen = self.decoder(embedded, state.hidden, self._source(memory), None)
+            queries, seen = self.decoder(embedded, state.hidden, self._source_keys(memory))
 
         query = queries[:, 0].to(memory.values.dtype)
         return Query(query, seen, embedded=self._embedded(symbol))
@@ -218,10 +207,10 @@ class AlignedTransformer(AttentionModel):
         dtype = memory.values.dtype
         previous = packed.before[:, : packed.steps]
         causal = causal_mask(packed.steps, previous.device)
-        nothing_seen = [None] * len(self.decoder.layers)
+        nothing_seen = self.decoder.layers.nothing_seen
         with torch.autocast(previous.device.type, torch.bfloat16, enabled=self.compute.bf16):
             embedded = self.decoder.embed(previous)
-            states, _ = self.decoder(embedded, nothing_seen, self._source(memory), causal)
+            states, _ = self.decoder(embedded, nothing_seen, self._source_keys(memory), causal)
 
         queries: Tensor = states.to(dtype)
         return queries
@@ -246,11 +235,11 @@ class AlignedTransformer(AttentionModel):
         embedded: Tensor = self.decoder.embed.symbols(symbols)
         return embedded
 
-    def _source(self, memory: Memory) -> SourceStates:
-        """Return what the decoder's layers attend to: h_a of each row, (n, m, d)."""
-        rows = len(memory.mask)
-        values = memory.values.repeat_interleave(memory.beam, 0)[:rows]
-        return SourceStates(values, memory.mask)
+    def _source_keys(self, memory: Memory) -> SourceKeys:
+        """Return what the decoder's layers attend to, for the sentences that have not ended."""
+        assert memory.source_keys is not None
+        sentences = len(memory.mask) // memory.beam
+        return memory.source_keys.select(slice(sentences))
 
     def _fed_back(self, context: Tensor) -> Tensor | None:
         """Compute W c_{t-1}, (n, 1, d), where there is input feeding."""

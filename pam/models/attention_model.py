@@ -22,7 +22,7 @@ from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Memory, Noise, Smoothing
 from pam.models.model import Model, TeacherForced
 from pam.models.outputs import Attention, PositionDistribution, TokenDistribution
-from pam.models.packing import PackedTargets, cat_optional, rows_of
+from pam.models.packing import PackedTargets, cat_optional, optional_rows
 
 # What steps hand each other. Shapes: see `pam.models.interfaces`.
 
@@ -90,10 +90,10 @@ class Step:
 
 
 def nested_rows(tensors: Any, rows: Tensor | slice) -> Any:
-    """Take some rows of each tensor in nested tuples."""
+    """Take some rows of each tensor in nested tuples, where there is one."""
     if isinstance(tensors, tuple):
         return tuple(nested_rows(part, rows) for part in tensors)
-    return rows_of(tensors, rows)
+    return optional_rows(tensors, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,6 @@ class Sources:
 
     parts: tuple[Encoded, ...]  # as each member encodes them
 
-    @property
-    def mask(self) -> Tensor:
-        return self.parts[0].mask
-
     def select(self, sentences: Tensor) -> Sources:
         return Sources(tuple(part.select(sentences) for part in self.parts))
 

@@ -25,6 +25,7 @@ from pam.models.outputs import PositionDistribution, SourceReadout, TokenDistrib
 from pam.models.packing import optional_rows
 from pam.models.posterior import Observed
 from pam.models.schedules import Schedule, final
+from pam.models.transformer_layers import SourceKeys
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]
 """The decoder's state: for each layer (h, c), each (n, H)."""
@@ -162,6 +163,9 @@ class Memory:
     viewed: Contexts | None = field(default=None, metadata=PER_ROW)
     """The contexts that the readout reads, if it reads any."""
 
+    source_keys: SourceKeys | None = None
+    """What the layers of a Transformer's decoder attend to."""
+
     transitions: Tensor | None = None
     """The result of `Coupling.transitions`, (m, m)."""
 
@@ -204,10 +208,15 @@ class Memory:
         selected = self._changed(
             lambda part: part.index_select(0, rows), lambda source: source.select(sentences)
         )
+        source_keys = None
+        if self.source_keys is not None:
+            source_keys = self.source_keys.select(sentences)
+
         return replace(
             selected,
             values=self.values.index_select(0, sentences),
             readout=self.readout.select(sentences),
+            source_keys=source_keys,
         )
 
     def _changed(

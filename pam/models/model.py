@@ -71,10 +71,6 @@ class TeacherForced:
 class Encoded(Protocol):
     """Encoded sources."""
 
-    @property
-    def mask(self) -> Tensor:
-        """(n, m) true at real positions, a row for each hypothesis."""
-
     def select(self, sentences: Tensor) -> Any:
         """Keep the given sentences, with all of their hypotheses."""
 

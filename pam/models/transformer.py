@@ -1,7 +1,7 @@
-"""The Transformer, of the attention of torch.nn: step by step in search, all at once in training.
+"""The Transformer: step by step in search, all at once in training.
 
-`Model.step` and `Model.update` keep the inputs of each layer for the symbols so far (`Prefix`), so
-that a step computes the newest symbol alone.
+`Model.step` and `Model.update` keep the keys and values of the symbols so far (`Prefix`), so that a
+step computes the newest symbol alone. Those of the source are computed once (`Source`).
 """
 
 from __future__ import annotations
@@ -22,49 +22,34 @@ from pam.models.logspace import safe_log
 from pam.models.model import Model
 from pam.models.outputs import TokenDistribution
 from pam.models.packing import PackedTargets
+from pam.models.transformer_layers import (
+    DecoderLayers,
+    Seen,
+    Shape,
+    SourceKeys,
+    causal_mask,
+    encoder_layers,
+    rows_of_seen,
+)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The sizes of a Transformer."""
-
-    units: int  # units d of every state
-    heads: int  # heads of each attention
-    feedforward: int  # units of the feed-forward layers
-    encoder_layers: int
-    decoder_layers: int
-    dropout: float  # dropout rate
-
-
-@dataclass(frozen=True)
-class SourceStates:
-    """What a decoder attends to, with a row for each hypothesis."""
-
-    values: Tensor  # (n, m, d) encoder states
-    mask: Tensor  # (n, m) true at real positions
-
-
-@dataclass(frozen=True)
-class Source(SourceStates):
+class Source:
     """Encoded sources of a search."""
 
+    keys: SourceKeys  # what the decoder's layers attend to
     layer: SearchLayer  # the output layer
-    beam: int = 1  # hypotheses of each sentence
 
     def select(self, sentences: Tensor) -> Source:
         """Keep the given sentences, with all of their hypotheses."""
-        hypotheses = torch.arange(self.beam, device=sentences.device)
-        rows = (sentences[:, None] * self.beam + hypotheses).flatten()
-        return Source(
-            values=self.values[rows], mask=self.mask[rows], layer=self.layer, beam=self.beam
-        )
+        return Source(self.keys.select(sentences), self.layer)
 
 
 @dataclass(frozen=True)
 class Prefix:
     """The state of hypotheses: what the symbols so far leave for later ones."""
 
-    seen: tuple[Tensor, ...]  # for each layer (B, t, d), which later symbols attend to
+    seen: Seen  # what later symbols attend to
     history: AttentionHistory  # the alignments so far
 
     @property
@@ -72,8 +57,7 @@ class Prefix:
         return self.history.alignment
 
     def select(self, rows: Tensor) -> Prefix:
-        seen = tuple(layer[rows] for layer in self.seen)
-        return Prefix(seen, self.history.select(rows))
+        return Prefix(rows_of_seen(self.seen, rows), self.history.select(rows))
 
 
 @dataclass(eq=False)
@@ -97,7 +81,7 @@ class Next:
     layer: SearchLayer  # the output layer
     log_prior: Tensor  # (B, m) log of the alignment
     query: Tensor  # (B, d) the decoder's state
-    seen: tuple[Tensor, ...]  # as in `Prefix`, with this step
+    seen: Seen  # as in `Prefix`, with this step
     history: AttentionHistory  # the alignments before this step
 
     @property
@@ -109,7 +93,7 @@ class Next:
             layer=self.layer,
             log_prior=self.log_prior[rows],
             query=self.query[rows],
-            seen=tuple(layer[rows] for layer in self.seen),
+            seen=rows_of_seen(self.seen, rows),
             history=self.history.select(rows),
         )
 
@@ -167,100 +151,6 @@ class FeatureKinds(nn.Module):
         return positioned
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return a mask (n, n), true where the symbol of a column comes after that of the row."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
-
-
-def encoder_layers(shape: Shape) -> nn.TransformerEncoder:
-    """Make an encoder's layers, with layer norm before each part and after the last layer."""
-    layer = nn.TransformerEncoderLayer(
-        shape.units,
-        shape.heads,
-        dim_feedforward=shape.feedforward,
-        dropout=shape.dropout,
-        batch_first=True,
-        norm_first=True,
-    )
-    for name in ("dropout", "dropout1", "dropout2"):
-        setattr(layer, name, Dropout(shape.dropout))
-
-    return nn.TransformerEncoder(
-        layer,
-        shape.encoder_layers,
-        norm=nn.LayerNorm(shape.units),
-        enable_nested_tensor=False,
-    )
-
-
-class DecoderLayer(nn.Module):
-    """Attention to the symbols so far, attention to the source, and a feed-forward layer.
-
-    Without `attends` there is no attention to the source.
-
-    It computes the same as `nn.TransformerDecoderLayer` with `norm_first`. But that class does not
-    return its attention weights, which are the alignment here, and computes a whole prefix anew at
-    each step.
-    """
-
-    def __init__(self, shape: Shape, attends: bool = True) -> None:
-        super().__init__()
-
-        self.own = nn.MultiheadAttention(
-            shape.units, shape.heads, dropout=shape.dropout, batch_first=True
-        )
-        self.cross = None
-        if attends:
-            self.cross = nn.MultiheadAttention(
-                shape.units, shape.heads, dropout=shape.dropout, batch_first=True
-            )
-        self.between = nn.Sequential(
-            nn.Linear(shape.units, shape.feedforward),
-            nn.ReLU(),
-            Dropout(shape.dropout),
-            nn.Linear(shape.feedforward, shape.units),
-        )
-        parts = 3 if attends else 2
-        self.norms = nn.ModuleList(nn.LayerNorm(shape.units) for _ in range(parts))
-        self.dropout = Dropout(shape.dropout)
-
-    def forward(
-        self, states: Tensor, seen: Tensor | None, source: SourceStates, causal: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Compute one layer.
-
-        Args:
-            states: (B, n, d) of the newest symbols.
-            seen: (B, t, d) of earlier symbols, as this layer returned it for them, or None.
-            source: the encoded sources.
-            causal: (n, n) true where a symbol must not be seen, or None for a single symbol.
-
-        Returns: the states (B, n, d); `seen` (B, t + n, d) for later symbols; and the alignments
-            of all heads (B, heads, n, m), or None without attention to the source.
-        """
-        # Attention to the symbols so far.
-        normed = self.norms[0](states)
-        seen = normed if seen is None else torch.cat([seen, normed], 1)
-        from_prefix, _ = self.own(normed, seen, seen, attn_mask=causal, need_weights=False)
-        states = states + self.dropout(from_prefix)
-
-        # Attention to the source.
-        alignments = None
-        if self.cross is not None:
-            from_source, alignments = self.cross(
-                self.norms[1](states),
-                source.values,
-                source.values,
-                key_padding_mask=~source.mask,
-                average_attn_weights=False,
-            )
-            states = states + self.dropout(from_source)
-
-        # Feed-forward layer.
-        states = states + self.dropout(self.between(self.norms[-1](states)))
-        return states, seen, alignments
-
-
 class Transformer(Model):
     """'Attention is all you need' (Vaswani et al. 2017).
 
@@ -287,7 +177,7 @@ class Transformer(Model):
         self.dropout = Dropout(shape.dropout)
 
         self.encoder = encoder_layers(shape)
-        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
+        self.layers = DecoderLayers(shape)
         self.norm = nn.LayerNorm(shape.units)
         self.output = nn.Linear(shape.units, target)
         self.feature_kinds = None
@@ -295,14 +185,9 @@ class Transformer(Model):
             self.feature_kinds = FeatureKinds(shape.units, source)
 
     def encode(self, source: Tensor, lengths: Tensor, beam: int = 1) -> Source:
-        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        states = self.encoder(self.embedded_source(source), src_key_padding_mask=~mask)
-
         return Source(
-            values=states.repeat_interleave(beam, 0),
-            mask=mask.repeat_interleave(beam, 0),
+            keys=self._source_keys(source, lengths),
             layer=SearchLayer(self.output.weight, self.output.bias, beam, self.compute.search_bf16),
-            beam=beam,
         )
 
     def embedded_source(self, source: Tensor) -> Tensor:
@@ -315,23 +200,19 @@ class Transformer(Model):
         return states
 
     def start(self, memory: Source) -> Prefix:
-        empty = memory.values[:, :0]
-        return Prefix(tuple(empty for _ in self.layers), AttentionHistory())
+        return Prefix(self.layers.nothing_seen, AttentionHistory())
 
     def step(self, memory: Source, state: Prefix, symbol: Tensor) -> Next:
-        states = self._embed(self.target(symbol[:, None]), first=state.history.steps)
+        embedded = self._embed(self.target(symbol[:, None]), first=state.history.steps)
+        states, seen, alignments = self.layers(embedded, state.seen, memory.keys)
 
-        seen: list[Tensor] = []
-        for layer, seen_before in zip(self.layers, state.seen, strict=True):
-            states, seen_now, alignments = layer(states, seen_before, memory, causal=None)
-            seen.append(seen_now)
-
-        # The loop leaves the alignments of the last layer.
+        # The hypotheses of a sentence stand one after another.
+        alignment = alignments[-1].mean(1).flatten(0, 1)
         return Next(
             layer=memory.layer,
-            log_prior=safe_log(alignments[:, :, 0].mean(1)),
+            log_prior=safe_log(alignment),
             query=self.norm(states)[:, 0],
-            seen=tuple(seen),
+            seen=seen,
             history=state.history,
         )
 
@@ -412,14 +293,17 @@ class Transformer(Model):
         previous = torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], dim=1)
         causal = causal_mask(target.shape[1], target.device)
 
-        memory = self.encode(source, lengths)
-        states = self._embed(self.target(previous), first=0)
-        alignments = []
-        for layer in self.layers:
-            states, _, of_layer = layer(states, None, memory, causal)
-            alignments.append(of_layer)
-
+        source_keys = self._source_keys(source, lengths)
+        embedded = self._embed(self.target(previous), first=0)
+        states, _, alignments = self.layers(embedded, self.layers.nothing_seen, source_keys, causal)
         return self.norm(states), alignments
+
+    def _source_keys(self, source: Tensor, lengths: Tensor) -> SourceKeys:
+        """Encode sources (B, m) of `lengths` (B,), as the decoder's layers attend to them."""
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        states = self.encoder(self.embedded_source(source), src_key_padding_mask=~mask)
+        keys: SourceKeys = self.layers.source_keys(states, mask)
+        return keys
 
     def _embed(self, embedded: Tensor, first: int) -> Tensor:
         """Add sinusoidal positions, counted from `first`, to scaled embeddings (B, n, d)."""

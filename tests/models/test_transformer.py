@@ -14,7 +14,8 @@ from pam.experiments.model import ModelConfig
 from pam.experiments.settings import Decoding, Network
 from pam.models.build import build
 from pam.models.model import match
-from pam.models.transformer import DecoderLayer, Shape, Transformer
+from pam.models.transformer import Transformer
+from pam.models.transformer_layers import DecoderLayer, Shape, causal_mask
 from tests.decoding.best import assert_same, decode, log_likelihoods
 from tests.models import tiny
 
@@ -47,18 +48,16 @@ def test_a_layer_is_that_of_torch() -> None:
             for name in [key.split(".")[0]]
         }
     )
-    model = made()
-    source, lengths, _ = tiny.batch()
-    memory = model.encode(source, lengths)
     states = torch.randn(4, 5, 8, dtype=torch.float64)
-    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    actual, _, alignments = mine(states, None, memory, causal)
-    expected = theirs.eval()(
-        states, memory.values, tgt_mask=causal, memory_key_padding_mask=~memory.mask
-    )
+    values = torch.randn(4, 7, 8, dtype=torch.float64)
+    mask = torch.arange(7) < torch.tensor([7, 2, 5, 1])[:, None]
+    causal = causal_mask(5, states.device)
+    actual, _, alignments = mine(states, None, mine.source_keys(values), mask, causal)
+    expected = theirs.eval()(states, values, tgt_mask=~causal, memory_key_padding_mask=~mask)
 
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(alignments.sum(3), torch.ones(4, 2, 5, dtype=torch.float64))
+    assert not alignments.movedim(3, 1)[~mask].any()
 
 
 @pytest.mark.processor
