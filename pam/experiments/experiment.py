@@ -25,7 +25,7 @@ class Aligning(Strict):
         None,
         "files: a line of links for each line of the training files; prepared: for each pair that"
         " is trained on, `data/train.tsv`, between its words, as guided training takes them; null:"
-        " the files, if there is one for each language",
+        " the files if there is one for each language, with spaces between words, else prepared",
     )
     reverse: str | None = key(
         None,

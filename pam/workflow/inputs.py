@@ -16,6 +16,8 @@ from typing import Any
 from pam.data.identity import fetched_folder, identified
 from pam.data.prepare import files_of
 from pam.data.registry import Dataset, check_local, load_task
+from pam.data.sampling import ALL
+from pam.data.tokenizers import TOKENIZERS
 from pam.experiments.experiment import Aligning, TaskConfig
 from pam.experiments.fingerprint import CODE, entries_of, fingerprint, model_modules
 from pam.experiments.parsing import dump_yaml
@@ -25,6 +27,7 @@ from pam.experiments.run_folder import RunFolder
 from pam.experiments.yaml import check_known
 from pam.runtime.errors import UserError
 from pam.tasks import find_kind
+from pam.tasks.translation.format import PairsFormat
 from pam.workflow.files import WorkflowFiles
 from pam.workflow.rules import Wildcards, or_exit, per_job
 
@@ -291,9 +294,9 @@ class JobInputs:
             return folder / "train.source", folder / "train.target"
 
         name = self.plan.task(task).dataset
-        layout = self._dataset(name).with_format(self.plan.task(task).format).layout
+        layout = self._entry_of(task).layout
         sides = [getattr(layout, "source", ""), getattr(layout, "target", "")]
-        files = files_of(self._identified(name), self._folder(name))["train"]
+        files = files_of(self._identified(name), self._folder(name))[self._training_split(name)]
         if not isinstance(files, Mapping) or not set(sides) <= set(files):
             raise UserError(
                 f"the training text of `{name}` is not in two files of sentences",
@@ -304,10 +307,24 @@ class JobInputs:
     def _aligns_prepared(self, task: str) -> bool:
         """Tell whether a task's prepared text is aligned, and not the files of its data set."""
         config = self.plan.task(task)
-        text = config.align and config.align.text
-        # Of several parts there is one file for each language only once they are prepared.
-        in_parts = isinstance(self._dataset(config.dataset).splits.get("train"), list)
-        return text == "prepared" or (text is None and in_parts)
+        entry = self._entry_of(task)
+        layout = entry.layout
+        if not isinstance(layout, PairsFormat):
+            return False
+        if config.align is not None and config.align.text is not None:
+            return config.align.text == "prepared"
+
+        # Of several parts, or of columns, there are two files only once they are prepared. So it is
+        # with words where no spaces are.
+        names = entry.splits[self._training_split(config.dataset)]
+        tokenizers = [TOKENIZERS[layout.tokenizer_for(code)] for code in layout.languages]
+        return not isinstance(names, dict) or any(kind.segments for kind in tokenizers)
+
+    def _training_split(self, dataset: str) -> str:
+        """Return the split, in the registry, that a data set's training text is read from."""
+        if "train" in self._dataset(dataset).splits:
+            return "train"
+        return ALL
 
     def _tokenized(self, task: str) -> Path:
         """Return the folder of the words of a task's prepared text."""
@@ -521,8 +538,11 @@ class JobInputs:
 
     def _entry(self, wildcards: Wildcards) -> Dataset:
         """Return the entry of a task's data set, read as the task wants it."""
-        task = self._task(wildcards)
-        return self._dataset(task.dataset).with_format(task.format)
+        return self._entry_of(wildcards.task)
+
+    def _entry_of(self, task: str) -> Dataset:
+        config = or_exit(self.plan.task, task)
+        return self._dataset(config.dataset).with_format(config.format)
 
     def _gold_entry(self, wildcards: Wildcards) -> Dataset:
         return self._dataset(str(self._task(wildcards).word_alignments))

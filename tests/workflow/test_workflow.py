@@ -567,22 +567,29 @@ def test_data_are_prepared_in_the_symbols_of_the_model_that_is_started_from(
     assert start(job(task="pairs", model="soft", seed="1")) == []
 
 
-def test_training_text_in_parts_is_aligned_by_its_words(pairs: Workflow) -> None:
+def test_the_files_of_a_text_are_aligned_or_its_words_if_there_are_no_two(pairs: Workflow) -> None:
     of_run = job(task="yy-xx", model="soft", seed="1")
-    _, target = pairs.inputs.alignment_options()(of_run)
-    assert target.startswith("--target=data/pairs-") and target.endswith("train.xx")
-
     entry = pairs.datasets["pairs"]
-    in_parts = entry.model_copy(
-        update={"splits": entry.splits | {"train": [entry.splits["train"]] * 2}}
-    )
-    inputs = JobInputs(pairs.plan, {"pairs": in_parts}, pairs.files)
+    files = entry.splits["train"]
+
+    def aligned(splits: dict[str, Any], tokenize: Any = "none") -> tuple[list[str], list[str]]:
+        changed = entry.model_copy(update={"splits": splits})
+        datasets = {"pairs": changed.with_format({"tokenize": tokenize})}
+        inputs = JobInputs(pairs.plan, datasets, pairs.files)
+        return inputs.alignment_options()(of_run), inputs.aligned_by()(of_run)
+
+    # All pairs are aligned, those that development and test are drawn from too.
+    for splits in (entry.splits, {"all": files}):
+        (source, target), (fetched,) = aligned(splits)
+        assert source.startswith("--source=data/pairs-") and source.endswith("train.yy")
+        assert target.endswith("train.xx") and fetched.endswith(".fetched")
+
     folder = "results/translated/yy-xx/data/tokenize"
-    assert inputs.alignment_options()(of_run) == [
-        f"--source={folder}/train.source",
-        f"--target={folder}/train.target",
-    ]
-    assert inputs.aligned_by()(of_run) == [folder]
+    words = [f"--source={folder}/train.source", f"--target={folder}/train.target"]
+    assert aligned(entry.splits | {"train": [files, files]}) == (words, [folder])
+    assert aligned({"all": "train.xx"}) == (words, [folder])
+    # Characters have no spaces between them in the files.
+    assert aligned(entry.splits, {"yy": "characters", "xx": "none"}) == (words, [folder])
 
 
 def test_a_model_is_guided_by_links_that_the_experiment_makes(
