@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -92,7 +93,7 @@ class SavedModel:
     notes: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def copies(self) -> bool:
         """True if the model copies symbols of the source.
 
