@@ -8,12 +8,16 @@ and all claims last (`search_order.js`).
 
 from __future__ import annotations
 
+import html
+import json
 import shutil
 import sys
 from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from docutils.nodes import Element, document, section
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
@@ -55,7 +59,11 @@ SECTIONS = {
 TABLES = "results/reference/*/tables/*"
 """What was measured: pages that the gallery links, in no menu and not in the search."""
 
-project, author = "pam", "the authors of pam"
+EXCERPTS = "texts.js"
+"""The texts of all pages, for the excerpts of search results."""
+
+project, author = "pam", "the pam authors"
+copyright = f"2026, {author}"  # noqa: A001 -- its name in Sphinx
 root_doc = "README"
 extensions = ["myst_parser", "sphinx_argparse_cli", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 autodoc_typehints = "none"
@@ -73,7 +81,7 @@ nitpicky = True
 html_theme = "furo"
 html_title = "pam: posterior attention models"
 html_copy_source = False
-html_static_path = ["gallery.css", "reachable.js"]
+html_static_path = ["gallery.css", "reachable.js", "excerpts.js"]
 html_css_files = ["gallery.css"]
 html_js_files = ["reachable.js"]
 html_search_scorer = str(ROOT / "docs/search_order.js")
@@ -102,14 +110,46 @@ def add(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """Copies the start to the name that browsers look for, and makes the gallery's thumbnails."""
+    """Copies the start to the name that browsers look for, and makes the gallery's thumbnails and
+    the excerpts of the search.
+    """
     if error is None and app.builder.name == "html":
+        texts = {page: marked(app.env.get_doctree(page)) for page in searched(app)}
+        content = f"const TEXTS = {json.dumps(texts)};\n"
+        (app.outdir / "_static" / EXCERPTS).write_text(content, encoding="utf-8")
         shutil.copyfile(app.outdir / f"{root_doc}.html", app.outdir / "index.html")
         page = app.outdir / "docs/gallery.html"
         if page.is_file():
             gallery.make_thumbnails(page)
 
 
+def searched(app: Sphinx) -> list[str]:
+    """The pages that are found by the search."""
+    return [page for page in app.env.found_docs if not fnmatch(page, TABLES)]
+
+
+def marked(node: Element) -> str:
+    """The text of a page or section, in whose HTML the search finds sections by their names."""
+    parts = []
+    for child in node.children:
+        if isinstance(child, section):
+            parts.append(f'<section id="{child["ids"][0]}">{marked(child)}</section>')
+        else:
+            parts.append(html.escape(child.astext()))
+    text = "\n".join(parts)
+    if isinstance(node, document):
+        return f'<div role="main">{text}</div>'
+    return text
+
+
+def add_excerpts(app: Sphinx, page: str, *_: object) -> None:
+    """Let the page of the search have excerpts, also where it is opened as a file."""
+    if page == "search":
+        app.add_js_file(EXCERPTS)
+        app.add_js_file("excerpts.js")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add)
+    app.connect("html-page-context", add_excerpts)
     app.connect("build-finished", finish)

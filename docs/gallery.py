@@ -20,6 +20,9 @@ from pam.experiments.parsing import parse
 from pam.experiments.yaml import read_yaml
 from pam.reporting.catalogue import FIGURES, TABLES
 
+OF_THE_PAPER = ("small", "subwords", "table2")
+"""Experiments with Tables 1 to 3 of the paper, and with its figures."""
+
 HEAT_MAP = re.compile(r"attention_(?P<task>.+)_seed(?P<seed>\d+)")
 TEMPLATES = {"figure": "figure.rst", "attention": "attention.rst"}
 # what follows in a report's caption is about that report, not about the figure
@@ -29,8 +32,9 @@ THUMBNAIL = 480  # pixels, the longer side at most
 
 
 def experiments(root: Path) -> list[Path]:
-    """Folders of stored experiments that have figures."""
-    return sorted(path.parent for path in (root / "results/reference").glob("*/figures"))
+    """Folders of stored experiments that have figures: first those of the paper's own tables."""
+    folders = [path.parent for path in (root / "results/reference").glob("*/figures")]
+    return sorted(folders, key=lambda folder: (folder.name not in OF_THE_PAPER, folder.name))
 
 
 def figures(folder: Path) -> list[Path]:

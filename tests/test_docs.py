@@ -11,6 +11,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -41,6 +42,9 @@ SECTIONS: tuple[type[BaseModel], ...] = (
     Decoding,
     ResourcesByModel,
     ModelConfig,
+)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 CODE = re.compile(r"`([^`]+)`")
 NEEDS_SPHINX = pytest.mark.skipif(
@@ -138,6 +142,10 @@ def test_every_stored_figure_is_in_the_gallery_with_the_caption_of_its_report(
 ) -> None:
     gallery = conf["gallery"]
     page = gallery.text(ROOT, Path("docs"))
+
+    # The paper's own figures come first.
+    folders = re.findall(r"^## .*\(`(.+)/`\)$", page, re.MULTILINE)
+    assert folders[:3] == ["small", "subwords", "table2"]
     stored = sorted((ROOT / "results/reference").glob("*/figures/*.png"))
     links = re.findall(r"^```\{figure\} (.+)$", page, flags=re.MULTILINE)
     linked = sorted((ROOT / "docs" / path).resolve() for path in links)
@@ -228,6 +236,21 @@ def test_the_site_has_no_broken_link_and_every_key_command_and_figure(
     searched = {page for page, title in titles if title}
 
     assert searched == {conf["root_doc"], *chain.from_iterable(conf["SECTIONS"].values())}
+    assert "the pam authors" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+    # Results have excerpts also where the site is opened as a file.
+    if CHROMIUM is not None:
+        address = f"{(tmp_path / 'search.html').as_uri()}?q=nucleus"
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=9000"]
+        shown = subprocess.run(
+            [CHROMIUM, *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", address],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        excerpts = re.findall(r'<p class="context">(.*?)</p>', shown.stdout, re.DOTALL)
+        assert any("nucleus" in excerpt for excerpt in excerpts)
 
 
 @NEEDS_SPHINX
