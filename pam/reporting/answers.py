@@ -53,7 +53,7 @@ def answer(task: Name, metric: Metric, rows: Sequence[Row], asked: Collection[st
     against = _against(about, others, is_told=bool(better))
     if against:
         text += f"; against it, {' and '.join(against)}"
-    return f"{text} ({_seeds(rows)}, after Holm's correction)."
+    return f"{text} ({_seeds(rows)}, 95 % intervals, after Holm's correction)."
 
 
 def _against(about: Sequence[Row], others: Sequence[Row], is_told: bool) -> list[str]:

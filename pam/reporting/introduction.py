@@ -123,15 +123,21 @@ def about(
     usual = ""
     if experiment.baseline in models and _base_of(experiment.baseline, experiment) == "soft":
         usual = f"{models[experiment.baseline]} is the usual attention; "
-    have = "have posterior attention: once a symbol is written, they correct where they looked"
+    have = (
+        "have posterior attention: once a symbol is written, they correct where they looked in the"
+        " source, and go on from there"
+    )
     if len(posterior) == 1:
-        have = "has posterior attention: once a symbol is written, it corrects where it looked"
+        have = (
+            "has posterior attention: once a symbol is written, it corrects where it looked in the"
+            " source, and goes on from there"
+        )
     origin = "ICLR 2019"
     if names_authors:
         origin = f"Shankar and Sarawagi, {origin}"
 
     return About(
-        before=f"{compared}. {usual}{joined(posterior, MOST_NAMED)} {have} in the source, as in",
+        before=f"{compared}. {usual}{joined(posterior, MOST_NAMED)} {have}, as in",
         link=PAPER_TITLE,
         after=f"({origin}).",
     )
