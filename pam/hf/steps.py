@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -14,11 +15,13 @@ from pam.hf.cache import Progress
 from pam.hf.head import IGNORED, Aligned, States
 from pam.models.attention_model import Unrolled
 from pam.models.interfaces import AttentionHistory
+from pam.models.kernels.log_linear import PositionLogits, log_linear_mixture
 from pam.models.kernels.mixture import mixture_plain
-from pam.models.outputs import AttentionMixture, OutputRows
+from pam.models.outputs import AttentionMixture, OutputRows, SourceReadout
+from pam.models.packing import PackedTargets
 
 PIECE = 1 << 24
-"""Numbers of distributions at a time, where logits have a gradient."""
+"""Numbers of distributions at a time, where log p of every symbol is computed."""
 
 
 class Outcome(NamedTuple):
@@ -51,6 +54,14 @@ class Sources:
         # Weights of 0 do not make up for states that are not finite.
         arranged = arranged.masked_fill(~is_real[:, :, None], 0.0)
         return cls(arranged, is_real, places)
+
+    def repeats(self) -> int:
+        """Return how often each source is repeated, one after another, as `generate` does it."""
+        same_values = (self.values[1:] == self.values[:-1]).flatten(1).all(1)
+        same_mask = (self.mask[1:] == self.mask[:-1]).all(1)
+        is_new = ~(same_values & same_mask)
+        first_rows = is_new.nonzero().squeeze(1) + 1
+        return math.gcd(len(self.values), *first_rows.tolist())
 
     def restored(self, alignment: Tensor) -> Tensor:
         """Put alignments (B, T, m) to the places where positions were."""
@@ -103,20 +114,26 @@ def given_targets(
 
 
 def _log_probs(unrolled: Unrolled) -> Tensor:
-    """Compute log p of every symbol for all tokens, (N, V), with a gradient if one is asked for."""
+    """Compute log p of every symbol for all tokens, (N, V), with a gradient if one is asked for.
+
+    What has V columns besides is computed again in the backward pass, a few sentences at a time.
+    """
     output = unrolled.output
     assert isinstance(output, AttentionMixture)
+    log_weights = output.log_weights()
+    by_products = _by_products(unrolled.packed, output.rows, log_weights)
+    if by_products is not None:
+        return by_products
     if not torch.is_grad_enabled():
         return output.log_probs()
 
-    # Distributions of positions are computed again in the backward pass, a few tokens at a time.
-    log_weights = output.log_weights()
+    # Take a softmax for each position.
     rows = output.rows
     per_token = log_weights.shape[1] * len(rows.readout.weight)
     size = max(1, PIECE // per_token)
     pieces = [
         checkpoint(
-            partial(_piece_log_probs, rows),
+            partial(_piece_by_softmaxes, rows),
             rows.projected[first : first + size],
             log_weights[first : first + size],
             rows.sentences[first : first + size],
@@ -127,7 +144,47 @@ def _log_probs(unrolled: Unrolled) -> Tensor:
     return torch.cat(pieces)
 
 
-def _piece_log_probs(
+def _by_products(packed: PackedTargets, rows: OutputRows, log_weights: Tensor) -> Tensor | None:
+    """Compute log p of every symbol, (N, V), by products of matrices; None: they are not precise.
+
+    `log_weights` (N, m) are those of positions.
+    """
+    readout = rows.readout
+    views = readout.views
+    assert views is not None
+    queries = packed.pad(rows.projected).transpose(0, 1)
+    weights = packed.pad(log_weights.exp()).transpose(0, 1)
+
+    per_sentence = (views.shape[1] + queries.shape[1]) * len(readout.weight)
+    size = max(1, PIECE // per_sentence)
+    pieces = []
+    for first in range(0, len(views), size):
+        sentences = slice(first, first + size)
+        piece = checkpoint(
+            partial(_piece_by_products, readout),
+            views[sentences],
+            queries[sentences],
+            weights[sentences],
+            use_reentrant=False,
+        )
+        if piece is None:
+            return None
+        pieces.append(piece)
+    return packed.pack(torch.cat(pieces).transpose(0, 1))
+
+
+def _piece_by_products(
+    readout: SourceReadout, views: Tensor, queries: Tensor, weights: Tensor
+) -> Tensor | None:
+    """Compute log sum_a w(a) p(y | s_t, h_a) of every symbol y for some sentences, (B, T, V)."""
+    added = PositionLogits.of(views, readout.weight)
+    mixture = log_linear_mixture(added, queries, weights, readout.weight, readout.bias)
+    if mixture is None:
+        return None
+    return mixture.log_probs()
+
+
+def _piece_by_softmaxes(
     rows: OutputRows, projected: Tensor, log_weights: Tensor, sentences: Tensor
 ) -> Tensor:
     """Compute log sum_a exp(log_weights(a)) p(y | s, h_a) of every symbol y, (n, V)."""
@@ -151,8 +208,10 @@ def searched(
     are then is returned too.
     """
     if progress is None:
-        memory = aligned.head.memory(sources.values, sources.mask)
-        progress = Progress(aligned.head, aligned.head.for_search(memory, 1), AttentionHistory())
+        beam = sources.repeats()
+        memory = aligned.head.memory(sources.values[::beam], sources.mask[::beam])
+        memory = aligned.head.for_search(memory, beam)
+        progress = Progress(aligned.head, memory, AttentionHistory())
 
     priors = []
     logits = []

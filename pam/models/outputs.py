@@ -24,17 +24,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pam.models.kernels.compute import FLOAT32, Compute
 from pam.models.kernels.hidden_layers import IDENTITY, TANH, HiddenLayer
-from pam.models.kernels.log_linear import log_linear_likelihoods
+from pam.models.kernels.log_linear import PositionLogits, log_linear_likelihoods
 from pam.models.kernels.mixture import Mixture, mixture_log_likelihood, mixture_plain
 from pam.models.kernels.positions import PositionLikelihood
-from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
+from pam.models.kernels.search_layer import LogLinearSearch, SearchedMixture, SearchLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
 from pam.models.posterior import Observed, bayes
@@ -178,6 +178,7 @@ class SourceReadout:
     beam: int = 1  # rows of each sentence in a step
     compute: Compute = FLOAT32  # how given symbols are computed
     search_layer: SearchLayer | None = None  # of a search, whose steps ask for all symbols first
+    added: PositionLogits | None = None  # of a search whose positions add to the logits
     hidden_layer: HiddenLayer = TANH  # makes z of u
 
     @cached_property
@@ -232,7 +233,10 @@ class SourceReadout:
 
     def select(self, sentences: Tensor) -> SourceReadout:
         """Keep some sentences."""
-        return replace(self, views=optional_rows(self.views, sentences))
+        added = None
+        if self.added is not None:
+            added = self.added.select(sentences)
+        return replace(self, views=optional_rows(self.views, sentences), added=added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -587,14 +591,18 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
         readout = self.rows.readout
         assert readout.views is not None
 
-        mixture = SearchedMixture(
-            views=readout.views,
-            query=self.rows.projected,
-            weights=log_weights.exp(),
-            kept=self.chosen.mask,
-            sentences=self.rows.sentences,
-            layer=readout.layer,
-        )
+        rows: dict[str, Any] = {
+            "views": readout.views,
+            "query": self.rows.projected,
+            "weights": log_weights.exp(),
+            "kept": self.chosen.mask,
+            "sentences": self.rows.sentences,
+            "layer": readout.layer,
+        }
+        if readout.added is None:
+            mixture = SearchedMixture(**rows)
+        else:
+            mixture = LogLinearSearch(**rows, added=readout.added)
 
         row_index = torch.arange(len(log_weights), device=log_weights.device)
         self.searched = mixture, row_index

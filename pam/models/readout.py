@@ -11,7 +11,7 @@ from pam.models.interfaces import Sizes
 from pam.models.kernels.compute import Part
 from pam.models.kernels.hidden_layers import IDENTITY, STANDARDIZED, TANH, HiddenLayer
 from pam.models.kernels.linear import SearchLinear, SharedLinear
-from pam.models.kernels.search_layer import SearchLayer
+from pam.models.kernels.search_layer import SearchLayer, position_logits
 from pam.models.outputs import SourceReadout
 
 Projection = Callable[[Tensor], Tensor]
@@ -67,6 +67,9 @@ class Readout(Part):
             bf16=self.compute.search_bf16,
             hidden_layer=self.hidden_layer,
         )
+        added = None
+        if views is not None:
+            added = position_logits(views, search_layer)
 
         return SourceReadout(
             weight=weight,
@@ -75,6 +78,7 @@ class Readout(Part):
             views=views,
             beam=beam,
             search_layer=search_layer,
+            added=added,
             hidden_layer=self.hidden_layer,
         )
 

@@ -112,6 +112,22 @@ def test_a_cache_changes_no_output(kind: str, options: dict[str, Any]) -> None:
     assert torch.equal(*outputs)
 
 
+def test_hypotheses_share_what_is_computed_of_their_source() -> None:
+    from pam.hf.steps import Sources
+
+    model = aligned("bart", coupling="proximity")
+    values = model.get_encoder()(**sources())[0]
+    for repeats in (1, 2, 3):
+        repeated = Sources.of(
+            values.repeat_interleave(repeats, 0),
+            sources()["attention_mask"].repeat_interleave(repeats, 0),
+        )
+        assert repeated.repeats() == repeats
+    # Rows that are not repeated as often as others, and a single source.
+    assert Sources.of(values[[0, 0, 1]], None).repeats() == 1
+    assert Sources.of(values[[0, 0, 0]], None).repeats() == 3
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_prompt_of_the_decoder_is_observed(kind: str) -> None:
     model = aligned(kind, coupling="proximity")

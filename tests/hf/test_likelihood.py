@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pam.models.interfaces import AttentionHistory, Smoothing
+from pam.models.kernels import log_linear
 from tests.hf.tiny import MODELS, aligned, batch, pam_hf, plain
 
 COMPONENTS: dict[str, dict[str, Any]] = {
@@ -255,11 +256,17 @@ def test_steps_without_a_label_are_passed_over() -> None:
         model(**pair, labels=torch.full_like(labels, -100))
 
 
+@pytest.mark.parametrize("way", ["products", "softmaxes"])
 @pytest.mark.parametrize("name", ["none", "proximity", "nucleus"])
-def test_log_p_has_the_gradient_of_the_loss(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_p_has_the_gradient_of_the_loss(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pam.hf import steps
 
-    monkeypatch.setattr(steps, "PIECE", 100)  # two tokens at a time
+    monkeypatch.setattr(steps, "PIECE", 100)  # a sentence, or two tokens, at a time
+    if way == "softmaxes":
+        # As if no state and position had a symbol in common.
+        monkeypatch.setattr(log_linear, "SMALLEST", torch.inf)
     model = aligned("bart", **COMPONENTS[name])
     given = batch()
     labels = given.pop("labels")

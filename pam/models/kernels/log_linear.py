@@ -5,6 +5,10 @@
 with u_s = W s + b and u_h = W W_x h. So the normalizers of all T states and m positions of a
 sentence are one product of two matrices, (T, V) and (V, m). Any other output layer takes T m
 softmaxes over V symbols in place of T + m rows of exponentials.
+
+The same holds of p(y) of every symbol y, with weights w of positions (`log_linear_mixture`):
+
+    sum_a w(a) p(y | s, h_a) = exp(u_s(y)) sum_a (w(a) / Z(s, h_a)) exp(u_a(y)).
 """
 
 from __future__ import annotations
@@ -19,6 +23,12 @@ from torch.autograd.function import once_differentiable
 
 PIECE = 1 << 24
 """Bytes of logits that are computed at a time."""
+
+SMALLEST = 1e-20
+"""Normalizers below it are of states and positions that allow hardly any symbol in common.
+
+Some of the exponentials that they are summed from may be rounded to zero.
+"""
 
 
 def log_linear_likelihoods(
@@ -52,6 +62,73 @@ class _Scaled(NamedTuple):
     def exponentials(self) -> Tensor:
         """Return exp(u - max u), (B, n, V), written over the logits."""
         return self.logits.sub_(self.top).exp_()
+
+
+class PositionLogits(NamedTuple):
+    """What each position adds to the logits: exp(u_a - max u_a), and max u_a."""
+
+    exponentials: Tensor  # (B, m, V)
+    top: Tensor  # (B, m)
+
+    @classmethod
+    def of(cls, views: Tensor, weight: Tensor) -> PositionLogits:
+        """Compute them of views W_x h_a (B, m, R), with W (V, R)."""
+        logits = torch.nn.functional.linear(views, weight)
+        top = logits.detach().amax(2)
+        return cls((logits - top[:, :, None]).exp(), top)
+
+    def select(self, sentences: Tensor) -> PositionLogits:
+        """Keep some sentences."""
+        return PositionLogits(*(part.index_select(0, sentences) for part in self))
+
+
+class LogLinearMixture(NamedTuple):
+    """sum_a w(a) p(y | s_t, h_a) of every symbol, as the product of two factors.
+
+    One is that of the state, the other what positions add, on average.
+    """
+
+    log_of_states: Tensor  # (B, T, V)
+    of_positions: Tensor  # (B, T, V)
+    log_normalizers: Tensor  # (B, T, m) log Z(s_t, h_a)
+
+    def probs(self) -> Tensor:
+        """Return p(y), (B, T, V)."""
+        return self.log_of_states.exp() * self.of_positions
+
+    def log_probs(self) -> Tensor:
+        """Return log p(y), (B, T, V)."""
+        tiny = torch.finfo(self.of_positions.dtype).tiny
+        return self.log_of_states + self.of_positions.clamp_min(tiny).log()
+
+
+def log_linear_mixture(
+    added: PositionLogits, queries: Tensor, weights: Tensor, weight: Tensor, bias: Tensor
+) -> LogLinearMixture | None:
+    """Sum the distributions of positions by two products of matrices.
+
+    None stands for a state and a position with weight whose normalizer is too small to be precise.
+
+    Args:
+        added: what positions add to the logits.
+        queries: (B, T, R) s_t.
+        weights: (B, T, m) w(a), zeros at positions that are left out.
+        weight: (V, R); bias: (V,): the output layer.
+    """
+    logits = torch.nn.functional.linear(queries, weight, bias)
+    top = logits.detach().amax(2, keepdim=True)
+    log_of_states = logits - top
+
+    normalizers = log_of_states.exp() @ added.exponentials.transpose(1, 2)
+    if bool(((weights > 0) & (normalizers < SMALLEST)).any()):
+        return None
+    normalizers = normalizers.clamp_min(SMALLEST)
+
+    return LogLinearMixture(
+        log_of_states=log_of_states,
+        of_positions=(weights / normalizers) @ added.exponentials,
+        log_normalizers=normalizers.log() + top + added.top[:, None],
+    )
 
 
 class _LogLinear(Function):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pam.models.kernels.hidden_layers import TANH, HiddenLayer
+from pam.models.kernels.hidden_layers import IDENTITY, TANH, HiddenLayer
 from pam.models.kernels.linear import SearchLinear
+from pam.models.kernels.log_linear import PositionLogits, log_linear_mixture
 from pam.models.kernels.output_layer import CUDA_PIECES, OutputLayer
 from pam.models.kernels.pairs import Pairs, pieces
 
@@ -14,6 +15,7 @@ BEST = 16  # symbols of which search knows the probability in float32, at least
 PIECE = 1 << 22  # bytes of distributions that are made and summed at a time
 # distributions at a time, however large the vocabulary: each piece reads all weights of the layer
 LEAST = 64
+ADDED = 1 << 28  # bytes at most of what all positions of a batch add to the logits
 COLUMN = 8  # numbers of which the largest is found first, where many are looked through
 
 
@@ -260,3 +262,59 @@ class SearchedMixture:
         z = lines.arrange(hidden.z)
         logits = self.layer.exact(z, symbols[:, None]).squeeze(2)
         return lines.spread(logits) - self.norms[rows]
+
+
+class LogLinearSearch(SearchedMixture):
+    """`SearchedMixture` of an output layer that adds the logits of state and position.
+
+    Two products of matrices take the place of a softmax for each position, always in float32. What
+    positions add is the same in all steps, and made once.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        views: Tensor,
+        query: Tensor,
+        weights: Tensor,
+        kept: Tensor,
+        sentences: Tensor,
+        layer: SearchLayer,
+        added: PositionLogits,
+    ) -> None:
+        by_sentence = (len(views), -1)
+        mixture = log_linear_mixture(
+            added=added,
+            queries=query.unflatten(0, by_sentence),
+            weights=(weights * kept).unflatten(0, by_sentence),
+            weight=layer.weight,
+            bias=layer.bias,
+        )
+        if mixture is None:
+            super().__init__(views, query, weights, kept, sentences, layer)
+            return
+
+        self.views = views
+        self.query = query
+        self.kept = kept
+        self.sentences = sentences
+        self.layer = layer
+        self.sums = mixture.probs().flatten(0, 1)
+        self.norms = mixture.log_normalizers.flatten(0, 1)
+        self.probs = None
+
+
+@torch.no_grad()
+def position_logits(views: Tensor, layer: SearchLayer) -> PositionLogits | None:
+    """Return what positions add to the logits, for a search; None: logits are not added.
+
+    None too where they would take more than `ADDED` bytes.
+
+    Args:
+        views: (B, m, R) W_x h_a.
+    """
+    rows, positions = views.shape[:2]
+    is_large = rows * positions * layer.distribution_bytes > ADDED
+    if layer.hidden_layer is not IDENTITY or is_large:
+        return None
+    return PositionLogits.of(views, layer.weight)
