@@ -156,10 +156,11 @@ class Blocks:
     ) -> Block:
         """Return a table as a block; `target` is the file that Snakemake makes."""
         title = table.title
-        # A single task is named in the title, and takes no column.
-        tasks = {row.task for row in table.shown}
+        # A single task takes no column, and is named in the title if the page has others.
+        tasks = {row["task"].label for row in table.shown if row.task is not None}
         if len(tasks) == 1 and TASK in table.columns:
-            title = f"{table.shown[0]['task'].label}: {title}"
+            if len(self.labels) > 1:
+                title = f"{tasks.pop()}: {title}"
             columns = [column for column in table.columns if column != TASK]
             table = replace(table, columns=columns, group=max(1, table.group - 1))
 

@@ -31,8 +31,9 @@ from pam.evaluation.scores import Scores
 from pam.evaluation.scoring import make
 from pam.experiments.experiment import Experiment
 from pam.reporting import figures, render
-from pam.reporting.blocks import Block
+from pam.reporting.blocks import Block, Blocks
 from pam.reporting.catalogue import FIGURES, TABLES, load_papers
+from pam.reporting.cells import Name
 from pam.reporting.comparison import RULE, Inputs, compare
 from pam.reporting.findings import cautions
 from pam.reporting.groups import by_group
@@ -40,7 +41,7 @@ from pam.reporting.heat_maps import Moved, first_clear, heading, maps, moved, we
 from pam.reporting.introduction import PAPER, PAPER_TITLE, code_of
 from pam.reporting.outputs import examples, kinds_of, marked, packed, pieces
 from pam.reporting.page import Files, Page, unbroken, write
-from pam.reporting.render import Row
+from pam.reporting.render import MODEL, TASK, Row, Table
 from pam.reporting.runs import load_experiment, load_runs
 from pam.reporting.tables import build
 from pam.runtime.errors import UserError
@@ -361,6 +362,36 @@ def test_every_task_of_the_first_screen_has_its_answer(tmp_path: Path) -> None:
 
     nouns, verbs = page.content()["answers"]
     assert "de-N" in nouns and "de-V" in verbs
+
+
+@pytest.mark.parametrize(
+    ("labels", "title"),
+    [({"a": "Task A"}, "Costs"), ({"a": "Task A", "b": "Task B"}, "Task A: Costs")],
+    ids=["on a page of one task", "on a page of two"],
+)
+def test_a_table_of_one_task_names_it_at_most_in_its_title(
+    results: MadeExperiment, labels: dict[str, str], title: str
+) -> None:
+    run = Row({"task": Name("a", "Task A"), "model": Name("soft", "Soft")})
+    table = Table(
+        title="Costs",
+        rows=[run, Row({"model": Name("", "All")})],
+        columns=[TASK, MODEL],
+    )
+    blocks = Blocks(
+        experiment=load_experiment(results.config),
+        folder=results.folder,
+        config=results.config,
+        tables={},
+        texts=ROOT,
+        labels=labels,
+        model_names={},
+        cautions=[],
+    )
+
+    block = blocks.made_here(table, "costs")
+    assert block.title == title
+    assert text_of(block.html) == "Model Soft All"
 
 
 def test_where_all_models_are_equal_none_is_the_best(tmp_path: Path) -> None:
