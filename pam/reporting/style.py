@@ -189,6 +189,7 @@ _LOOKS = {
         aligner_prior_joint="^",
         aligner_prox_postr_joint="v",
         aligner_mono_postr_joint="P",
+        aligner_guided="D",
     ),
     **_family(
         "#5B8C5A",

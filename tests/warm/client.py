@@ -81,7 +81,9 @@ def request_of(path: str, request: dict[str, object], streams: list[int]) -> soc
     server.connect(path)
     content = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(server, [content], streams)
-    server.sendall(content[sent:])
+    # A server that has the whole request may have closed the connection.
+    if sent < len(content):
+        server.sendall(content[sent:])
     return server
 
 
