@@ -241,7 +241,11 @@ def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_p
 
 
 OURS = "Transformer aligner"
+GUIDED = "Transformer, the head alone, Prox-Postr-Joint, guided by eflomal"
 SHOWN = {
+    (GUIDED, "one direction, smoothed"): (
+        "Transformer, the head alone, guided by eflomal, one direction, smoothed"
+    ),
     (OURS, "product, smoothed"): f"{OURS}, both directions, product, smoothed",
     (OURS, "intersection, smoothed"): f"{OURS}, both directions, intersection, smoothed",
     (OURS, "one direction, smoothed"): f"{OURS}, German to English, smoothed",
@@ -256,7 +260,7 @@ SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
 @pytest.mark.parametrize(
     ("records", "count"),
     [
-        (["eflomal", "fast-align", *SEEDS], 7),
+        (["eflomal", "fast-align", "aligner-guided", *SEEDS], 8),
         (["eflomal-europarl", "transformer-aligner-europarl"], 5),
     ],
 )
