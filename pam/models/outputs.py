@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from pam.models.kernels.hidden_layers import IDENTITY, TANH, HiddenLayer
 from pam.models.kernels.log_linear import PositionLogits, log_linear_likelihoods
 from pam.models.kernels.mixture import Mixture, mixture_log_likelihood, mixture_plain
 from pam.models.kernels.positions import PositionLikelihood
-from pam.models.kernels.search_layer import LogLinearSearch, SearchedMixture, SearchLayer
+from pam.models.kernels.search_layer import SearchedMixture, SearchLayer
 from pam.models.logspace import ZERO, is_most_probable, is_nucleus, is_possible
 from pam.models.packing import PackedTargets, cat_optional, optional_rows, rows_of
 from pam.models.posterior import Observed, bayes
@@ -591,18 +591,15 @@ class AttentionMixture(ContextDistribution, PositionDistribution):
         readout = self.rows.readout
         assert readout.views is not None
 
-        rows: dict[str, Any] = {
-            "views": readout.views,
-            "query": self.rows.projected,
-            "weights": log_weights.exp(),
-            "kept": self.chosen.mask,
-            "sentences": self.rows.sentences,
-            "layer": readout.layer,
-        }
-        if readout.added is None:
-            mixture = SearchedMixture(**rows)
-        else:
-            mixture = LogLinearSearch(**rows, added=readout.added)
+        mixture = SearchedMixture(
+            views=readout.views,
+            query=self.rows.projected,
+            weights=log_weights.exp(),
+            kept=self.chosen.mask,
+            sentences=self.rows.sentences,
+            layer=readout.layer,
+            added=readout.added,
+        )
 
         row_index = torch.arange(len(log_weights), device=log_weights.device)
         self.searched = mixture, row_index

@@ -15,7 +15,6 @@ from pam.models.kernels.log_linear import (
 )
 from pam.models.kernels.positions import gold_log_probs_plain
 from pam.models.kernels.search_layer import (
-    LogLinearSearch,
     SearchedMixture,
     SearchLayer,
     position_logits,
@@ -117,7 +116,7 @@ def test_a_search_sums_the_softmaxes_of_positions(far: float) -> None:
 
     added = position_logits(views, layer)
     assert added is not None
-    mixture = LogLinearSearch(*rows, added)
+    mixture = SearchedMixture(*rows, added)
     expected = SearchedMixture(*rows)
     torch.testing.assert_close(mixture.sums, expected.sums)
 

@@ -166,12 +166,14 @@ class SearchedMixture:
 
     Distributions of positions are made and summed a few rows at a time, as all of them together are
     many times larger than any cache. They are kept if they fit into a piece; if not, their
-    normalizers are.
+    normalizers are. Where positions add to the logits, two products of matrices take their place,
+    always in float32.
 
     Args:
         views: (B, m, R) W_x h_a; query: (n, R) W_s s + b; weights: (n, m) probabilities.
         kept: (n, m) which positions count, at least one in each row.
         sentences: (n,) the sentence of each row.
+        added: what positions add to the logits, the same in all steps; None: see `position_logits`.
     """
 
     @torch.no_grad()
@@ -183,6 +185,7 @@ class SearchedMixture:
         kept: Tensor,
         sentences: Tensor,
         layer: SearchLayer,
+        added: PositionLogits | None = None,
     ) -> None:
         self.views = views
         self.query = query
@@ -190,15 +193,35 @@ class SearchedMixture:
         self.sentences = sentences
         self.layer = layer
 
+        self.probs: Tensor | None = None
+        if added is not None and self._sum_by_products(added, weights * kept):
+            return
+
         self.sums = weights.new_empty(len(weights), layer.width)
         self.norms = torch.zeros_like(weights)
-        self.probs: Tensor | None = None
         if not layer.corrects and kept.numel() <= layer.piece_rows:
             self.probs = layer.weight.new_empty(*kept.shape, layer.width)
 
         for rows, pairs in pieces(kept, sentences, layer):
             z = layer.hidden_layer.overwrite(pairs.pre_activations(views, query[rows])).z
             self._sum(rows, pairs, z, weights[rows] * pairs.kept)
+
+    def _sum_by_products(self, added: PositionLogits, weights: Tensor) -> bool:
+        """Sum all distributions, with weights (n, m), unless that is not precise; tell whether."""
+        by_sentence = (len(self.views), -1)
+        mixture = log_linear_mixture(
+            added=added,
+            queries=self.query.unflatten(0, by_sentence),
+            weights=weights.unflatten(0, by_sentence),
+            weight=self.layer.weight,
+            bias=self.layer.bias,
+        )
+        if mixture is None:
+            return False
+
+        self.sums = mixture.probs().flatten(0, 1)
+        self.norms = mixture.log_normalizers.flatten(0, 1)
+        return True
 
     def _sum(self, rows: slice, pairs: Pairs, z: Tensor, weights: Tensor) -> None:
         """Sum the distributions of some rows, with z (P, R) and weights (n, m)."""
@@ -262,46 +285,6 @@ class SearchedMixture:
         z = lines.arrange(hidden.z)
         logits = self.layer.exact(z, symbols[:, None]).squeeze(2)
         return lines.spread(logits) - self.norms[rows]
-
-
-class LogLinearSearch(SearchedMixture):
-    """`SearchedMixture` of an output layer that adds the logits of state and position.
-
-    Two products of matrices take the place of a softmax for each position, always in float32. What
-    positions add is the same in all steps, and made once.
-    """
-
-    @torch.no_grad()
-    def __init__(
-        self,
-        views: Tensor,
-        query: Tensor,
-        weights: Tensor,
-        kept: Tensor,
-        sentences: Tensor,
-        layer: SearchLayer,
-        added: PositionLogits,
-    ) -> None:
-        by_sentence = (len(views), -1)
-        mixture = log_linear_mixture(
-            added=added,
-            queries=query.unflatten(0, by_sentence),
-            weights=(weights * kept).unflatten(0, by_sentence),
-            weight=layer.weight,
-            bias=layer.bias,
-        )
-        if mixture is None:
-            super().__init__(views, query, weights, kept, sentences, layer)
-            return
-
-        self.views = views
-        self.query = query
-        self.kept = kept
-        self.sentences = sentences
-        self.layer = layer
-        self.sums = mixture.probs().flatten(0, 1)
-        self.norms = mixture.log_normalizers.flatten(0, 1)
-        self.probs = None
 
 
 @torch.no_grad()
