@@ -244,7 +244,7 @@ OURS = "Transformer aligner"
 GUIDED = "Transformer, the head alone, Prox-Postr-Joint, guided by eflomal"
 SHOWN = {
     (GUIDED, "one direction, smoothed"): (
-        "Transformer, the head alone, guided by eflomal, one direction, smoothed"
+        "Transformer, guided by eflomal, German to English, smoothed"
     ),
     (OURS, "product, smoothed"): f"{OURS}, both directions, product, smoothed",
     (OURS, "intersection, smoothed"): f"{OURS}, both directions, intersection, smoothed",
