@@ -155,6 +155,7 @@ _LOOKS = {
     **_family(
         "#2F4B7C",
         transformer="p",
+        transformer_converged="o",
         ensemble="*",
         soft_no_input_feeding="X",
         none="d",
