@@ -155,7 +155,6 @@ _LOOKS = {
     **_family(
         "#2F4B7C",
         transformer="p",
-        transformer_converged="o",
         ensemble="*",
         soft_no_input_feeding="X",
         none="d",
@@ -181,7 +180,7 @@ _LOOKS = {
         transformer_prox_postr_joint="v",
         transformer_mono_postr_joint="P",
     ),
-    **_family("#3D3D8F", mixture="h", transformer_mixture="*"),
+    **_family("#3D3D8F", mixture="h", transformer_mixture="*", transformer_converged="o"),
     **_family(
         "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_aligner="d"
     ),
