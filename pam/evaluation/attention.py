@@ -60,6 +60,11 @@ class Sentences(Strict):
     links_heads: list[dict[str, Links]] | None = Field(
         None, description="the same by each head of a Transformer; late: of the step after"
     )
+    links_shift_att: list[dict[str, Links]] | None = Field(
+        None,
+        description="the same by the mean of the heads of each layer, of the step after"
+        " (Chen et al. 2020)",
+    )
 
     @model_validator(mode="after")
     def _equally_many(self) -> Sentences:
@@ -125,7 +130,8 @@ class Sentence:
     source_words: list[int]  # for each source symbol but the end symbol, the index of its word
     target_words: list[int]  # (n - 1,) likewise
     gives_positions: bool = False  # whether the posterior is by Bayes' rule
-    # the alignments (n, m) of the heads of a model that has several, by their names
+    # the alignments (n, m) of the heads of a model that has several, by names such as
+    # `layer 1, head 2`
     heads: dict[str, Floats] = field(default_factory=dict)
 
 
@@ -163,6 +169,7 @@ class Gatherer:
             "links_late": most_attended(late, sentence.target_words),
             "links_posterior": most_attended(posterior, sentence.target_words),
             "links_heads": _links_of_heads(sentence),
+            "links_shift_att": _links_of_layers(sentence),
         }
 
         self.entropies.append(entropies(sentence.prior))
@@ -180,6 +187,7 @@ class Gatherer:
         columns = {key: [row[key] for row in rows] for key in Sentences.model_fields}
         if not any(columns["links_heads"]):
             del columns["links_heads"]
+            del columns["links_shift_att"]
         if None in columns["posterior_gain"]:
             del columns["posterior_gain"]
 
@@ -250,6 +258,20 @@ def _links_of_heads(sentence: Sentence) -> dict[str, Links]:
         of_words = _of_source_words(weights, sentence.source_words)
         links[name] = most_attended(of_words[:-1], sentence.target_words)
         links[f"{name}, late"] = most_attended(of_words[1:], sentence.target_words)
+    return links
+
+
+def _links_of_layers(sentence: Sentence) -> dict[str, Links]:
+    """Link target words by the mean of each layer's heads at the step whose input is the word."""
+    heads_of_layer: dict[str, list[Floats]] = {}
+    for name, weights in sentence.heads.items():
+        layer, _, _ = name.partition(",")
+        heads_of_layer.setdefault(layer, []).append(weights)
+
+    links = {}
+    for layer, heads in heads_of_layer.items():
+        of_words = _of_source_words(np.mean(heads, axis=0), sentence.source_words)
+        links[layer] = most_attended(of_words[1:], sentence.target_words)
     return links
 
 

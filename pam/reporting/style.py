@@ -180,7 +180,9 @@ _LOOKS = {
         transformer_prox_postr_joint="v",
         transformer_mono_postr_joint="P",
     ),
-    **_family("#3D3D8F", mixture="h", transformer_mixture="*", transformer_converged="o"),
+    **_family(
+        "#3D3D8F", mixture="h", transformer_mixture="*", transformer_converged="o", plain_256="v"
+    ),
     **_family(
         "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_aligner="d"
     ),

@@ -107,6 +107,8 @@ def test_each_half_is_aligned_by_the_head_that_is_best_on_the_other_half(tmp_pat
     stored = analyze(tmp_path / "a.json", 4, [right] * 4)
     content = json.loads(stored.read_text())
     content["sentences"]["links_heads"] = heads
+    layers = [{"layer 1": right, "layer 2": wrong}] * 4
+    content["sentences"]["links_shift_att"] = layers
     stored.write_text(json.dumps(content))
     data = gold_folder(tmp_path / "gold", [right] * 4, [right] * 4)
     counted = alignment.count(EvalInputs(analysis=stored, data=data))
@@ -115,7 +117,15 @@ def test_each_half_is_aligned_by_the_head_that_is_best_on_the_other_half(tmp_pat
     assert counted.details["heads"]["one_minus_aer"] == {"first": 0.5, "second": 0.5, "third": 0.5}
     metric = metric_of("one_minus_aer_head")
     assert float(metric.value(counted.units.total(metric.columns))) == 0.0
-    assert counted.metrics[-2:] == ("aer_head", "one_minus_aer_head")
+    shift_att = metric_of("one_minus_aer_shift_att")
+    assert float(shift_att.value(counted.units.total(shift_att.columns))) == 1.0
+    assert counted.details["shift_att"]["chosen"] == ["layer 1", "layer 1"]
+    assert counted.metrics[-4:] == (
+        "aer_head",
+        "one_minus_aer_head",
+        "aer_shift_att",
+        "one_minus_aer_shift_att",
+    )
 
 
 def test_gold_scores_hold_both_ways_of_counting(tmp_path: Path) -> None:

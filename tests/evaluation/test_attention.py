@@ -90,6 +90,19 @@ def test_heads_link_words_at_their_step_and_at_the_step_after() -> None:
     assert gathered(sentence(ONE_HOT)).sentences.links_heads is None
 
 
+def test_shift_att_links_words_by_the_mean_of_a_layer_at_the_step_after() -> None:
+    # At steps 1 to 3 after the first the mean of layer 1 looks at words 2, 1 and 0.
+    ahead = np.array([[1, 0, 0, 0], [0.4, 0, 0.6, 0], [0, 0.7, 0.3, 0], [0.6, 0.4, 0, 0]])
+    behind = np.array([[1, 0, 0, 0], [0.4, 0, 0.6, 0], [0.5, 0.5, 0, 0], [0.3, 0, 0.7, 0]])
+    heads = {"layer 1, head 1": ahead, "layer 1, head 2": behind, "layer 2, head 1": np.eye(4)}
+    sentences = gathered(sentence(ONE_HOT, heads=heads)).sentences
+
+    assert sentences.links_shift_att == [
+        {"layer 1": [(2, 0), (1, 1), (0, 2)], "layer 2": [(1, 0), (2, 1), (0, 2)]}
+    ]
+    assert gathered(sentence(ONE_HOT)).sentences.links_shift_att is None
+
+
 def test_attention_to_the_end_is_left_out_of_links() -> None:
     alignment = np.array([[0.1, 0.3, 0.6], [0.2, 0.1, 0.7]])
     assert gathered(sentence(alignment)).sentences.links == [[(1, 0)]]

@@ -61,7 +61,9 @@ def count(inputs: EvalInputs) -> Counts:
     details: dict[str, Any] = {}
     readings = {suffix: getattr(analyzed, name) for suffix, name in READINGS.items()}
     if analyzed.links_heads is not None:
-        readings["_head"], details["heads"] = best_heads(analyzed.links_heads, gold)
+        readings["_head"], details["heads"] = best_of(analyzed.links_heads, gold)
+    if analyzed.links_shift_att is not None:
+        readings["_shift_att"], details["shift_att"] = best_of(analyzed.links_shift_att, gold)
 
     parts = []
     metrics = []
@@ -77,32 +79,32 @@ def count(inputs: EvalInputs) -> Counts:
     return Counts(join(parts), tuple(metrics), "sentences", details)
 
 
-def best_heads(
-    links_heads: Sequence[Mapping[str, Links]], gold: WordAlignments
+def best_of(
+    links_by_name: Sequence[Mapping[str, Links]], gold: WordAlignments
 ) -> tuple[list[Links], dict[str, Any]]:
-    """Align each half of the sentences by the head that is best on the other half.
+    """Align each half of the sentences by the head, or layer, that is best on the other half.
 
     So no sentence's own links choose its head. Halves are every other sentence.
 
     Args:
-        links_heads: of each sentence, the links by each head.
+        links_by_name: of each sentence, the links by each head or layer.
 
     Returns: the links of all sentences, and 1 - AER of each head over all of them, with the heads
         that were chosen.
     """
     counts = {}
-    for name in links_heads[0]:
-        of_head = [links[name] for links in links_heads]
-        counts[name] = count_links(of_head, gold).counts[:, :4]
+    for name in links_by_name[0]:
+        of_name = [links[name] for links in links_by_name]
+        counts[name] = count_links(of_name, gold).counts[:, :4]
 
-    chosen_links: list[Links] = [[] for _ in links_heads]
+    chosen_links: list[Links] = [[] for _ in links_by_name]
     chosen = []
     for half in (0, 1):
         others = {name: _agreement(table[1 - half :: 2]) for name, table in counts.items()}
         best = max(others, key=lambda name: others[name])
         chosen.append(best)
-        for row in range(half, len(links_heads), 2):
-            chosen_links[row] = links_heads[row][best]
+        for row in range(half, len(links_by_name), 2):
+            chosen_links[row] = links_by_name[row][best]
 
     agreement = {name: round(_agreement(table), 4) for name, table in counts.items()}
     return chosen_links, {"one_minus_aer": agreement, "chosen": chosen}

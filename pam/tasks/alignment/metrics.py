@@ -48,4 +48,6 @@ METRICS: tuple[Metric, ...] = (
     _of_links("one_minus_aer_posterior", "1 − AER of the posterior", "_posterior"),
     _of_links("aer_head", "AER of the best head", "_head", error=True),
     _of_links("one_minus_aer_head", "1 − AER of the best head", "_head"),
+    _of_links("aer_shift_att", "AER of Shift-Att", "_shift_att", error=True),
+    _of_links("one_minus_aer_shift_att", "1 − AER of Shift-Att", "_shift_att"),
 )

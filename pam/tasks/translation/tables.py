@@ -51,6 +51,7 @@ _TABLE3 = _table(
         "one_minus_aer_prior",
         "one_minus_aer_late",
         "one_minus_aer_head",
+        "one_minus_aer_shift_att",
     ),
     paper="table3",
     files=GOLD_SCORES,
