@@ -28,6 +28,13 @@ MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrain
     [
         option("--run", f"the model: {MODEL}", metavar="MODEL"),
         option(
+            "--pretrained",
+            "a model that comes with the package, as --run pretrained:NAME",
+            metavar="NAME",
+            dest="run",
+            type="pretrained:{}".format,
+        ),
+        option(
             "--hf",
             "a folder of a model of `transformers` with posterior attention, and of its tokenizer;"
             " --reverse then names such a folder",

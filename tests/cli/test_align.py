@@ -50,7 +50,9 @@ def test_each_pair_has_a_line_and_what_is_wrong_with_one_is_told(
         source=f"{SOURCE}\r\n\r\n我们\r\n{long}\r\nIrland\r\nMai\r\n",
         target=f"{TARGET}\n\nwe\nIreland\n\nMay",
     )
-    result = called("align", "--run", PHRASES, *files, "--longest", 30, "--device", "cpu")
+    # As `predict` names such a model.
+    model_options = ["--pretrained", "phrases/postr-joint"]
+    result = called("align", *model_options, *files, "--longest", 30, "--device", "cpu")
 
     assert result.code == 0
     lines = result.out.split("\n")
