@@ -181,7 +181,12 @@ _LOOKS = {
         transformer_mono_postr_joint="P",
     ),
     **_family(
-        "#3D3D8F", mixture="h", transformer_mixture="*", transformer_converged="o", plain_256="v"
+        "#3D3D8F",
+        mixture="h",
+        transformer_mixture="*",
+        transformer_converged="o",
+        plain_256="v",
+        prox_postr_joint_converged="s",
     ),
     **_family(
         "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_aligner="d"
