@@ -260,7 +260,7 @@ SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
 @pytest.mark.parametrize(
     ("records", "count"),
     [
-        (["eflomal", "fast-align", "aligner-guided", *SEEDS], 8),
+        (["eflomal", "fast-align", "aligner-guided", "aligner-guided-seed2", *SEEDS], 8),
         (["eflomal-europarl", *(f"transformer-aligner-europarl{n}" for n in ("", "-seed2"))], 5),
     ],
 )
