@@ -186,7 +186,7 @@ _LOOKS = {
         transformer_mixture="*",
         transformer_converged="o",
         plain_256="v",
-        prox_postr_joint_converged="s",
+        transformer_prox_postr_joint_converged="s",
     ),
     **_family(
         "#8F7BE8", transformer_inflection="s", transformer_pointer="X", transformer_aligner="d"

@@ -84,18 +84,18 @@ def best_of(
 ) -> tuple[list[Links], dict[str, Any]]:
     """Align each half of the sentences by the head, or layer, that is best on the other half.
 
-    So no sentence's own links choose its head. Halves are every other sentence.
+    So no sentence's own links choose what it is aligned by. Halves are every other sentence.
 
     Args:
         links_by_name: of each sentence, the links by each head or layer.
 
-    Returns: the links of all sentences, and 1 - AER of each head over all of them, with the heads
+    Returns: the links of all sentences, and 1 - AER by each name over all of them, with the names
         that were chosen.
     """
     counts = {}
     for name in links_by_name[0]:
-        of_name = [links[name] for links in links_by_name]
-        counts[name] = count_links(of_name, gold).counts[:, :4]
+        links = [links_of_sentence[name] for links_of_sentence in links_by_name]
+        counts[name] = count_links(links, gold).counts[:, :4]
 
     chosen_links: list[Links] = [[] for _ in links_by_name]
     chosen = []
