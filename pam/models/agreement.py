@@ -33,7 +33,7 @@ class Agreement(AttentionModel):
     def __init__(
         self, ahead: AttentionModel, back: AttentionModel, weight: float, of_posterior: bool
     ) -> None:
-        super().__init__(ahead.encoder, ahead.decoder, ahead.head)
+        super().__init__(ahead.encoder, ahead.decoder, ahead.head, ahead.label_smoothing)
         self.back = back
         self.weight = weight
         self.of_posterior = of_posterior

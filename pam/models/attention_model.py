@@ -21,7 +21,12 @@ from pam.models.guide import Guide
 from pam.models.head import AttentionHead, AttentionState
 from pam.models.interfaces import AttentionHistory, Memory, Noise, Smoothing
 from pam.models.model import Model, TeacherForced
-from pam.models.outputs import Attention, PositionDistribution, TokenDistribution
+from pam.models.outputs import (
+    Attention,
+    PositionDistribution,
+    SingleContext,
+    TokenDistribution,
+)
 from pam.models.packing import PackedTargets, cat_optional, optional_rows
 
 # What steps hand each other. Shapes: see `pam.models.interfaces`.
@@ -120,8 +125,11 @@ class AttentionModel(Model):
     The head's components are parts of the model, under their own names.
     """
 
-    def __init__(self, encoder: Any, decoder: Any, head: AttentionHead) -> None:
+    def __init__(
+        self, encoder: Any, decoder: Any, head: AttentionHead, label_smoothing: float = 0.0
+    ) -> None:
         super().__init__()
+        self.label_smoothing = label_smoothing
         self.encoder = encoder
         self.decoder = decoder
         self.head = head
@@ -282,7 +290,7 @@ class AttentionModel(Model):
         head = self.head
         values = head.marginalization.bound(output, packed.symbols, log_q, head.estimator)
         if values is None:
-            values = unrolled.log_prob()
+            values = self._smoothed_labels(unrolled.log_prob(), output, packed.symbols)
         if output.attention.cost is not None:
             values = values - output.attention.cost
 
@@ -290,6 +298,17 @@ class AttentionModel(Model):
         if guide is not None:
             values = values - guide.cost(self.attention(unrolled, guide.of_posterior))
         return self._pay_for_sentences(values, unrolled, target), unrolled
+
+    def _smoothed_labels(
+        self, log_prob: Tensor, output: TokenDistribution, symbols: Tensor
+    ) -> Tensor:
+        """Smooth log p of symbols, both (N,), as `Transformer.objective` does."""
+        share = self.label_smoothing
+        if share == 0:
+            return log_prob
+
+        assert isinstance(output, SingleContext)
+        return (1 - share) * log_prob + share * output.mean_log_prob(symbols, log_prob)
 
     def attention(self, unrolled: Unrolled, of_posterior: bool) -> Tensor:
         """Return the priors or posteriors (B, T, m), rows in the order of the given targets."""

@@ -104,7 +104,15 @@ def recurrent(
     )
 
     head = AttentionHead(readout=Readout(sizes, target), **parts)
-    return Seq2Seq(encoder, decoder, head)
+    return Seq2Seq(encoder, decoder, head, label_smoothing_of(components))
+
+
+def label_smoothing_of(components: ModelConfig) -> float:
+    """Return the share of label smoothing in the objective; plugins need not have the option."""
+    chosen = components.architecture
+    if not isinstance(chosen, options.LabelSmoothed):
+        return 0.0
+    return chosen.label_smoothing
 
 
 def parts_of(components: ModelConfig, sizes: Sizes) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def aligned_transformer(
     encoder = AlignedEncoder(shape, source, chosen.feature_kinds)
     readout = TRANSFORMER_READOUTS[chosen.readout](sizes, target)
     head = AttentionHead(readout=readout, **parts)
-    return AlignedTransformer(encoder, decoder, head)
+    return AlignedTransformer(encoder, decoder, head, label_smoothing_of(components))
 
 
 def recurrent_agreement(

@@ -9,6 +9,7 @@ from pam.models.options import (
     PARTS,
     Agreeing,
     AlignmentHeadOptions,
+    LabelSmoothed,
     MultiHeadOptions,
 )
 from pam.runtime.errors import UserError
@@ -63,6 +64,7 @@ def check_parts(components: ModelConfig) -> None:
         _check_pointer(components)
         _check_copying(components)
         _check_agreement(components)
+        _check_label_smoothing(components)
     if isinstance(components.architecture, AlignmentHeadOptions):
         _check_alignment_head(components)
 
@@ -187,6 +189,29 @@ def _check_agreement(components: ModelConfig) -> None:
             "architecture",
             "of",
             hint="use `marginalization: output`, or `of: prior`",
+        )
+
+
+def _check_label_smoothing(components: ModelConfig) -> None:
+    """Check that the mean of log p over all symbols can be computed, if it is trained on."""
+    architecture = components.architecture
+    if not isinstance(architecture, LabelSmoothed) or architecture.label_smoothing == 0:
+        return
+
+    if components.marginalization.kind not in ("input", "none"):
+        raise FitError(
+            "label smoothing needs a symbol that comes from one context",
+            "architecture",
+            "label_smoothing",
+            hint="use `marginalization: input`, or leave out `label_smoothing`",
+        )
+
+    if components.copying.copies:
+        raise FitError(
+            "label smoothing is of symbols that are generated, and not copied",
+            "architecture",
+            "label_smoothing",
+            hint="leave out `copying`, or `label_smoothing`",
         )
 
 

@@ -26,6 +26,7 @@ DEEPEST = 100
 Units = Annotated[int, Field(ge=1, le=LARGEST)]
 Layers = Annotated[int, Field(ge=1, le=DEEPEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
+SmoothedShare = Annotated[float, Field(ge=0, lt=1)]
 Mass = Annotated[float, Field(gt=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 ScheduledShare = Annotated[float | Schedule, Scheduled(0, 1)]
@@ -612,8 +613,20 @@ class PointerGenerator(Options):
 # architecture: what is the model built of?
 
 
+SMOOTHED = "share of the objective that is the mean of log p over all symbols"
+
+
+class LabelSmoothed(Options):
+    """A model whose objective may be smoothed, where a symbol comes from one context."""
+
+    # Left out where it is zero, as in models from before there was this key.
+    label_smoothing: SmoothedShare = Field(
+        0.0, description=SMOOTHED, exclude_if=lambda share: share == 0
+    )
+
+
 @kind_of("architecture")
-class Recurrent(Options):
+class Recurrent(LabelSmoothed):
     """Encoder and decoder of LSTMs with attention."""
 
     implementation = "pam.models.build:recurrent"
@@ -641,12 +654,10 @@ class TransformerOptions(MultiHeadOptions):
     implementation = "pam.models.build:transformer"
     has_components: ClassVar[bool] = False
     kind: Literal["transformer"] = "transformer"
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="share of the objective that is the mean of log p over all symbols"
-    )
+    label_smoothing: SmoothedShare = Field(0.0, description=SMOOTHED)
 
 
-class AlignmentHeadOptions(MultiHeadOptions):
+class AlignmentHeadOptions(MultiHeadOptions, LabelSmoothed):
     """Sizes and connections of a Transformer with an alignment head."""
 
     source_attention: bool = Field(
@@ -684,7 +695,7 @@ class Agreeing(Options):
 
 
 @kind_of("architecture")
-class AgreementOptions(Agreeing):
+class AgreementOptions(Agreeing, LabelSmoothed):
     """A recurrent model trained together with a model of the opposite direction."""
 
     implementation = "pam.models.build:recurrent_agreement"

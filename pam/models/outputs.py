@@ -384,6 +384,22 @@ class ContextDistribution(TokenDistribution):
     def select(self, rows: Tensor) -> ContextDistribution: ...
 
 
+def mean_log_prob(
+    z: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor, log_prob: Tensor
+) -> Tensor:
+    """Return the mean of log p(y) over all symbols, (n,), where p = softmax(W z + b).
+
+    Log p of two symbols differs as their logits do. So one of them and the mean logit suffice.
+
+    Args:
+        z: (n, R); weight: (V, R) W; bias: (V,) b.
+        symbols: (n,) one symbol of each row; log_prob: (n,) its log p.
+    """
+    logit = (z * weight[symbols]).sum(1) + bias[symbols]
+    mean_logit = z @ weight.mean(0) + bias.mean()
+    return log_prob - logit + mean_logit
+
+
 @dataclass(eq=False)
 class SingleContext(ContextDistribution):
     """p(y) = p(y | s_t, c_t) of one context, or p(y | s_t) of none."""
@@ -411,6 +427,12 @@ class SingleContext(ContextDistribution):
     def log_probs(self) -> Tensor:
         readout = self.rows.readout
         return readout.layer.log_probs(readout.hidden_layer.plain(self.hidden))
+
+    def mean_log_prob(self, symbols: Tensor, log_prob: Tensor) -> Tensor:
+        """Return the mean of log p over all symbols; see the function of this name."""
+        readout = self.rows.readout
+        z = readout.hidden_layer.plain(self.hidden)
+        return mean_log_prob(z, readout.weight, readout.bias, symbols, log_prob)
 
     def generated_probs(self, log_gate: Tensor) -> Tensor:
         return (self.log_probs() + log_gate).exp()

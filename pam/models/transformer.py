@@ -20,7 +20,7 @@ from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
 from pam.models.kernels.search_layer import SearchLayer
 from pam.models.logspace import safe_log
 from pam.models.model import Model
-from pam.models.outputs import TokenDistribution
+from pam.models.outputs import TokenDistribution, mean_log_prob
 from pam.models.packing import PackedTargets
 from pam.models.transformer_layers import (
     DecoderLayers,
@@ -220,44 +220,27 @@ class Transformer(Model):
         return Prefix(step.seen, step.history.then(step.log_prior.exp()))
 
     def log_likelihood(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        # Only the logits of tokens are computed, and not those of padding.
-        packed = PackedTargets.of(target, drop_ended=not self.compute.static)
-        real_steps = packed.target[:, : packed.steps]
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
-            states, _ = self._run(source[packed.order], lengths[packed.order], real_steps)
-        query = packed.pack(states.transpose(0, 1)).to(self.output.weight.dtype)
-
-        # The mixture has one component, and its hidden layer is the state itself.
-        log_weights = query.new_zeros(len(query), 1)
-        mixture = Mixture(
-            symbols=packed.symbols,
-            kept=torch.ones_like(log_weights, dtype=torch.bool),
-            sentences=packed.sentences,
-            compute=self.compute,
-            hidden_layer=IDENTITY,
-        )
-        log_likelihood = mixture_log_likelihood(
-            views=None,
-            query=query,
-            weights=log_weights,
-            weight=self.output.weight,
-            bias=self.output.bias,
-            mixture=mixture,
-        )
-        return packed.unpack(log_likelihood)
+        packed, states = self._states_of_tokens(source, lengths, target)
+        return packed.unpack(self._log_prob(packed, states))
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Return log p(y_t | y_<t, x), (B, T), smoothed (Szegedy et al. 2016, section 7).
 
         A share of it is the mean of log p over all symbols.
         """
+        packed, states = self._states_of_tokens(source, lengths, target)
+        log_prob = self._log_prob(packed, states)
         share = self.label_smoothing
-        if share == 0:
-            return self.log_likelihood(source, lengths, target)
-
-        log_probs = self._log_probs(source, lengths, target)
-        log_likelihood = log_probs.gather(2, target[:, :, None]).squeeze(2)
-        return (1 - share) * log_likelihood + share * log_probs.mean(2)
+        if share:
+            mean = mean_log_prob(
+                z=states,
+                weight=self.output.weight,
+                bias=self.output.bias,
+                symbols=packed.symbols,
+                log_prob=log_prob,
+            )
+            log_prob = (1 - share) * log_prob + share * mean
+        return packed.unpack(log_prob)
 
     @torch.no_grad()
     def align(
@@ -275,13 +258,38 @@ class Transformer(Model):
             for head, of_head in enumerate(of_layer.unbind(1), 1)
         }
 
-    def _log_probs(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return log p(y | y_<t, x) of all symbols, (B, T, V)."""
-        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
-            states, _ = self._run(source, lengths, target)
-            logits = self.output(states).to(self.output.weight.dtype)
+    def _states_of_tokens(
+        self, source: Tensor, lengths: Tensor, target: Tensor
+    ) -> tuple[PackedTargets, Tensor]:
+        """Pack the targets, and return the decoder's state (N, d) of each of their tokens.
 
-        return torch.log_softmax(logits, 2)
+        Logits are computed of tokens alone, and not of padding.
+        """
+        packed = PackedTargets.of(target, drop_ended=not self.compute.static)
+        real_steps = packed.target[:, : packed.steps]
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.compute.bf16):
+            states, _ = self._run(source[packed.order], lengths[packed.order], real_steps)
+        return packed, packed.pack(states.transpose(0, 1)).to(self.output.weight.dtype)
+
+    def _log_prob(self, packed: PackedTargets, states: Tensor) -> Tensor:
+        """Return log p of the packed tokens, (N,), given their states (N, d)."""
+        # The mixture has one component, and its hidden layer is the state itself.
+        log_weights = states.new_zeros(len(states), 1)
+        mixture = Mixture(
+            symbols=packed.symbols,
+            kept=torch.ones_like(log_weights, dtype=torch.bool),
+            sentences=packed.sentences,
+            compute=self.compute,
+            hidden_layer=IDENTITY,
+        )
+        return mixture_log_likelihood(
+            views=None,
+            query=states,
+            weights=log_weights,
+            weight=self.output.weight,
+            bias=self.output.bias,
+            mixture=mixture,
+        )
 
     def _run(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Run all steps of given targets at once.

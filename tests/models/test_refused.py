@@ -73,6 +73,16 @@ def test_options_out_of_range_are_refused(
             {"architecture": {"kind": "agreement", "of": "posterior"}},
             "the posterior needs p(y | s, h_a)",
         ),
+        (
+            "postr-joint",
+            {"architecture": {"kind": "recurrent", "label_smoothing": 0.1}},
+            "label smoothing needs a symbol that comes from one context",
+        ),
+        (
+            "soft-pointer",
+            {"architecture": {"kind": "recurrent", "label_smoothing": 0.1}},
+            "label smoothing is of symbols that are generated",
+        ),
         ("agreement", {"targets": "actions"}, "the architecture `agreement` writes no actions"),
         ("hard-mono", {"input_feeding": "prior"}, "a pointer is both coupling and input feeding"),
         ("hard-mono", {"marginalization": "output"}, "which leaves none to sum over"),

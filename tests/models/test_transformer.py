@@ -117,27 +117,6 @@ def test_the_alignment_is_the_mean_of_the_last_layers_heads() -> None:
     assert not torch.allclose(heads["layer 1, head 1"], heads["layer 1, head 2"])
 
 
-@torch.no_grad()
-def test_label_smoothing_adds_the_mean_over_all_symbols_to_the_objective_alone() -> None:
-    plain = made()
-    smoothed = made(label_smoothing=0.1)
-    source, lengths, target = tiny.batch()
-    likelihood = plain.log_likelihood(source, lengths, target)
-    of_symbols = torch.stack(
-        [
-            plain._log_probs(source, lengths, target)[:, :, symbol]
-            for symbol in range(tiny.VOCABULARY)
-        ]
-    )
-
-    objective = smoothed.objective(source, lengths, target)
-    expected = 0.9 * likelihood + 0.1 * of_symbols.mean(0)
-    is_real = target != PAD
-    torch.testing.assert_close(objective[is_real], expected[is_real])
-    torch.testing.assert_close(smoothed.log_likelihood(source, lengths, target), likelihood)
-    torch.testing.assert_close(plain.objective(source, lengths, target), likelihood)
-
-
 def test_the_likelihood_is_the_softmax_of_all_logits_and_has_its_gradient() -> None:
     model = made()
     source, lengths, target = tiny.batch()
