@@ -132,7 +132,7 @@ def estimate(
             for name in filter(None, (config.dataset, config.word_alignments)):
                 say(f"data of {task}: {data_at_hand(name, datasets[name])}")
 
-            runs = _runs_to_train(plan, files, task, say)
+            runs = runs_to_train(plan, files, task, say)
             if not runs:
                 continue
             entry = datasets[config.dataset].with_format(config.format)
@@ -302,7 +302,7 @@ def _sampled(name: str, entry: Dataset, raw: Path, out: Path, model: Symbols | N
 # Trainings that are left to do.
 
 
-def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> list[RunConfig]:
+def runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> list[RunConfig]:
     """List the trainings of a task that are still to be done, and say what is special of them.
 
     Models that others start from or are joined from are among them.
@@ -312,22 +312,25 @@ def _runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> lis
         say(f"task {task}: tests the models of {trained_on}, trains none")
         return []
 
+    experiment = plan.experiment
+    waiting = [
+        (model, seed)
+        for model in experiment.models_of(task)
+        for seed in experiment.seeds_of(task, model)
+    ]
     # A dictionary in place of a set, as it keeps the order.
-    waiting = list(plan.experiment.models_of(task))
-    models: dict[str, None] = {}
+    needed: dict[tuple[str, int], None] = {}
     while waiting:
-        model = waiting.pop(0)
-        needed = [*plan.members(model), *plan.starts(model)]
-        waiting += [name for name in needed if name not in models]
-        models[model] = None
+        source = waiting.pop(0)
+        if source not in needed:
+            needed[source] = None
+            waiting += plan.sources(*source)
 
-    seeds = plan.experiment.seeds_of(task)
     runs = []
-    for model in models:
-        for seed in seeds:
-            run = plan.run(task, model, seed)
-            if not run.members and not _is_trained(files.run_of(task, model, seed), run):
-                runs.append(run)
+    for model, seed in needed:
+        run = plan.run(task, model, seed)
+        if not run.members and not _is_trained(files.run_of(task, model, seed), run):
+            runs.append(run)
 
     _tell_replaced(files, runs, say)
     return runs

@@ -22,7 +22,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, Field(pattern=NAME)]
 # Words for people, on one line.
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+LARGEST_SEED = 2**63 - 1
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
 
 def key(default: Any, description: str, **bounds: Any) -> Any:

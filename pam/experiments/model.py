@@ -66,6 +66,15 @@ class ModelConfig(Strict):
         "an ensemble: trained models whose distributions are averaged; the ensemble itself"
         " is not trained",
     )
+    # Left out where it is 1, as in models from before there was this key.
+    seeds_each: Annotated[int, Field(ge=1, le=100)] = Field(
+        1,
+        description=(
+            "an ensemble: seeds of each member; with 5, seed 1 joins the seeds 1 to 5, and seed 2"
+            " the seeds 6 to 10"
+        ),
+        exclude_if=lambda seeds: seeds == 1,
+    )
     init_from: Annotated[
         InitFrom | None, BeforeValidator(_forward, ModelOrPath | InitFrom | None)
     ] = key(
@@ -118,6 +127,16 @@ class ModelConfig(Strict):
     decoding: dict[str, Any] = key(
         {}, "overrides of `decoding` for this model; the task sets its beams"
     )
+
+    def member_runs(self, seed: int) -> list[tuple[str, int]]:
+        """Return model and seed of each run that an ensemble joins; none if it is trained itself.
+
+        Ensembles of different seeds have no run in common, so that their results are as independent
+        as those of trainings.
+        """
+        last = seed * self.seeds_each
+        seeds = range(last - self.seeds_each + 1, last + 1)
+        return [(member, member_seed) for member in self.members for member_seed in seeds]
 
     def starts(self) -> dict[str, str]:
         """Return models of the same task to start from, by how their parameters begin here."""

@@ -10,6 +10,7 @@ from typing import Any
 from pam.experiments.components import OptionLayer, read_options
 from pam.experiments.experiment import Experiment, TaskConfig
 from pam.experiments.given import Given
+from pam.experiments.keys import LARGEST_SEED
 from pam.experiments.listed_models import Place, check_model, place_of
 from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import parse
@@ -121,7 +122,7 @@ class Plan:
             self._check_start_sizes(run)
             return run
 
-        runs = [self.run(task, member, seed) for member in self.members(model)]
+        runs = [self.run(task, *member) for member in self.sources(model, seed)]
         # An ensemble writes what its members write.
         joined = run.components.model_copy(update={"targets": runs[0].components.targets})
         members = [Member(components=member.components, network=member.network) for member in runs]
@@ -140,6 +141,21 @@ class Plan:
         return parse(kind, values.model_dump() | of_model, *self.place_of(model, section))
 
     # Models that are made from other models.
+
+    def sources(self, model: str, seed: int) -> list[tuple[str, int]]:
+        """Return model and seed of the runs, on the same task, whose weights a run takes.
+
+        They are the members of an ensemble, or what a training starts from.
+        """
+        self.members(model)  # an error if one of them cannot be joined
+        members = self.model(model).member_runs(seed)
+        for _, member_seed in members:
+            if not 0 <= member_seed <= LARGEST_SEED:
+                message = f"seed {seed} of `{model}` has members of the seed {member_seed}"
+                hint = "count the seeds of the experiment from 1"
+                raise placed(UserError(message, hint=hint), *self.place_of(model, "seeds_each"))
+
+        return [*members, *[(name, seed) for name in self.starts(model)]]
 
     def members(self, model: str) -> list[str]:
         """Return the models whose mean a model is; none if it is trained by itself.

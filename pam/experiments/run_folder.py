@@ -37,7 +37,8 @@ GOLD = "gold"  # the split of word alignments that people made; it has a folder 
 # Column of predictions: the outputs without the length penalty that was chosen.
 UNPENALIZED = "unpenalized"
 # What a model folder holds, so that the model can be used by itself.
-MODEL_FILES = ("config.yaml", "weights.safetensors", "source.vocab", "target.vocab", "lengths.json")
+WEIGHTS = "weights.safetensors"
+MODEL_FILES = ("config.yaml", WEIGHTS, "source.vocab", "target.vocab", "lengths.json")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,10 @@ class RunFolder:
         return [self.model / name for name in MODEL_FILES]
 
     @property
+    def weights(self) -> Path:
+        return self.model / WEIGHTS
+
+    @property
     def training(self) -> Path:
         """The record of the training: cost, origin, outcome."""
         return self.path / "training.json"
@@ -128,9 +133,12 @@ class RunFolder:
             return task / GOLD
         return task / "data"
 
-    def member(self, model: str) -> RunFolder:
-        """Return the run of another model on the same task with the same seed."""
-        return RunFolder(self.path.parent.parent / model / self.path.name)
+    def member(self, model: str, seed: int | None = None) -> RunFolder:
+        """Return the run of another model on the same task, with the same seed or a given one."""
+        name = self.path.name
+        if seed is not None:
+            name = f"seed{seed}"
+        return RunFolder(self.path.parent.parent / model / name)
 
     def predictions(self, split: str, beam: int | str = "") -> Path:
         """Return the file of outputs on a split; the test split has one for every beam."""

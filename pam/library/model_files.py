@@ -22,7 +22,7 @@ from pam.data.download import UnavailableError, Wanted, download
 from pam.data.prepare import Symbols
 from pam.experiments.model import EXPORTED_SUFFIX, PRETRAINED
 from pam.experiments.run_config import RunConfig, load_run
-from pam.experiments.run_folder import RunFolder
+from pam.experiments.run_folder import WEIGHTS, RunFolder
 from pam.runtime.errors import UserError
 from pam.runtime.files import PACKAGE, scratch_folder, sha256_of
 from pam.tasks import KINDS
@@ -34,7 +34,6 @@ ADDRESSES = ("https://", "http://", "file://")
 """Beginnings of names that are addresses."""
 
 CONFIG = "config.yaml"
-WEIGHTS = "weights.safetensors"
 EXPORTED_WEIGHTS = "model.safetensors"
 """The weights of an exported model, under the name by which model hubs find them."""
 CARD = "README.md"

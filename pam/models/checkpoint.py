@@ -21,7 +21,8 @@ from pam.data.vocabulary import END, Vocabulary, ended
 from pam.decoding.hypotheses import LENGTHS, LengthPrior
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_config import RunConfig, load_run
-from pam.library.model_files import CARD, CONFIG, WEIGHTS, belongings, weights_file
+from pam.experiments.run_folder import WEIGHTS
+from pam.library.model_files import CARD, CONFIG, belongings, weights_file
 from pam.models.build import build
 from pam.models.copying import pointers_of
 from pam.models.ensemble import Ensemble

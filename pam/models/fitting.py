@@ -45,6 +45,13 @@ def check_parts(components: ModelConfig) -> None:
         )
         return
 
+    if components.seeds_each > 1:
+        raise FitError(
+            "only an ensemble has members of several seeds",
+            "seeds_each",
+            hint="leave it out, or name the model in the `members` of another one",
+        )
+
     _check_start(components)
     kind = components.architecture.kind
     if not components.architecture.has_components:

@@ -460,12 +460,12 @@ def _needed_again(plan: Plan, results: Path, untrained: Sequence[Name]) -> list[
         # A restored run that is needed may need the weights of others in turn.
         task, model, seed = waiting.pop(0)
         base = plan.experiment.training_task(task)
-        models = [model]
+        sources = [(model, seed)]
         if base == task:
-            models = [*plan.starts(model), *plan.members(model)]
+            sources = plan.sources(model, seed)
 
-        for source in models:
-            name = (base, source, seed)
+        for source in sources:
+            name = (base, *source)
             if name not in needed and RunFolder(results / run_path(name)).lacks_weights:
                 needed[name] = None
                 waiting.append(name)

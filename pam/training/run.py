@@ -386,14 +386,15 @@ def _record(
 
 
 def join(run: RunFolder) -> None:
-    """Make the model of an ensemble from the runs of its members, with the same task and seed.
+    """Make the model of an ensemble from the runs of its members on the same task.
 
     A UserError says that it has no members, that one of them is not trained, or that they read or
     write differently.
     """
     watch = devices.Stopwatch(torch.device("cpu"))
     config = run.load()
-    folders = [run.member(name).model for name in config.components.members]
+    runs = config.components.member_runs(config.seed)
+    folders = [run.member(name, seed).model for name, seed in runs]
     if not folders:
         raise UserError(
             f"`{config.model}` is trained itself",

@@ -17,7 +17,7 @@ from pam.data.vocabulary import Vocabulary
 from pam.experiments.model import is_path
 from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
-from pam.library.model_files import WEIGHTS, Description, opened, weights_file
+from pam.library.model_files import Description, opened, weights_file
 from pam.models.checkpoint import check_files, load_tensors
 from pam.models.model import Model
 from pam.runtime.errors import UserError
@@ -67,7 +67,7 @@ def load_starts(folder: RunFolder, run: RunConfig, data: Prepared) -> list[Start
 
     for prefix, model in run.components.starts().items():
         trained = folder.member(model)
-        file = trained.model / WEIGHTS
+        file = trained.weights
         if not file.is_file():
             raise UserError(
                 f"`{run.model}` starts from `{model}`, which is not trained",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -418,12 +418,12 @@ class JobInputs:
     @per_job
     def member_weights(self, wildcards: Wildcards) -> list[str]:
         """Return weights of the models that an ensemble is joined from."""
-        return self._weights_of(wildcards, or_exit(self.plan.members, wildcards.model))
+        return self._weights_of_sources(wildcards)
 
     @per_job
     def start_weights(self, wildcards: Wildcards) -> list[str]:
         """Return weights of the models that a training starts from."""
-        weights = self._weights_of(wildcards, or_exit(self.plan.starts, wildcards.model))
+        weights = self._weights_of_sources(wildcards)
         path = or_exit(self.plan.model, wildcards.model).trained_start
         if path is not None:
             weights += _model_files(path)
@@ -445,10 +445,11 @@ class JobInputs:
             or_exit(check_links, links)
         return [links]
 
-    def _weights_of(self, wildcards: Wildcards, models: Sequence[str]) -> list[str]:
-        """Return weights of other models of a run's task and seed."""
+    def _weights_of_sources(self, wildcards: Wildcards) -> list[str]:
+        """Return weights of other models of a run's task, which its model is made from."""
         run = self._run(wildcards)
-        return [str(run.member(name).model / "weights.safetensors") for name in models]
+        sources = or_exit(self.plan.sources, wildcards.model, int(wildcards.seed))
+        return [str(run.member(*source).weights) for source in sources]
 
     @per_job
     def reused(self, wildcards: Wildcards) -> list[str]:

@@ -83,6 +83,7 @@ def test_options_out_of_range_are_refused(
             {"architecture": {"kind": "recurrent", "label_smoothing": 0.1}},
             "label smoothing is of symbols that are generated",
         ),
+        ("soft", {"seeds_each": 3}, "only an ensemble has members of several seeds"),
         ("agreement", {"targets": "actions"}, "the architecture `agreement` writes no actions"),
         ("hard-mono", {"input_feeding": "prior"}, "a pointer is both coupling and input feeding"),
         ("hard-mono", {"marginalization": "output"}, "which leaves none to sum over"),

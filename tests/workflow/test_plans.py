@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from pam.experiments.check import check_experiment
+from pam.experiments.estimate import runs_to_train
 from pam.experiments.loading import load_plan
 from pam.experiments.settings import Network, Training
 from pam.models import options
@@ -38,13 +39,12 @@ def trainings(config: str) -> set[str]:
     while waiting:
         task, model, seed = waiting.pop()
         other = plan.task(task).trained_on
-        sources = plan.members(model) or plan.starts(model)
         if other is not None:
             waiting.append((other, model, seed))
             continue
         if not plan.members(model):
             trained.add((task, model, seed))
-        waiting += [(task, source, seed) for source in sources]
+        waiting += [(task, *source) for source in plan.sources(model, seed)]
 
     return {f"{model} on {task}, seed {seed}" for task, model, seed in trained}
 
@@ -218,6 +218,21 @@ def test_the_sweep_trains_each_form_of_acvi_beside_soft() -> None:
     models = {"soft", "acvi", "acvi-literal", *variants}
 
     assert planned == {f"{name} on ddn13-de-noun, seed 1" for name in models}
+
+
+def test_a_check_counts_the_trainings_of_ensembles_and_of_single_models_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = "config/attentions.yaml"
+    plan, datasets = check_experiment(None, [str(ROOT / config)])
+    monkeypatch.chdir(tmp_path)  # where nothing is trained yet
+    files = WorkflowFiles(plan, datasets)
+    left = {
+        f"{run.model} on {run.task}, seed {run.seed}"
+        for task in plan.experiment.tasks
+        for run in runs_to_train(plan, files, task, print)
+    }
+    assert left == trainings(config)
 
 
 @pytest.mark.parametrize(

@@ -417,6 +417,27 @@ def test_ensembles_are_told_from_trained_models(
     assert {file.partition("/seed3/")[2] for file in members} == {"model/weights.safetensors"}
 
 
+def test_ensembles_of_seeds_have_no_member_in_common(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    pair = {"from": "ensemble", "label": "Pairs", "members": ["soft"], "seeds_each": 2}
+    flow = made(tmp_path, EXPERIMENT, REGISTRY, models=["soft", {"pairs": pair}])
+
+    run = flow.plan.run("nouns", "pairs", seed=3)
+    assert len(run.members) == 2
+    for seed, expected in {1: [1, 2], 2: [3, 4], 3: [5, 6]}.items():
+        wanted = [
+            f"results/tiny/nouns/soft/seed{each}/model/weights.safetensors" for each in expected
+        ]
+        asked = job(task="nouns", model="pairs", seed=str(seed))
+        assert flow.inputs.member_weights()(asked) == wanted
+
+    with pytest.raises(UserError, match="seed 0 of `pairs` has members of the seed -1") as told:
+        flow.plan.run("nouns", "pairs", seed=0)
+    assert told.value.hint == "count the seeds of the experiment from 1"
+
+
 @pytest.mark.parametrize(
     ("device", "gpus", "asked", "expected"),
     [
