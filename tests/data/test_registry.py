@@ -84,6 +84,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "iwslt15-en-vi": "translation",
         "multi30k-de-en": "translation",
         "tanaka-ja-en": "translation",
+        "europarl-de-en": "translation",
         "tatoeba-de-en": "translation",
         "tatoeba-en-vi": "translation",
         "ted-europarl-de-en": "translation",
