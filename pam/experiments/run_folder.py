@@ -105,6 +105,11 @@ class RunFolder:
         return self.path / "attention.json"
 
     @property
+    def alignment_record(self) -> Path:
+        """What the model did as an aligner of the training text."""
+        return self.path / "alignment.json"
+
+    @property
     def restored(self) -> Path:
         """The record of a run that was restored from `results/reference`, which has no weights."""
         return self.path / "restored.json"

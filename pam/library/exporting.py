@@ -19,10 +19,12 @@ import torch
 import yaml
 from torch import Tensor
 
+from pam.alignment.record import AlignerRecord
+from pam.alignment.scoring import LinkScores
 from pam.data.dataset import SUMMARY
 from pam.evaluation.length_penalty import Choice, chosen_penalties, exported_choice
 from pam.evaluation.records import load, save
-from pam.evaluation.scores import Scores
+from pam.evaluation.scores import Scores, Value
 from pam.experiments.model import EXPORTED_SUFFIX
 from pam.experiments.parsing import dump_yaml
 from pam.experiments.run_config import RunConfig
@@ -52,11 +54,13 @@ class Origin:
     Attributes:
         training: the content of training.json: cost, hardware, command.
         scores: the content of scores.json.
+        alignment: what it did as a word aligner, with its scores on links that people made.
         data: the content of the prepared data's summary.json: title, licence, citation.
     """
 
     training: Mapping[str, Any]
     scores: Scores | None
+    alignment: AlignerRecord | None
     data: Mapping[str, Any]
 
     @classmethod
@@ -66,10 +70,14 @@ class Origin:
         scores_file = run.scores("test")
         if scores_file.is_file():
             scores = load(Scores, scores_file)
+        alignment = None
+        if run.alignment_record.is_file():
+            alignment = load(AlignerRecord, run.alignment_record)
 
         return cls(
             training=_read_if_there(run.training),
             scores=scores,
+            alignment=alignment,
             data=_read_if_there(run.data("test") / SUMMARY),
         )
 
@@ -135,7 +143,7 @@ def _card_of(model: SavedModel, run: RunFolder | None) -> str:
         return card(model, Origin.of_run(run))
     if CARD in model.files:
         return model.files[CARD].decode()
-    return card(model, Origin(training={}, scores=None, data={}))
+    return card(model, Origin(training={}, scores=None, alignment=None, data={}))
 
 
 def _check_free(out: Path, is_file: bool, force: bool) -> None:
@@ -207,8 +215,10 @@ USE = """```python
 import pam
 
 model = pam.load("PATH OF THIS FILE OR FOLDER")
-model.predict([...])
+{call}
 ```"""
+PREDICT = "model.predict([...])"
+ALIGN = 'model.align("a sentence", "its translation", smooth=True).links'
 
 
 def card(model: SavedModel, origin: Origin) -> str:
@@ -222,12 +232,13 @@ def card(model: SavedModel, origin: Origin) -> str:
     if run.components.source:
         introduction += f" The model is that of {run.components.source}."
 
+    call = PREDICT if origin.alignment is None else ALIGN
     parts = [
         f"---\n{head}---",
         f"# {run.label} on {origin.data.get('title', run.task)}",
         introduction,
         "## Use",
-        USE,
+        USE.format(call=call),
         "## Data",
         data_text(origin.data),
         "## Scores on the test split",
@@ -235,6 +246,8 @@ def card(model: SavedModel, origin: Origin) -> str:
         "## Training",
         training_text(origin.training),
     ]
+    if origin.alignment is not None and origin.alignment.scores is not None:
+        parts += ["## Word alignment", alignment_text(origin.alignment, origin.alignment.scores)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -272,11 +285,24 @@ def scores_text(scores: Scores | None) -> str:
     if scores is None:
         return "The run was not scored."
 
+    return _table(scores.metrics, decimals=2)
+
+
+def alignment_text(record: AlignerRecord, scores: LinkScores) -> str:
+    """Say how well the model links words, where it was compared with links that people made."""
+    return f"Links by {record.reading}, of sentences with hand-made links:\n\n" + _table(
+        scores.metrics, decimals=3
+    )
+
+
+def _table(metrics: Mapping[str, Value], decimals: int) -> str:
+    """Return a table of metrics with their bootstrap intervals."""
     lines = ["| metric | value | 95 % interval | of |", "| --- | --: | --: | --: |"]
-    for name, value in scores.metrics.items():
+    for name, value in metrics.items():
         unit = f" {value.unit}" if value.unit else ""
-        interval = f"[{value.low:.2f}, {value.high:.2f}]"
-        lines.append(f"| {name} | {value.value:.2f}{unit} | {interval} | {value.n:,} |")
+        interval = f"[{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
+        shown = f"{value.value:.{decimals}f}{unit}"
+        lines.append(f"| {name} | {shown} | {interval} | {value.n:,} |")
     return "\n".join(lines)
 
 

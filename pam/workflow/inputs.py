@@ -264,7 +264,7 @@ class JobInputs:
         records = [f"{folder}/{program}.json" for program in aligning.programs]
         for task, model, seed in self.plan.aligned_runs():
             if task == wildcards.task:
-                records.append(str(self.files.run_of(task, model, seed).path / "alignment.json"))
+                records.append(str(self.files.run_of(task, model, seed).alignment_record))
         return records
 
     def _aligning(self, wildcards: Wildcards) -> Aligning:

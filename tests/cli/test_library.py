@@ -636,6 +636,20 @@ def test_an_exported_folder_has_the_layout_of_model_hubs(
     assert half.predict(SOURCES) == pam.load(trained).predict(SOURCES)
 
 
+def test_the_card_of_an_aligner_says_how_well_it_links_words(
+    trained: Path, tmp_path: Path, called: Call
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    record = ROOT / "results/reference/bench/2026-11-30-transformer-aligner.json"
+    shutil.copyfile(record, run / "alignment.json")
+    assert called("export", "--run", run, "--out", tmp_path / "hub").code == 0
+
+    text = (tmp_path / "hub/README.md").read_text(encoding="utf-8")
+    assert "| aer | 0.235 | [0.224, 0.247] | 508 |" in text
+    assert "model.align(" in text
+
+
 def test_an_export_that_fails_leaves_no_folder_and_the_next_one_succeeds(
     trained: Path, tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

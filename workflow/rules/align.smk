@@ -11,7 +11,7 @@ rule align_text:
         others=job_inputs.aligned_by(),
     output:
         links=f"{files.run.path}/links.txt",
-        record=f"{files.run.path}/alignment.json",
+        record=files.run.alignment_record,
     log:
         f"{files.logs}/{{task}}/{{model}}/seed{{seed}}/align.log",
     conda:
