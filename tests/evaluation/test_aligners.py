@@ -254,14 +254,23 @@ SHOWN = {
     ("fast_align", "intersection"): "fast_align, both directions, intersection",
     ("fast_align", "grow-diag-final-and"): "fast_align, both directions, grow-diag-final-and",
 }
+for model in ("Prior-Joint", "Prox-Postr-Joint", "Mono-Postr-Joint"):
+    for reading, shown in {
+        "product, smoothed": "both directions, product, smoothed",
+        "one direction, smoothed": "German to English, smoothed",
+    }.items():
+        SHOWN[f"Transformer, the head alone, {model}", reading] = f"{model}, trained apart, {shown}"
+UNJOINED = [f"aligner-{model}-joint" for model in ("prox-postr", "mono-postr")]
+GUIDED_SEEDS = [f"aligner-guided{suffix}" for suffix in ("", "-seed2", "-seed3")]
 SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
 
 
 @pytest.mark.parametrize(
     ("records", "count"),
     [
-        (["eflomal", "fast-align", "aligner-guided", "aligner-guided-seed2", *SEEDS], 8),
+        (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 12),
         (["eflomal-europarl", *(f"transformer-aligner-europarl{n}" for n in ("", "-seed2"))], 5),
+        (["eflomal-proceedings", "transformer-aligner-proceedings"], 5),
     ],
 )
 def test_the_page_on_alignment_has_the_figures_of_the_stored_records(
@@ -270,7 +279,8 @@ def test_the_page_on_alignment_has_the_figures_of_the_stored_records(
     page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8").replace("**", "")
     bench = ROOT / "results/reference/bench"
     found = 0
-    for row in table([bench / f"2026-11-30-{name}.json" for name in records]).rows:
+    files = [next(bench.glob(f"20??-??-??-{name}.json")) for name in records]
+    for row in table(files).rows:
         shown = SHOWN.get((row["aligner"].text, row["reading"].text))
         if shown is not None:
             figures = f"| {shown} | {row['level'].text_with_interval} | {row['cpu_s'].text} |"
