@@ -107,6 +107,7 @@ def _family(color: str, **marks: str) -> dict[str, Look]:
 
 _LOOKS = {
     "hard-mono": Look("#6B6B6B", "s", _DOTTED),
+    **_family("#6B6B6B", hard_mono_smoothed="o", hard_mono_five="D"),
     "prior-joint": Look("#E69F00", "^", _DASHED),
     "postr-joint": Look("#D55E00", "D", _SOLID),
     "postr-joint-dot": Look("#D55E00", "d", _DASHED),
