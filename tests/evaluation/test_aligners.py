@@ -260,7 +260,7 @@ for model in ("Prior-Joint", "Prox-Postr-Joint", "Mono-Postr-Joint"):
         "one direction, smoothed": "German to English, smoothed",
     }.items():
         SHOWN[f"Transformer, the head alone, {model}", reading] = f"{model}, trained apart, {shown}"
-UNJOINED = [f"aligner-{model}-joint" for model in ("prox-postr", "mono-postr")]
+UNJOINED = [f"aligner-{model}-joint" for model in ("prior", "prox-postr", "mono-postr")]
 GUIDED_SEEDS = [f"aligner-guided{suffix}" for suffix in ("", "-seed2", "-seed3")]
 SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
 
@@ -268,7 +268,7 @@ SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
 @pytest.mark.parametrize(
     ("records", "count"),
     [
-        (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 12),
+        (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 14),
         (["eflomal-europarl", *(f"transformer-aligner-europarl{n}" for n in ("", "-seed2"))], 5),
         (["eflomal-proceedings", "transformer-aligner-proceedings"], 5),
     ],
