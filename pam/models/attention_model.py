@@ -290,7 +290,10 @@ class AttentionModel(Model):
         head = self.head
         values = head.marginalization.bound(output, packed.symbols, log_q, head.estimator)
         if values is None:
-            values = self._smoothed_labels(unrolled.log_prob(), output, packed.symbols)
+            values = unrolled.log_prob()
+        if self.label_smoothing:
+            assert isinstance(output, SingleContext)
+            values = output.smoothed(self.label_smoothing, values, packed.symbols)
         if output.attention.cost is not None:
             values = values - output.attention.cost
 
@@ -298,17 +301,6 @@ class AttentionModel(Model):
         if guide is not None:
             values = values - guide.cost(self.attention(unrolled, guide.of_posterior))
         return self._pay_for_sentences(values, unrolled, target), unrolled
-
-    def _smoothed_labels(
-        self, log_prob: Tensor, output: TokenDistribution, symbols: Tensor
-    ) -> Tensor:
-        """Smooth log p of symbols, both (N,), as `Transformer.objective` does."""
-        share = self.label_smoothing
-        if share == 0:
-            return log_prob
-
-        assert isinstance(output, SingleContext)
-        return (1 - share) * log_prob + share * output.mean_log_prob(symbols, log_prob)
 
     def attention(self, unrolled: Unrolled, of_posterior: bool) -> Tensor:
         """Return the priors or posteriors (B, T, m), rows in the order of the given targets."""

@@ -384,20 +384,21 @@ class ContextDistribution(TokenDistribution):
     def select(self, rows: Tensor) -> ContextDistribution: ...
 
 
-def mean_log_prob(
-    z: Tensor, weight: Tensor, bias: Tensor, symbols: Tensor, log_prob: Tensor
+def smoothed_log_prob(
+    share: float, log_prob: Tensor, symbols: Tensor, z: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    """Return the mean of log p(y) over all symbols, (n,), where p = softmax(W z + b).
+    """Return (1 - share) log p(y) + share mean_y' log p(y'), (n,), where p = softmax(W z + b).
 
-    Log p of two symbols differs as their logits do. So one of them and the mean logit suffice.
+    This is label smoothing (Szegedy et al. 2016, section 7). Log p of two symbols differs as their
+    logits do. So the mean of log p over all symbols is log p(y) - logit(y) + mean logit.
 
     Args:
+        log_prob: (n,) log p(y) of symbols y (n,).
         z: (n, R); weight: (V, R) W; bias: (V,) b.
-        symbols: (n,) one symbol of each row; log_prob: (n,) its log p.
     """
     logit = (z * weight[symbols]).sum(1) + bias[symbols]
     mean_logit = z @ weight.mean(0) + bias.mean()
-    return log_prob - logit + mean_logit
+    return log_prob + share * (mean_logit - logit)
 
 
 @dataclass(eq=False)
@@ -428,11 +429,11 @@ class SingleContext(ContextDistribution):
         readout = self.rows.readout
         return readout.layer.log_probs(readout.hidden_layer.plain(self.hidden))
 
-    def mean_log_prob(self, symbols: Tensor, log_prob: Tensor) -> Tensor:
-        """Return the mean of log p over all symbols; see the function of this name."""
+    def smoothed(self, share: float, log_prob: Tensor, symbols: Tensor) -> Tensor:
+        """Smooth log p of symbols, both (n,); see `smoothed_log_prob`."""
         readout = self.rows.readout
         z = readout.hidden_layer.plain(self.hidden)
-        return mean_log_prob(z, readout.weight, readout.bias, symbols, log_prob)
+        return smoothed_log_prob(share, log_prob, symbols, z, readout.weight, readout.bias)
 
     def generated_probs(self, log_gate: Tensor) -> Tensor:
         return (self.log_probs() + log_gate).exp()

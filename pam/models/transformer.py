@@ -20,7 +20,7 @@ from pam.models.kernels.mixture import Mixture, mixture_log_likelihood
 from pam.models.kernels.search_layer import SearchLayer
 from pam.models.logspace import safe_log
 from pam.models.model import Model
-from pam.models.outputs import TokenDistribution, mean_log_prob
+from pam.models.outputs import TokenDistribution, smoothed_log_prob
 from pam.models.packing import PackedTargets
 from pam.models.transformer_layers import (
     DecoderLayers,
@@ -224,22 +224,18 @@ class Transformer(Model):
         return packed.unpack(self._log_prob(packed, states))
 
     def objective(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return log p(y_t | y_<t, x), (B, T), smoothed (Szegedy et al. 2016, section 7).
-
-        A share of it is the mean of log p over all symbols.
-        """
+        """Return log p(y_t | y_<t, x), (B, T), smoothed; see `smoothed_log_prob`."""
         packed, states = self._states_of_tokens(source, lengths, target)
         log_prob = self._log_prob(packed, states)
-        share = self.label_smoothing
-        if share:
-            mean = mean_log_prob(
+        if self.label_smoothing:
+            log_prob = smoothed_log_prob(
+                share=self.label_smoothing,
+                log_prob=log_prob,
+                symbols=packed.symbols,
                 z=states,
                 weight=self.output.weight,
                 bias=self.output.bias,
-                symbols=packed.symbols,
-                log_prob=log_prob,
             )
-            log_prob = (1 - share) * log_prob + share * mean
         return packed.unpack(log_prob)
 
     @torch.no_grad()

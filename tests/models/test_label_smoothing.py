@@ -64,3 +64,4 @@ def test_label_smoothing_adds_the_mean_over_all_symbols_to_the_objective_alone(n
     objective = smoothed.objective(source, lengths, target)
     torch.testing.assert_close(objective[is_real], expected[is_real])
     torch.testing.assert_close(smoothed.log_likelihood(source, lengths, target), likelihood)
+    torch.testing.assert_close(plain.objective(source, lengths, target), likelihood)
