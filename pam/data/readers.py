@@ -13,13 +13,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, field_validator
 
 from pam.data.annotated import M2, Conllu
 from pam.data.archives import extract_all
 from pam.data.choices import Choices
 from pam.data.dataset import SPLITS
-from pam.data.reading import FURTHER, Files, GroupingReader, Reader, aligned
+from pam.data.reading import FURTHER, DividingReader, Files, GroupingReader, Reader, aligned
 from pam.data.records import JsonLines, Table
 from pam.data.sampling import ALL, Languages, Pair
 from pam.data.text_files import (
@@ -137,8 +137,32 @@ class Lines(GroupingReader):
     markup: Literal["refuse", "keep"] = Field(
         "refuse", description="`keep` reads tags, such as `<doc>`, as text"
     )
+    # Left out where it is not given, as in formats from before there was this key.
+    both: SerializeAsAny[DividingReader] | None = Field(
+        None,
+        description=(
+            "reader of those parts of a split that are one file with both texts, such as `tmx` or"
+            " `{kind: columns, columns: {en: 0, de: 1}}`"
+        ),
+        exclude_if=lambda reader: reader is None,
+    )
+
+    @field_validator("both")
+    @classmethod
+    def _divides_nothing(cls, reader: DividingReader | None) -> DividingReader | None:
+        if reader is not None and reader.divide is not None:
+            raise ValueError("write `divide` beside `both`, as all parts are divided together")
+        return reader
+
+    def groups(self, files: Any) -> list[str] | None:
+        if self.both is not None and isinstance(files, Path):
+            return self.both.groups(files)
+        return None
 
     def pairs(self, split: str, files: Any, languages: Languages) -> Iterator[Pair]:
+        if self.both is not None and isinstance(files, Path):
+            return self.both.pairs(split, files, languages)
+
         for language in languages:
             if isinstance(files, Path) or language not in files:
                 hint = f"name it in the registry: {split}: {{{language}: FILE, ...}}"
@@ -433,4 +457,9 @@ def load_reader(choice: Any) -> Reader:
         raise ValueError("a choice without `kind`: add `kind: name`")
     if options["kind"] not in READERS:
         raise ValueError(str(unknown("reader", options["kind"], sorted(READERS))))
+    if options.get("both") is not None:
+        part_reader = load_reader(options["both"])
+        if not isinstance(part_reader, DividingReader):
+            raise ValueError(f"`{part_reader.kind}` reads an archive, and no part of a split")
+        options = options | {"both": part_reader}
     return READERS[options["kind"]].model_validate(options)

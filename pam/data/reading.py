@@ -132,13 +132,14 @@ class DividingReader(Reader):
                 yield drawn_split, iter(drawn)
 
     def _groups_of_parts(self, parts: Sequence[Part]) -> list[str] | None:
-        groups: list[str] = []
-        for part in parts:
-            groups_of_part = self.groups(part)
-            if groups_of_part is None:
-                return None
-            groups += groups_of_part
-        return groups
+        groups = [self.groups(part) for part in parts]
+        named = [group for group in groups if group is not None]
+        if not named:
+            return None
+        if len(named) < len(groups):
+            problem = "some parts of a split say which pairs `divide` keeps together, and others not"
+            raise UserError(problem, hint="say it of all of them, or of none")
+        return list(chain.from_iterable(named))
 
     def groups(self, files: Any) -> list[str] | None:
         """Return for each pair the name of what stays together when pairs are divided.

@@ -85,6 +85,7 @@ def test_our_own_registry_has_what_the_papers_used_and_what_stands_in_for_it() -
         "multi30k-de-en": "translation",
         "tanaka-ja-en": "translation",
         "europarl-de-en": "translation",
+        "europarl-tatoeba-de-en": "translation",
         "tatoeba-de-en": "translation",
         "tatoeba-en-vi": "translation",
         "ted-europarl-de-en": "translation",

@@ -92,6 +92,63 @@ def test_parts_that_are_divided_share_no_sentence(tmp_path: Path) -> None:
     assert len(places) == 1
 
 
+COLUMNS = {"kind": "columns", "columns": {"de": 1, "en": 0}}
+
+
+def with_a_table(folder: Path, **read: Any) -> Dataset:
+    """Make a data set of two files whose training text is also in one file of two columns."""
+    folder.mkdir()
+    made = in_parts(folder, de="Eine Maus\n", en="A mouse\n")
+    table = folder / "more.tsv"
+    table.write_text("Two mice\tZwei Mäuse\nNo mice\tKeine Mäuse\n", encoding="utf-8")
+    parts = made.splits["train"]
+    assert isinstance(parts, list)
+    splits = {**made.splits, "train": [*parts, "more.tsv"]}
+    files = {**made.files, "more.tsv": File(path=str(table))}
+    made = made.model_copy(update={"files": files, "splits": splits})
+    return made.with_format({"read": {"kind": "lines", **read}})
+
+
+def test_a_split_has_parts_of_two_files_and_parts_of_one(tmp_path: Path) -> None:
+    user_dataset = with_a_table(tmp_path / "own", both=COLUMNS)
+    sources = [source for source, _ in columns(prepared(user_dataset, tmp_path), "train")]
+    assert sources[-3:] == ["Eine Maus", "Zwei Mäuse", "Keine Mäuse"]
+
+    names = user_dataset.kind.modules("extract", user_dataset.layout)
+    assert {"pam.data.readers:Lines", "pam.data.readers:Columns"} <= set(names)
+
+
+def test_parts_of_two_files_and_of_one_are_divided_together(tmp_path: Path) -> None:
+    divide = {"dev": 1, "test": 1}
+    user_dataset = with_a_table(tmp_path / "own", both=COLUMNS, divide=divide)
+    train = user_dataset.splits["train"]
+    folder = prepared(user_dataset.model_copy(update={"splits": {"all": train}}), tmp_path)
+    assert sum(len(columns(folder, split)) for split in SPLITS) == len(SENTENCES["train"]) + 3
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        ({"both": COLUMNS | {"divide": {"dev": 1}}}, "write `divide` beside `both`"),
+        ({"both": "mails"}, "`mails` reads an archive"),
+        ({"both": "colums"}, "did you mean `columns`"),
+    ],
+)
+def test_a_reader_of_parts_that_does_not_serve_is_refused(
+    tmp_path: Path, read: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        _ = with_a_table(tmp_path / "own", **read).layout
+
+
+def test_parts_have_groups_to_be_kept_together_all_or_none(tmp_path: Path) -> None:
+    divide = {"dev": 1, "test": 1}
+    user_dataset = with_a_table(tmp_path / "own", both=COLUMNS | {"group": 0}, divide=divide)
+    train = user_dataset.splits["train"]
+    with pytest.raises(UserError, match="some parts of a split say which pairs"):
+        prepared(user_dataset.model_copy(update={"splits": {"all": train}}), tmp_path)
+
+
 def test_references_are_the_text_as_people_write_it(tmp_path: Path) -> None:
     folder = ready(tmp_path, lowercase=True)
     assert (folder / "test.target.txt").read_text() == "is this a mouse?\nthis is a dog.\n"
