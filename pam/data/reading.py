@@ -137,7 +137,7 @@ class DividingReader(Reader):
         if not named:
             return None
         if len(named) < len(groups):
-            problem = "some parts of a split say which pairs `divide` keeps together, and others not"
+            problem = "some parts say which pairs `divide` keeps together, and others do not"
             raise UserError(problem, hint="say it of all of them, or of none")
         return list(chain.from_iterable(named))
 

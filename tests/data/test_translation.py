@@ -145,7 +145,7 @@ def test_parts_have_groups_to_be_kept_together_all_or_none(tmp_path: Path) -> No
     divide = {"dev": 1, "test": 1}
     user_dataset = with_a_table(tmp_path / "own", both=COLUMNS | {"group": 0}, divide=divide)
     train = user_dataset.splits["train"]
-    with pytest.raises(UserError, match="some parts of a split say which pairs"):
+    with pytest.raises(UserError, match="some parts say which pairs"):
         prepared(user_dataset.model_copy(update={"splits": {"all": train}}), tmp_path)
 
 
