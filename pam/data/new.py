@@ -55,11 +55,11 @@ def plain_name(path: Path) -> Path:
     return path
 
 
-def by_split(choices: Choices) -> dict[str, list[Path]]:
-    """Group files by the split that is named, or that their names say.
+def by_split(choices: Choices) -> dict[str, list[list[Path]]]:
+    """Return the parts of each split that is named, or that files' names say.
 
-    If they say none, all are in the one split of all pairs. A UserError says which splits are
-    missing, and how to name them.
+    A part is one file or those of a corpus, the source first. If names say none, all files are in
+    the one split of all pairs. A UserError says which splits are missing, and how to name them.
     """
     files = choices.files
     named = choices.splits
@@ -78,30 +78,39 @@ def by_split(choices: Choices) -> dict[str, list[Path]]:
 
     # All splits or the one of all pairs, or those from which dev can be drawn.
     is_whole = set(splits) in ({ALL}, set(SPLITS), {"train", "test"})
-    ordered = {split: _source_first(paths) for split, paths in splits.items()}
-    if is_whole and (
-        all(len(paths) == 1 for paths in ordered.values())
-        or all(len(paths) > 1 for paths in ordered.values())
-    ):
-        return ordered
+    parts = {split: _parts(paths) for split, paths in splits.items()}
+    are_files = all(len(part) == 1 for corpora in parts.values() for part in corpora)
+    are_pairs = all(len(part) > 1 for corpora in parts.values() for part in corpora)
+    if is_whole and all(parts.values()) and (are_files or are_pairs):
+        return parts
     raise _incomplete(choices, splits)
 
 
-def _source_first(paths: list[Path]) -> list[Path]:
-    """Return the files of a split, the source first; none of several that do not belong together.
+def _parts(paths: list[Path]) -> list[list[Path]]:
+    """Return the parts of a split, the source first; none if files do not belong together.
 
-    Several files of references have names that differ in numbers alone.
+    Several files of references have names that differ in numbers alone. The files of a corpus have
+    names that differ in their languages alone.
     """
     if len(paths) < 3:
-        return paths
+        return [paths]
 
-    by_name = defaultdict(list)
+    by_letters = defaultdict(list)
+    by_corpus: dict[tuple[Path, str, str], dict[str, Path]] = defaultdict(dict)
     for path in paths:
-        by_name[re.sub(r"[^A-Za-z]+", "", path.name)].append(path)
-    groups = sorted(by_name.values(), key=len)
-    if len(groups) != 2 or len(groups[0]) != 1:
-        return []
-    return groups[0] + groups[1]
+        by_letters[re.sub(r"[^A-Za-z]+", "", path.name)].append(path)
+        language = _end_of_name(path)
+        before, _, after = f"{path.name}.".rpartition(f".{language}.")
+        by_corpus[path.parent, before, after][language] = path
+
+    groups = sorted(by_letters.values(), key=len)
+    if len(groups) == 2 and len(groups[0]) == 1:
+        return [groups[0] + groups[1]]
+
+    first = next(iter(by_corpus.values()))
+    if len(first) == 2 and all(corpus.keys() == first.keys() for corpus in by_corpus.values()):
+        return [[corpus[language] for language in first] for corpus in by_corpus.values()]
+    return []
 
 
 def _incomplete(choices: Choices, splits: Mapping[str, list[Path]]) -> UserError:
@@ -122,6 +131,14 @@ def _incomplete(choices: Choices, splits: Mapping[str, list[Path]]) -> UserError
         "name one file or a pair, or as many of each of train, dev and test (without dev it is"
         " drawn from train); "
     )
+    if set(choices.splits or ()) == {ALL}:
+        hint += (
+            "several corpora have names that differ in their languages alone, such as `a.de a.en"
+            " b.de b.en`; other files that belong together are listed by hand (docs/data.md,"
+            " several corpora)"
+        )
+        return UserError(message, hint=hint)
+
     if len(files) == len(SPLITS) * max(1, len(files) // len(SPLITS)) and len(files) > 1:
         again = choices.command(splits=_example(files))
         return UserError(message, hint=f"{hint}say which is which in their order, as by {again}")
@@ -172,7 +189,7 @@ def guess(choices: Choices, keys: Mapping[Path, str]) -> Guess:
     A UserError says that they cannot be guessed.
     """
     splits = by_split(choices)
-    first, *partners = splits.get("train") or next(iter(splits.values()))
+    first, *partners = (splits.get("train") or next(iter(splits.values())))[0]
     form = "" if partners else _form(first)
 
     divide: dict[str, Any] = {}
@@ -190,7 +207,7 @@ def guess(choices: Choices, keys: Mapping[Path, str]) -> Guess:
         return replace(entry, notes=(*notes, *entry.notes))
 
     if form in ("jsonl", "table"):
-        firsts = {split: paths[0] for split, paths in splits.items()}
+        firsts = {split: part[0] for split, (part,) in splits.items()}
         entry = guess_records(firsts, form, choices, divide)
     elif form in ("tmx", "xliff"):
         entry = guess_memory(first, form, choices, divide)
@@ -200,7 +217,7 @@ def guess(choices: Choices, keys: Mapping[Path, str]) -> Guess:
         entry = guess_conllu(choices, divide)
     else:
         entry = guess_table(first, choices, divide)
-    file_names = {split: keys[paths[0]] for split, paths in splits.items()}
+    file_names = {split: keys[part[0]] for split, (part,) in splits.items()}
     return replace(entry, splits=file_names, notes=(*notes, *entry.notes))
 
 
@@ -234,16 +251,16 @@ def _count(path: Path, form: str) -> int:
 
 
 def _pair_of_files(
-    splits: Mapping[str, Sequence[Path]],
+    splits: Mapping[str, Sequence[Sequence[Path]]],
     choices: Choices,
     divide: dict[str, Any],
     keys: Mapping[Path, str],
 ) -> Guess:
     """Make the entry of files of lines, or of segments, one for each language.
 
-    Further files of a split are further references.
+    Further files of a part are further references.
     """
-    first = next(iter(splits.values()))
+    first = next(iter(splits.values()))[0]
     if choices.kind == "inflection":
         pair = choices.command(kind="translation")
         hint = f"name one file of lemma, features and form for each split, or say {pair}"
@@ -258,13 +275,18 @@ def _pair_of_files(
     kind = "segments" if any(map(_is_markup, first)) else "lines"
     read: dict[str, Any] = {"kind": kind, **divide}
     file_names: dict[str, Any] = {}
-    for split, (source_path, *target_paths) in splits.items():
-        targets = [keys[path] for path in target_paths]
-        file_names[split] = {source: keys[source_path], target: targets}
-        if len(targets) == 1:
-            file_names[split][target] = targets[0]
-        else:
-            notes += (f"{split} has {len(targets)} files of references",)
+    for split, parts in splits.items():
+        corpora: list[dict[str, Any]] = []
+        for source_path, *target_paths in parts:
+            targets = [keys[path] for path in target_paths]
+            corpora.append({source: keys[source_path], target: targets})
+            if len(targets) == 1:
+                corpora[-1][target] = targets[0]
+            else:
+                notes += (f"{split} has {len(targets)} files of references",)
+        file_names[split] = corpora if len(corpora) > 1 else corpora[0]
+        if len(corpora) > 1:
+            notes += (f"{split} is {len(corpora)} corpora, read one after the other",)
 
     layout: dict[str, Any] = {"source": source, "target": target, "read": read}
     texts = [[line.text for line in islice(lines_of(path), LOOKED_AT)] for path in first[:2]]

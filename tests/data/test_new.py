@@ -475,6 +475,34 @@ def test_several_files_of_references_are_those_of_each_line(tmp_path: Path) -> N
         load_registries(["wrong.yaml"])
 
 
+def test_several_corpora_are_the_parts_of_a_split(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("news.dev", "talks"):
+        Path(f"{name}.de.txt").write_text("".join(f"Satz {n}.\n" for n in range(40)))
+        Path(f"{name}.en.txt").write_text("".join(f"{name} {n}.\n" for n in range(40)))
+    files = ("talks.de.txt", "talks.en.txt", "news.dev.en.txt", "news.dev.de.txt")
+    new(*files, "--splits", *["all"] * 4, "--name", "both")
+    assert "all is 2 corpora" in capsys.readouterr().out
+
+    entry = load_registries(["datasets.yaml"])["both"]
+    talks = {"de": "talks.de.txt", "en": "talks.en.txt"}
+    news = {"de": "news.dev.de.txt", "en": "news.dev.en.txt"}
+    assert entry.splits == {"all": [talks, news]}
+
+
+@pytest.mark.parametrize("files", [["a.de", "a.en", "b.tsv"], ["a.de", "b.en", "a.fr", "b.de"]])
+def test_files_that_belong_to_no_corpus_are_refused_with_a_way_out(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in files:
+        Path(name).write_text("eins\nzwei\n")
+    assert main(["data", "new", *files, "--splits", *["all"] * len(files)]) != 0
+    message = capsys.readouterr().err
+    assert "make no data set" in message and "listed by hand" in message
+    # Not by the command that was just called.
+    assert "--splits all" not in message
+    assert not Path("datasets.yaml").exists()
+
+
 def test_lists_of_records_are_words_or_references() -> None:
     records = {
         "words": {"src": ["ein", "rotes", "Haus"], "tgt": ["a", "red", "house"]},
