@@ -263,13 +263,14 @@ for model in ("Prior-Joint", "Prox-Postr-Joint", "Mono-Postr-Joint"):
 UNJOINED = [f"aligner-{model}-joint" for model in ("prior", "prox-postr", "mono-postr")]
 GUIDED_SEEDS = [f"aligner-guided{suffix}" for suffix in ("", "-seed2", "-seed3")]
 SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
+EUROPARL_SEEDS = [f"transformer-aligner-europarl{suffix}" for suffix in ("", "-seed2", "-seed3")]
 
 
 @pytest.mark.parametrize(
     ("records", "count"),
     [
         (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 14),
-        (["eflomal-europarl", *(f"transformer-aligner-europarl{n}" for n in ("", "-seed2"))], 5),
+        (["eflomal-europarl", *EUROPARL_SEEDS], 5),
         (["eflomal-proceedings", "transformer-aligner-proceedings"], 5),
     ],
 )
