@@ -14,6 +14,7 @@ from pam.cli import main
 from pam.data.dataset import write_summary
 from pam.evaluation import two_levels
 from pam.evaluation.records import load, save
+from pam.evaluation.scores import Scores
 from pam.evaluation.two_levels import Measured, Scatter
 from pam.experiments.check import check_aligning
 from pam.experiments.loading import load_plan
@@ -288,3 +289,13 @@ def test_the_page_on_alignment_has_the_figures_of_the_stored_records(
             assert figures in page
             found += 1
     assert found == count
+
+
+def test_the_page_on_alignment_has_the_figures_of_the_plain_transformer() -> None:
+    page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8")
+    scores = load(Scores, ROOT / "results/reference/bench/2026-12-01-plain-256.json")
+    for reading, shown in (("head", "its best head"), ("shift_att", "Shift-Att")):
+        metric = scores.metrics[f"one_minus_aer_{reading}"]
+        figures = f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]"
+        cost = f"{scores.training['cpu_s']:,.0f}"
+        assert f"| plain Transformer of 256 units, {shown} | {figures} | {cost} |" in page
