@@ -112,7 +112,7 @@ MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrain
     ),
     DEVICE,
     examples=[
-        "pam align --pretrained europarl/aligner --smooth --source a.de --target a.en",
+        "pam align --pretrained de-en/aligner --smooth --source a.de --target a.en",
         "pam align --run results/mine/de-en/postr-joint/seed1 --source a.de --target a.en",
         "pam align --run DE_EN --reverse EN_DE --source a.de --target a.en --out links.txt",
         "pam align --hf FOLDER --source a.de --target a.en --out links.txt",

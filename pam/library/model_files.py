@@ -64,7 +64,7 @@ def pretrained() -> list[str]:
 
     Example:
         >>> pretrained()[:3]
-        ['europarl/aligner', 'nouns/postr-joint', 'nouns/soft']
+        ['de-en/aligner', 'nouns/postr-joint', 'nouns/soft']
     """
     files = sorted(PRETRAINED_FOLDER.rglob(f"*{EXPORTED_SUFFIX}"))
     return [file.relative_to(PRETRAINED_FOLDER).with_suffix("").as_posix() for file in files]

@@ -273,6 +273,7 @@ EUROPARL_SEEDS = [f"transformer-aligner-europarl{suffix}" for suffix in ("", "-s
         (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 14),
         (["eflomal-europarl", *EUROPARL_SEEDS], 5),
         (["eflomal-proceedings", "transformer-aligner-proceedings"], 5),
+        (["eflomal-everyday", "transformer-aligner-everyday"], 5),
     ],
 )
 def test_the_page_on_alignment_has_the_figures_of_the_stored_records(
