@@ -154,6 +154,12 @@ class Lines(GroupingReader):
             raise ValueError("write `divide` beside `both`, as all parts are divided together")
         return reader
 
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        if self.both is None:
+            return (self,)
+        return (self, self.both)
+
     def groups(self, files: Any) -> list[str] | None:
         if self.both is not None and isinstance(files, Path):
             return self.both.groups(files)

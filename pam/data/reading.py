@@ -95,6 +95,11 @@ class Reader(Strict):
         """The splits that the registry has to give files for."""
         return SPLITS
 
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """Itself and the readers that it leaves parts of a split to."""
+        return (self,)
+
     @abstractmethod
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         """Yield names of splits (train, dev, test), each with its pairs.

@@ -703,8 +703,7 @@ def first_pairs(files: Files, layout: PairsFormat, count: int) -> dict[str, list
 def pair_modules(stage_or_codec: type, layout: PairsFormat) -> list[str]:
     """Return `module:Class` of a stage or a codec, and of the reader or tokenizers that it uses."""
     if issubclass(stage_or_codec, Extract):
-        readers = [layout.read, getattr(layout.read, "both", None)]
-        return class_names(stage_or_codec, *(type(reader) for reader in readers if reader))
+        return class_names(stage_or_codec, *map(type, layout.read.readers))
 
     names = {layout.tokenizer_for(language) for language in layout.languages}
     return class_names(stage_or_codec, *(TOKENIZERS[name] for name in sorted(names)))
