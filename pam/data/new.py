@@ -79,9 +79,9 @@ def by_split(choices: Choices) -> dict[str, list[list[Path]]]:
     # All splits or the one of all pairs, or those from which dev can be drawn.
     is_whole = set(splits) in ({ALL}, set(SPLITS), {"train", "test"})
     parts = {split: _parts(paths) for split, paths in splits.items()}
-    are_files = all(len(part) == 1 for corpora in parts.values() for part in corpora)
-    are_pairs = all(len(part) > 1 for corpora in parts.values() for part in corpora)
-    if is_whole and all(parts.values()) and (are_files or are_pairs):
+    # Each part is one file, or each is of several.
+    forms = {len(part) > 1 for corpora in parts.values() for part in corpora}
+    if is_whole and all(parts.values()) and len(forms) == 1:
         return parts
     raise _incomplete(choices, splits)
 
@@ -131,7 +131,13 @@ def _incomplete(choices: Choices, splits: Mapping[str, list[Path]]) -> UserError
         "name one file or a pair, or as many of each of train, dev and test (without dev it is"
         " drawn from train); "
     )
-    if set(choices.splits or ()) == {ALL}:
+    are_named = set(choices.splits or ()) == {ALL}
+    if len(files) % len(SPLITS) == 0 and not are_named:
+        again = choices.command(splits=_example(files))
+        return UserError(message, hint=f"{hint}say which is which in their order, as by {again}")
+
+    training = splits.get("train") or next(iter(splits.values()))
+    if not _parts(training):
         hint += (
             "several corpora have names that differ in their languages alone, such as `a.de a.en"
             " b.de b.en`; other files that belong together are listed by hand (docs/data.md,"
@@ -139,12 +145,7 @@ def _incomplete(choices: Choices, splits: Mapping[str, list[Path]]) -> UserError
         )
         return UserError(message, hint=hint)
 
-    if len(files) == len(SPLITS) * max(1, len(files) // len(SPLITS)) and len(files) > 1:
-        again = choices.command(splits=_example(files))
-        return UserError(message, hint=f"{hint}say which is which in their order, as by {again}")
-
     # One split alone can be divided into all of them.
-    training = splits.get("train") or next(iter(splits.values()))
     alone = choices.command(files=training, splits=[ALL] * len(training))
     return UserError(message, hint=f"{hint}or divide what is there into all of them: {alone}")
 

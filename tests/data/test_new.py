@@ -489,16 +489,25 @@ def test_several_corpora_are_the_parts_of_a_split(capsys: pytest.CaptureFixture[
     assert entry.splits == {"all": [talks, news]}
 
 
-@pytest.mark.parametrize("files", [["a.de", "a.en", "b.tsv"], ["a.de", "b.en", "a.fr", "b.de"]])
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (["a.de", "a.en", "b.tsv"], True),
+        (["a.de", "b.en", "a.fr", "b.de"], True),
+        (["a.de", "b.en", "a.fr", "b.de"], False),
+        (["a.de", "a.en", "b.de", "b.tsv"], False),
+    ],
+)
 def test_files_that_belong_to_no_corpus_are_refused_with_a_way_out(
-    files: list[str], capsys: pytest.CaptureFixture[str]
+    files: list[str], named: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in files:
         Path(name).write_text("eins\nzwei\n")
-    assert main(["data", "new", *files, "--splits", *["all"] * len(files)]) != 0
+    splits = ["--splits", *["all"] * len(files)] if named else []
+    assert main(["data", "new", *files, *splits]) != 0
     message = capsys.readouterr().err
     assert "make no data set" in message and "listed by hand" in message
-    # Not by the command that was just called.
+    # Not by a command that fails in its turn.
     assert "--splits all" not in message
     assert not Path("datasets.yaml").exists()
 
