@@ -160,6 +160,12 @@ class Lines(GroupingReader):
             return (self,)
         return (self, self.both)
 
+    def reader_of(self, pair: Pair) -> Reader:
+        source, target = pair
+        if self.both is not None and source.file == target.file:
+            return self.both
+        return self
+
     def groups(self, files: Any) -> list[str] | None:
         if self.both is not None and isinstance(files, Path):
             return self.both.groups(files)

@@ -100,6 +100,10 @@ class Reader(Strict):
         """Itself and the readers that it leaves parts of a split to."""
         return (self,)
 
+    def reader_of(self, pair: Pair) -> Reader:
+        """Return the one of `readers` that has read the pair."""
+        return self
+
     @abstractmethod
     def read(self, files: Files, languages: Languages) -> Iterator[tuple[str, Iterator[Pair]]]:
         """Yield names of splits (train, dev, test), each with its pairs.

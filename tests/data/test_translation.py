@@ -118,6 +118,15 @@ def test_a_split_has_parts_of_two_files_and_parts_of_one(tmp_path: Path) -> None
     assert {"pam.data.readers:Lines", "pam.data.readers:Columns"} <= set(names)
 
 
+def test_a_blank_text_of_a_part_is_told_as_its_reader_tells_it(tmp_path: Path) -> None:
+    user_dataset = with_a_table(tmp_path / "own", both=COLUMNS)
+    (tmp_path / "own" / "more.tsv").write_text("Two mice\tZwei Mäuse\n \tKeine Mäuse\n")
+    with pytest.raises(UserError, match="`en` is empty") as caught:
+        prepared(user_dataset, tmp_path)
+    assert (Path(str(caught.value.file)).name, caught.value.line) == ("more.tsv", 2)
+    assert "complete the row" in str(caught.value.hint)
+
+
 def test_parts_of_two_files_and_of_one_are_divided_together(tmp_path: Path) -> None:
     divide = {"dev": 1, "test": 1}
     user_dataset = with_a_table(tmp_path / "own", both=COLUMNS, divide=divide)

@@ -142,7 +142,7 @@ class Extract(Stage[PairsFormat]):
                 writer.dropped["a blank line"] += 1
             else:
                 blank_side = 1 if all(source) else 0
-                reader = self.layout.read
+                reader = self.layout.read.reader_of(pair)
                 message = reader.blank.format(self.layout.fields[blank_side])
                 hint = f"{reader.blank_hint}, or write `format: {{blank_lines: drop}}`"
                 faults.add(pair[blank_side].error(message, hint))
