@@ -261,17 +261,29 @@ for model in ("Prior-Joint", "Prox-Postr-Joint", "Mono-Postr-Joint"):
         "one direction, smoothed": "German to English, smoothed",
     }.items():
         SHOWN[f"Transformer, the head alone, {model}", reading] = f"{model}, trained apart, {shown}"
-UNJOINED = [f"aligner-{model}-joint" for model in ("prior", "prox-postr", "mono-postr")]
-GUIDED_SEEDS = [f"aligner-guided{suffix}" for suffix in ("", "-seed2", "-seed3")]
-SEEDS = [f"transformer-aligner{suffix}" for suffix in ("", "-seed2", "-seed3")]
-EUROPARL_SEEDS = [f"transformer-aligner-europarl{suffix}" for suffix in ("", "-seed2", "-seed3")]
+
+
+def seeds_of(name: str) -> list[str]:
+    """Name the records of three trainings."""
+    return [f"{name}{suffix}" for suffix in ("", "-seed2", "-seed3")]
+
+
+TALKS = [
+    "eflomal",
+    "fast-align",
+    *seeds_of("aligner-guided"),
+    *seeds_of("aligner-prior-joint"),
+    *seeds_of("aligner-prox-postr-joint"),
+    *seeds_of("aligner-mono-postr-joint"),
+    *seeds_of("transformer-aligner"),
+]
 
 
 @pytest.mark.parametrize(
     ("records", "count"),
     [
-        (["eflomal", "fast-align", *GUIDED_SEEDS, *UNJOINED, *SEEDS], 14),
-        (["eflomal-europarl", *EUROPARL_SEEDS], 5),
+        (TALKS, 14),
+        (["eflomal-europarl", *seeds_of("transformer-aligner-europarl")], 5),
         (["eflomal-proceedings", "transformer-aligner-proceedings"], 5),
         (["eflomal-everyday", "transformer-aligner-everyday"], 5),
     ],
