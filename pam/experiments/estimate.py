@@ -85,6 +85,7 @@ class Cost:
     memory_mb: float
     disk: float  # bytes that stay; while it trains, its state takes four times as much
     steps: int  # of the training
+    may_end_sooner: bool  # by its patience
 
 
 @dataclass(frozen=True)
@@ -463,6 +464,7 @@ def _cost(run: RunConfig, rate: Rate, rows: Mapping[str, int], beams: Sequence[i
         memory_mb=rate.memory_mb,
         disk=4.0 * rate.parameters,
         steps=steps,
+        may_end_sooner=run.training.patience is not None,
     )
 
 
@@ -589,9 +591,10 @@ def _tell_total(
     free = shutil.disk_usage(".").free
     memory_mb = at_once * max(cost.memory_mb for cost in costs)
 
+    about = "at most about" if any(cost.may_end_sooner for cost in costs) else "about"
     more = " and what is not known yet" if has_unknown else ""
     say(
-        f"in all about {_time(seconds)}{more}, {at_once} trainings at once on {cores} cores;"
+        f"in all {about} {_time(seconds)}{more}, {at_once} trainings at once on {cores} cores;"
         f" {needed / 1e9:.2f} GB of disk ({free / 1e9:.0f} GB are free);"
         f" {memory_mb:.0f} MB of memory"
     )

@@ -47,12 +47,17 @@ class Reporter:
 
     @contextmanager
     def open(
-        self, per_epoch: int, steps: int, progress: Progress, precision: str = ""
+        self,
+        per_epoch: int,
+        steps: int,
+        progress: Progress,
+        precision: str = "",
+        may_end_sooner: bool = False,
     ) -> Iterator[None]:
         """Report a run of `steps` steps, `per_epoch` in an epoch, of which some may be done.
 
-        The first line says in which `precision` large products are taken, why, and which library
-        takes those in float32.
+        A run that `may_end_sooner` has that many at most. The first line says in which `precision`
+        large products are taken, why, and which library takes those in float32.
         """
         if self.events is None:
             yield
@@ -61,6 +66,7 @@ class Reporter:
         log.info(f"{self.name}: precision: {precision}; float32 products: {progress.products}")
         self.per_epoch = per_epoch
         self.steps = steps
+        self.at_most = "at most " if may_end_sooner else ""
         self.epochs = -(-steps // per_epoch)
         self.resumed_at = progress.steps(per_epoch)
         self.start = self.last_line = time.monotonic()
@@ -101,7 +107,7 @@ class Reporter:
         loss = progress.loss / max(1, progress.tokens)
         log.info(
             f"{self.name}: epoch {progress.epoch + 1} of {self.epochs}, step {done} of"
-            f" {self.steps}, loss {loss:.4f}, {tqdm.format_interval(left)} to go"
+            f" {self.steps}, loss {loss:.4f}, {self.at_most}{tqdm.format_interval(left)} to go"
         )
 
     def epoch(self, row: dict[str, Any]) -> None:

@@ -157,6 +157,7 @@ class Trainer:
             steps=self.total_steps,
             progress=progress,
             precision=f"{precision}{reason}",
+            may_end_sooner=self.config.training.patience is not None,
         ):
             try:
                 while not self._finished():

@@ -55,6 +55,13 @@ def test_a_right_experiment_is_told_with_what_it_takes_and_leaves_nothing_behind
     assert sorted(own.folder.rglob("*")) == before
 
 
+def test_trainings_that_patience_may_end_take_at_most_what_is_told(
+    own: Checkout, called: Call
+) -> None:
+    own.edit("own/experiment.yaml", "batch_size: 16", "batch_size: 16, patience: 1")
+    assert re.search(r"in all at most about \d+ min", called(*CHECK).out)
+
+
 def test_it_says_whether_this_processor_has_the_precision_that_is_asked_for(
     own: Checkout, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,17 @@ def test_a_log_gets_plain_lines_with_the_time_to_go(
     assert "\r" not in capfd.readouterr().err
 
 
+def test_where_patience_may_end_a_training_its_log_has_the_most_time_to_go(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(training_logging, "LINE_EVERY_S", 0.0)
+    with caplog.at_level(logging.INFO, "pam"):
+        trained(small.run(epochs=2, patience=1), data, tmp_path)
+    line = next(r.getMessage() for r in caplog.records if " step 2 of 8" in r.getMessage())
+
+    assert re.search(r", at most \d\d:\d\d to go$", line)
+
+
 def test_lines_come_no_faster_than_a_person_reads(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
