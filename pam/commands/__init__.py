@@ -7,12 +7,13 @@ Imports that take long, of torch above all, are inside the functions that need t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 Option = tuple[str, dict[str, Any]]  # an option's name, and the rest of what argparse takes
+WRITES = "writes"  # in an option's settings: the command writes the file
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,47 @@ class Command:
             if isinstance(option, list):
                 group = parser.add_mutually_exclusive_group()
                 for name, settings in option:
-                    group.add_argument(name, **settings)
+                    group.add_argument(name, **_of_argparse(settings))
             else:
                 name, settings = option
-                parser.add_argument(name, **settings)
+                parser.add_argument(name, **_of_argparse(settings))
 
-        parser.set_defaults(call=self.run)
+        parser.set_defaults(call=self.call)
+
+    def call(self, args: argparse.Namespace) -> int:
+        """Run the command, once it is clear that the files that it writes can be written.
+
+        A UserError says that one cannot, or that it is another file that the command writes or
+        reads.
+        """
+        from pam.runtime.errors import UserError
+        from pam.runtime.files import are_one, check_place
+
+        files = list(self._files(args))
+        for number, (name, path, is_written) in enumerate(files):
+            if not is_written:
+                continue
+            check_place(path)
+            for other, other_path, is_written_too in files[:number] + files[number + 1 :]:
+                if are_one(path, other_path):
+                    what = "write the same file" if is_written_too else "are the same file"
+                    raise UserError(f"{name} and {other} {what}", file=path, hint="name another")
+        return self.run(args)
+
+    def _files(self, args: argparse.Namespace) -> Iterator[tuple[str, Path, bool]]:
+        """Yield the files that are named: the option, the path, and whether it is written."""
+        for option in self.options:
+            for name, settings in option if isinstance(option, list) else [option]:
+                if settings.get("type") is not Path:
+                    continue
+                named = getattr(args, settings.get("dest", name.lstrip("-").replace("-", "_")))
+                for path in named if isinstance(named, list) else [named]:
+                    if path is not None:
+                        yield name, Path(path), WRITES in settings
+
+
+def _of_argparse(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != WRITES}
 
 
 def command(
@@ -62,6 +98,11 @@ def option(name: str, help: str | None = None, **settings: Any) -> Option:  # no
 def path(name: str, help: str, metavar: str = "FILE", **settings: Any) -> Option:  # noqa: A002
     """Declare an option that names a file."""
     return option(name, help, type=Path, metavar=metavar, **settings)
+
+
+def output(name: str, help: str, **settings: Any) -> Option:  # noqa: A002
+    """Declare an option that names a file that the command writes."""
+    return path(name, help, **settings, writes=True)
 
 
 def folder(name: str, help: str, **settings: Any) -> Option:  # noqa: A002

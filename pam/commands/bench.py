@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from pam.commands import command, folder, option, path
+from pam.commands import command, folder, option, output, path
 
 MODELS = [
     "soft",
@@ -46,7 +46,7 @@ CUTS = (
         metavar="N",
     ),
     option("--device", choices=("auto", "cpu", "cuda"), default="cpu"),
-    path("--out", "JSON with the same figures", default="results/bench.json"),
+    output("--out", "JSON with the same figures", default="results/bench.json"),
     examples=[
         "pam bench",
         "pam bench --models soft postr-joint:0.99 --rounds 5",

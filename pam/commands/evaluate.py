@@ -16,6 +16,7 @@ from pam.commands import (
     folder,
     import_plugins,
     option,
+    output,
     path,
     run_with,
 )
@@ -46,7 +47,7 @@ OF_TEXTS = (
     run_with("a trained model"),
     option("--split", default="test", choices=(*SPLITS, "gold")),
     DATA,
-    path("--out", "analysis.json (default: in the run's folder)"),
+    output("--out", "analysis.json (default: in the run's folder)"),
     option(
         "--batch-size",
         "number of rows analyzed at once (default: the run's own)",
@@ -83,7 +84,7 @@ def analyze(args: Namespace) -> int:
     run_with("a trained model"),
     option("--split", default="test", choices=SPLITS),
     DATA,
-    path("--out", "attention.json (default: in the run's folder)"),
+    output("--out", "attention.json (default: in the run's folder)"),
     [
         option("--rows", "row numbers from 0, separated by commas"),
         option(
@@ -176,7 +177,9 @@ def attention(args: Namespace) -> int:
         choices=(0, 1),
         default=0,
     ),
-    path("--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"),
+    output(
+        "--out", "scores.json (default: in the run's folder; without --run, metrics are printed)"
+    ),
     examples=[
         "pam score --hypotheses ours.txt --references references.txt --baseline theirs.txt",
         "pam score --run results/quick/de-noun/postr-joint/seed1",
@@ -321,7 +324,7 @@ def control(args: Namespace) -> int:
     folder("--baseline", "run of the baseline", required=True),
     folder("--systems", "runs of other models on the same task", nargs="+", required=True),
     option("--split", default="test", choices=SPLITS),
-    path("--out", "JSON to write", required=True),
+    output("--out", "JSON to write", required=True),
     examples=[
         "pam significance --baseline RUN --systems OTHER_RUN --out significance.json",
     ],
@@ -343,7 +346,7 @@ def significance(args: Namespace) -> int:
         nargs=2,
     ),
     option("--split", default="test", choices=SPLITS),
-    path("--out", "JSON file to write instead of printing"),
+    output("--out", "JSON file to write instead of printing"),
     examples=[
         "pam compare results/quick/de-noun/soft/seed1 results/quick/de-noun/postr-joint/seed1",
     ],

@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING
 
-from pam.commands import CONFIG, DATA, DEVICE, SPLITS, command, folder, option, path, run_with
+from pam.commands import (
+    CONFIG,
+    DATA,
+    DEVICE,
+    SPLITS,
+    command,
+    folder,
+    option,
+    output,
+    path,
+    run_with,
+)
 from pam.experiments.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -92,7 +103,7 @@ def reuse(args: Namespace) -> int:
     run_with("a trained model"),
     CONFIG,
     DATA,
-    path("--out", "length_penalty.json (default: in the run's folder, one per beam)"),
+    output("--out", "length_penalty.json (default: in the run's folder, one per beam)"),
     option("--beam", "hypotheses that are followed (default: the run's own)", type=int),
     DEVICE,
     examples=[
@@ -146,7 +157,7 @@ def length_penalty(args: Namespace) -> int:
         "file of sources, one per line, compressed or not; with --n-best, each line gets a line"
         " of JSON",
     ),
-    path(
+    output(
         "--attention",
         "with --input: draw the attention of the first lines' outputs (.svg or .png)",
     ),
@@ -157,12 +168,12 @@ def length_penalty(args: Namespace) -> int:
         action="store_true",
     ),
     DATA,
-    path(
+    output(
         "--out",
         "predictions.tsv (default: in the run's folder); with --input the outputs (default:"
         " standard output)",
     ),
-    path("--record", "decoding.json, the record of cost and unseen symbols"),
+    output("--record", "decoding.json, the record of cost and unseen symbols"),
     option(
         "--batch-size",
         "number of sources decoded at once (default: the run's own)",

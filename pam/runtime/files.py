@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ PACKAGE = Path(__file__).parents[1]
 SHIPPED = PACKAGE.parent
 if (PACKAGE / "shipped").is_dir():
     SHIPPED = PACKAGE / "shipped"
+# The standard streams, which may be files, and the folders of descriptors.
+STANDARD = ("/dev/stdout", "/dev/stderr")
+DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 PART = ".part"  # how the name of a file ends that is not whole yet
 SCRATCH = "pam-unpacked-"  # how the names of temporary folders begin
 NEW_S = 60.0  # age in seconds from which a temporary folder without a lock is a leftover
@@ -54,6 +58,13 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def are_one(path: Path, other: Path) -> bool:
+    """Return whether two paths name one file, which may not be there yet; no device or pipe is."""
+    if _is_stream(path) or _is_stream(other):
+        return False
+    return path.resolve() == other.resolve()
+
+
 def from_here(path: Path | str) -> Path:
     """Return a path as messages name it: from the folder of work, if it is in there."""
     if Path(path).is_relative_to(Path.cwd()):
@@ -65,14 +76,26 @@ def from_here(path: Path | str) -> Path:
 def atomic_write(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `path`, whose file takes its place, or is removed on failure.
 
-    It is flushed first, so that a crash leaves the old file or the new one. A UserError is as
-    `storage_error` words it.
+    It is flushed first, so that a crash leaves the old file or the new one. A symbolic link stays
+    one. A device or a pipe gets the content once it is whole. A UserError is as `storage_error`
+    words it.
     """
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent, path.name)
-        with part_of(path) as temporary:
+        if _is_stream(path):
+            with scratch_folder() as folder:
+                temporary = folder / "content"
+                temporary.touch()
+                yield temporary
+                with open(temporary, "rb") as content, open(path, "ab") as stream:
+                    shutil.copyfileobj(content, stream)
+            return
+
+        check_place(path)
+        place = path.resolve() if path.is_symlink() else path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(place.parent, place.name)
+        with part_of(place) as temporary:
             yield temporary
             _flush(temporary)
 
@@ -80,7 +103,36 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
             mask = os.umask(0)
             os.umask(mask)
             temporary.chmod(0o666 & ~mask)
-            temporary.replace(path)
+            temporary.replace(place)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is a device or a pipe, or the standard output whatever that is."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    is_kept = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+    return not is_kept or str(path) in STANDARD or str(path.parent) in DESCRIPTORS
+
+
+def check_place(path: Path) -> None:
+    """Check that a file can be written at a path, before much is computed.
+
+    A UserError is as `storage_error` words it.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "")
+        if _is_stream(path):
+            return
+        parent = next(parent for parent in path.absolute().parents if is_there(parent))
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "")
     except OSError as error:
         raise storage_error(error, path) from error
 
