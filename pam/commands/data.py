@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pam.commands import PLUGIN, command, folder, import_plugins, option, path
+from pam.commands import PLUGIN, command, folder, import_plugins, option, output, path
 from pam.data.guesses import KINDS
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def word_alignments(args: Namespace) -> int:
         metavar="KEY=VALUE",
     ),
     option("--brief", "print only the expected time, disk space and memory", action="store_true"),
-    path("--expected", "JSON file to write: the expected seconds of each training"),
+    output("--expected", "JSON file to write: the expected seconds of each training"),
     examples=[
         "pam check",
         "pam check --configfile mine.yaml",
@@ -260,8 +260,18 @@ def data(args: Namespace) -> int:
         sys.stdout.write(_indented(entry.notes))
 
     sys.stdout.write(f"\nadded to {entry.registry}, where you can correct it:\n\n{entry.text}\n")
-    sys.stdout.write(USE.format(name=entry.name, registry=entry.registry))
+    sys.stdout.write(
+        USE.format(name=entry.name, key=_key(entry.name), registry=_key(str(entry.registry)))
+    )
     return 0
+
+
+def _key(text: str) -> str:
+    """Return a text as YAML has it in brackets: in quotes where it would be something else."""
+    import yaml
+
+    brackets = yaml.safe_dump([text], default_flow_style=True, allow_unicode=True, width=10**6)
+    return brackets.strip()[1:-1]
 
 
 def _indented(lines: Iterable[str]) -> str:
@@ -271,9 +281,9 @@ def _indented(lines: Iterable[str]) -> str:
 USE = """\
 Write an experiment, say {name}.yaml, then check it and run it:
 
-experiment: {name}
+experiment: {key}
 models: [soft, postr-joint]
-tasks: {{{name}: {{dataset: {name}}}}}
+tasks: {{{key}: {{dataset: {key}}}}}
 registries: [{registry}]
 
     pam check --configfile {name}.yaml

@@ -59,6 +59,11 @@ class Table:
         all_lines = list(islice(lines_of(path), LOOKED_AT))
         lines = [line for line in all_lines if cleaned(line.text)]
 
+        if not lines:
+            raise UserError(
+                f"the first {LOOKED_AT:,} lines show nothing", file=path, hint="delete blank lines"
+            )
+
         for delimiter in DELIMITERS:
             # CSV may have quotes; with other delimiters they have to show.
             quotes = delimiter in (";", ",") or _is_quoted(lines, delimiter)

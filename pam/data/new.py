@@ -25,12 +25,12 @@ from pam.data.guesses import Choices, Guess, format_of_kind, size_of
 from pam.data.records import json_records, table_records
 from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import ALL
-from pam.data.text_files import MARKUP, SUFFIXES, lines_of
+from pam.data.text_files import MARK, MARKUP, SUFFIXES, lines_of
 from pam.data.tmx import tmx_units
 from pam.experiments.keys import NAME
 from pam.experiments.yaml import read_yaml
 from pam.runtime.errors import UserError
-from pam.runtime.files import atomic_write
+from pam.runtime.files import are_one, atomic_write
 
 LOOKED_AT = 2000  # lines from which the form of a file is guessed
 FIRST = 5  # rows that are shown
@@ -334,6 +334,10 @@ def write_entry(choices: Choices) -> Written:
             raise UserError("no such file", file=path, hint="check the name")
     first = choices.files[0]
     registry = choices.registry or first.parent / "datasets.yaml"
+    for path in choices.files:
+        if are_one(path, registry):
+            hint = "name the file of YAML that is to list data sets"
+            raise UserError("the registry is a file of data", file=registry, hint=hint)
     entries = _entries(registry)
     name = _name(choices, first, entries, registry)
     files = _files_of_folders(choices.files)
@@ -357,7 +361,7 @@ def write_entry(choices: Choices) -> Written:
     )
 
     text_before = ""
-    if entries:
+    if registry.exists():
         text_before = _without(name, registry.read_text(encoding="utf-8"))
     with atomic_write(registry) as temporary:
         temporary.write_text(text_before + text, encoding="utf-8")
@@ -385,11 +389,21 @@ def write_entry(choices: Choices) -> Written:
 
 def _without(name: str, registry: str) -> str:
     """Return the text of a registry without an entry, ready for one to follow."""
+    registry = registry.removeprefix(MARK)
+    document = yaml.compose(registry)
+    # Each entry's name, by the character at which it begins.
+    names = {}
+    if document is not None:
+        names = {key.start_mark.index: key.value for key, _ in document.value}
+
     kept = []
     is_entry = False
-    for line in registry.splitlines():
+    begin = 0
+    # Not by `splitlines`: YAML may have other line ends in its texts.
+    for line in registry.split("\n"):
         if line and not line[0].isspace():
-            is_entry = line.startswith(f"{name}:")
+            is_entry = names.get(begin) == name
+        begin += len(line) + 1
         if not is_entry:
             kept.append(line)
 
@@ -451,7 +465,13 @@ def _entries(registry: Path) -> dict[str, Any]:
     if not registry.exists():
         return {}
     content = read_yaml(registry)
-    return content if isinstance(content, dict) else {}
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UserError(
+            "this is no registry of data sets", file=registry, hint="name another, or a new file"
+        )
+    return content
 
 
 def _name(

@@ -15,6 +15,7 @@ import yaml
 
 from pam.cli import main
 from pam.data.codecs import load_codec
+from pam.data.records import json_records
 from pam.data.registry import load_registries
 from pam.data.text_files import read_lines
 from pam.runtime.errors import UserError
@@ -593,3 +594,64 @@ def test_blank_lines_of_a_table_of_pairs_are_left_out(tmp_path: Path) -> None:
     folder = prepared(dataset, tmp_path / "work")
     splits = ("train", "dev", "test")
     assert sum(len(read_lines(folder / f"{split}.tsv")) for split in splits) == 20
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("my notes\nline two\n", "this is no registry of data sets"),
+        ("- one\n- two\n", "this is no registry of data sets"),
+    ],
+)
+def test_a_file_that_is_no_registry_is_kept(
+    content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("nouns.tsv").write_text(paradigms(), encoding="utf-8")
+    Path("notes.yaml").write_text(content, encoding="utf-8")
+
+    assert main(["data", "new", "nouns.tsv", "--registry", "notes.yaml"]) == 2
+    assert message in capsys.readouterr().err
+    assert Path("notes.yaml").read_text(encoding="utf-8") == content
+
+
+def test_a_file_of_data_is_no_registry(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.de").write_text("Haus\n" * 20, encoding="utf-8")
+    Path("a.en").write_text("house\n" * 20, encoding="utf-8")
+
+    assert main(["data", "new", "a.de", "a.en", "--registry", "./a.en"]) == 2
+    assert "the registry is a file of data" in capsys.readouterr().err
+    assert Path("a.en").read_text(encoding="utf-8") == "house\n" * 20
+
+
+@pytest.mark.parametrize("name", ["nouns", "no", "2024"])
+def test_comments_stay_and_an_entry_is_replaced_whatever_yaml_takes_its_name_for(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("nouns.tsv").write_text(paradigms(), encoding="utf-8")
+    comment = "# ours\n"
+    Path("datasets.yaml").write_text(comment, encoding="utf-8")
+    new("nouns.tsv", "--name", name)
+    new("nouns.tsv", "--name", name, "--replace")
+
+    assert Path("datasets.yaml").read_text(encoding="utf-8").startswith(comment)
+    assert list(load_registries(["datasets.yaml"])) == [name]
+    # What is printed is an experiment as it stands.
+    experiment = capsys.readouterr().out.partition("run it:\n\n")[2].partition("\n\n")[0]
+    assert yaml.safe_load(experiment)["experiment"] == name
+
+
+@pytest.mark.parametrize("text", ["\u200b\n\u200b\n", "\n" * 2000 + "Haus\tcase=n\tHaus\n"])
+def test_a_table_that_begins_with_nothing_to_see_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("t.tsv").write_text(text, encoding="utf-8")
+    assert main(["data", "new", "t.tsv"]) == 2
+    assert "error: t.tsv: " in capsys.readouterr().err
+
+
+def test_text_after_an_array_of_json_is_not_left_out() -> None:
+    pairs = json.dumps([{"source": f"a {n}", "target": f"b {n}"} for n in range(12)])
+    Path("pairs.json").write_text(f"{pairs}\n\n[]\n", encoding="utf-8")
+    with pytest.raises(UserError, match="after the end of the array") as raised:
+        list(json_records(Path("pairs.json")))
+    assert raised.value.line == 3
