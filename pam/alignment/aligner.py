@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,7 @@ class WordAlignment:
             directions it is the mean of both P(i | j) and P(j | i), or by `product` the geometric
             mean.
         problem: why there are no links, where the pair cannot be aligned; else empty.
+        is_blank: whether a side of the pair is blank.
         directions: what the links were read from; None where there is nothing to read.
     """
 
@@ -114,6 +115,7 @@ class WordAlignment:
     probabilities: Floats
     problem: str = ""
     directions: Directions | None = None
+    is_blank: bool = False
 
     @classmethod
     def of(
@@ -151,6 +153,9 @@ class WordAlignment:
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black"))
 
         return axes
+
+
+BLANK = WordAlignment([], [], [], np.zeros((0, 0)), is_blank=True)
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,7 @@ class Aligner:
         read_pairs: list[_Pair] = []
         reverse_pairs: list[_Pair] = []
         for number, (source, target) in enumerate(pairs):
-            alignment = WordAlignment([], [], [], np.zeros((0, 0)))
+            alignment = BLANK
             if cleaned(source) and cleaned(target):
                 try:
                     pair, reverse_pair = self._read(source, target)
@@ -255,7 +260,7 @@ class Aligner:
             elif cleaned(source) or cleaned(target):
                 side = "target" if cleaned(source) else "source"
                 problem = f"the {side} is blank"
-                alignment = WordAlignment([], [], [], np.zeros((0, 0)), problem)
+                alignment = replace(BLANK, problem=problem)
             alignments.append(alignment)
 
         ahead = _probabilities(self.model, read_pairs, self.settings)

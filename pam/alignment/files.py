@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -40,8 +41,8 @@ class Counts:
         """Count a pair."""
         self.pairs += 1
         self.links += len(alignment.links)
-        self.problems += bool(alignment.problem)
-        self.blank += not alignment.source and not alignment.problem
+        self.blank += alignment.is_blank
+        self.problems += bool(alignment.problem) and not alignment.is_blank
 
     def report(self, seconds: float) -> str:
         """Return the counts as a line for people."""
@@ -59,10 +60,12 @@ def text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         UserError: a file is faulty, or has more lines than the other: before the first pair, unless
             a file can be read only once.
     """
+    # Texts may have no line that is not blank: then no pair has links.
+    read = partial(text_lines, may_be_blank=True)
     if source.is_file() and target.is_file():
-        for _ in aligned(source, target, text_lines):
+        for _ in aligned(source, target, read):
             pass
-    for source_line, target_line in aligned(source, target, text_lines):
+    for source_line, target_line in aligned(source, target, read):
         yield source_line.text, target_line.text
 
 

@@ -24,8 +24,9 @@ from pam.tasks.alignment.links import Links
 
 FORMATS = ("pharaoh", "jsonl")
 DIGITS = 4  # of a probability
-PHARAOH = re.compile(r"(\d+)([-p?])(\d+)(?::[\d.eE+-]+)?")
-NAACL = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.]+)?")
+# No text has words beyond nine digits.
+PHARAOH = re.compile(r"(\d{1,9})([-p?])(\d{1,9})(?::[\d.eE+-]+)?")
+NAACL = re.compile(r"(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s+([SP]))?(?:\s+[\d.]+)?")
 
 
 def pharaoh(alignment: WordAlignment, *, with_probabilities: bool = False) -> str:
@@ -70,17 +71,19 @@ def _offsets(words: list[Word]) -> list[tuple[int, int]]:
     return [(word.start, word.end) for word in words]
 
 
-def read_links(path: Path, first: int = 0) -> list[Links]:
+def read_links(path: Path, first: int = 0, pairs: int = 0) -> list[Links]:
     """Read the links of each pair; the format is told by the first line that is not blank.
 
     Args:
         path: a file of text, which may be compressed.
         first: the number of a text's first word in the format Pharaoh, 0 or 1.
+        pairs: how many there are, at least. The format NAACL does not tell: the last ones may have
+            no links.
 
     Raises:
         UserError: the file is missing, faulty, or has a line without links of its format.
     """
-    lines = plain_lines(path)
+    lines = plain_lines(path, may_be_blank=True)
     before = []
     for line in lines:
         before.append(line)
@@ -93,7 +96,7 @@ def read_links(path: Path, first: int = 0) -> list[Links]:
     if text.startswith("{"):
         return [_links_of_json(line) for line in every_line]
     if NAACL.fullmatch(text):
-        return _links_of_naacl(every_line)
+        return _links_of_naacl(every_line, pairs)
     return [_links_of_pharaoh(line, first) for line in every_line]
 
 
@@ -116,11 +119,11 @@ def _links_of_pharaoh(line: Line, first: int) -> Links:
     return Links(tuple(sorted(sure)), tuple(sorted(possible)))
 
 
-def _links_of_naacl(lines: Iterator[Line]) -> list[Links]:
+def _links_of_naacl(lines: Iterator[Line], pairs: int) -> list[Links]:
     """Read links that have a line each; pairs without any have none."""
     sure = defaultdict[int, set[tuple[int, int]]](set)
     possible = defaultdict[int, set[tuple[int, int]]](set)
-    count = 0
+    count = pairs
     for line in lines:
         if not line.text.strip():
             continue
@@ -150,7 +153,7 @@ def _links_of_json(line: Line) -> Links:
     try:
         links = [(link["source"], link["target"]) for link in json.loads(line.text)["links"]]
         is_right = all(isinstance(word, int) and word >= 0 for link in links for word in link)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise line.error("no links in this line", 'write {"links": [...]}') from error
     if not is_right:
         raise line.error("a link has no word", "count words from 0")

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import numpy as np
-
-from pam.alignment.aligner import WordAlignment
+from pam.alignment.aligner import BLANK, WordAlignment
 from pam.alignment.links import Link
 from pam.alignment.symmetrization import (
     DEFAULT,
@@ -32,7 +30,9 @@ from pam.alignment.words import words_between_spaces
 from pam.runtime.errors import UserError
 from pam.runtime.files import scratch_folder
 
-BLANK = WordAlignment([], [], [], np.zeros((0, 0)))
+
+class NotInstalledError(UserError):
+    """A program that is not installed here."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ProgramAligner:
         beside = Path(sys.executable).parent / executable
         path = shutil.which(executable) or (str(beside) if beside.is_file() else None)
         if path is None:
-            raise UserError(f"{name} is not installed", hint=self.program.install)
+            raise NotInstalledError(f"{name} is not installed", hint=self.program.install)
         self.path = path
 
     def stream(self, pairs: Iterable[tuple[str, str]]) -> Iterator[WordAlignment]:

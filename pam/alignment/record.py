@@ -16,6 +16,7 @@ from pam.alignment.symmetrization import ONE_DIRECTION
 from pam.data.text_files import plain_lines
 from pam.experiments.parsing import Strict
 from pam.experiments.run_folder import GOLD
+from pam.runtime.errors import UserError
 from pam.tasks.alignment.counts import count_links, read_word_alignments
 from pam.tasks.alignment.links import Links
 
@@ -67,6 +68,10 @@ class GoldSentences:
         for line in plain_lines(folder / f"{GOLD}.tsv"):
             source, _, target = line.text.partition("\t")
             pairs.append((source, target))
+        if len(pairs) != len(gold.sure):
+            problem = f"{len(pairs)} pairs, but links.json has links of {len(gold.sure)}"
+            file = folder / f"{GOLD}.tsv"
+            raise UserError(problem, file=file, hint="prepare the word alignments again")
         return cls(
             pairs=pairs,
             links=[

@@ -78,7 +78,7 @@ def score_links(alignments: Path, gold: Path, first: int = 0) -> LinkScores:
         UserError: a file is faulty, has other pairs than the other, or there is no gold link.
     """
     of_file = read_links(alignments)
-    of_gold = read_links(gold, first)
+    of_gold = read_links(gold, first, pairs=len(of_file))
     if len(of_file) != len(of_gold):
         message = f"links of {len(of_file)} pairs, but {gold} has {len(of_gold)}"
         hint = "line n of one file must be of the same pair as line n of the other"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, get_args
 
 from pam.alignment.choices import ProgramName, Symmetrization
-from pam.commands import DEVICE, command, folder, option, path
+from pam.commands import DEVICE, command, folder, option, output, path
 
 if TYPE_CHECKING:
     import torch
@@ -90,8 +90,8 @@ MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrain
         " between spaces); needs --format jsonl",
         action="store_true",
     ),
-    path("--out", "file to write (default: standard output)"),
-    path("--record", "JSON file to write: numbers of pairs and links, and the time"),
+    output("--out", "file to write (default: standard output)"),
+    output("--record", "JSON file to write: numbers of pairs and links, and the time"),
     folder(
         "--gold",
         "prepared word alignments, whose sentences are aligned after the text; --record has their"
@@ -120,12 +120,13 @@ MODEL = "a run's folder, a model folder, a file that `export` wrote, or pretrain
     ],
 )
 def align(args: Namespace) -> int:
+    from pam.alignment.aligner import BLANK
     from pam.alignment.files import Counts, text_pairs, told
+    from pam.alignment.peers import NotInstalledError
     from pam.alignment.record import SMOOTHED, AlignerRecord, GoldSentences, Seconds
     from pam.alignment.symmetrization import DEFAULT, ONE_DIRECTION
     from pam.evaluation.records import save
     from pam.runtime.devices import keep_heap, limit_threads
-    from pam.runtime.errors import UserError
     from pam.runtime.files import atomic_write
 
     keep_heap()
@@ -141,10 +142,11 @@ def align(args: Namespace) -> int:
     chosen: Chosen | None = None
     try:
         chosen = _by_models(args) if args.aligner is None else _by_program(args)
-    except UserError as error:
+    except NotInstalledError as error:
         if not args.if_installed:
             raise
         reason = error.message
+        sys.stderr.write(f"note: {reason}\n")
 
     with ExitStack() as stack:
         out: IO[str] = sys.stdout
@@ -152,14 +154,16 @@ def align(args: Namespace) -> int:
             temporary = stack.enter_context(atomic_write(args.out))
             out = stack.enter_context(open(temporary, "w", encoding="utf-8"))
 
-        if chosen is not None:
-            pairs = text_pairs(args.source, args.target)
-            if gold is None:
-                alignments = chosen.aligner.stream(pairs)
-            else:
-                alignments = gold.without(chosen.aligner.stream(gold.after(pairs)))
-            for number, alignment in enumerate(told(alignments, args.source, counts), 1):
-                out.write(f"{_line(args, alignment, number)}\n")
+        pairs = text_pairs(args.source, args.target)
+        if chosen is None:
+            alignments: Iterator[WordAlignment] = (BLANK for _ in pairs)
+        elif gold is None:
+            alignments = told(chosen.aligner.stream(pairs), args.source, counts)
+        else:
+            with_gold = chosen.aligner.stream(gold.after(pairs))
+            alignments = told(gold.without(with_gold), args.source, counts)
+        for number, alignment in enumerate(alignments, 1):
+            out.write(f"{_line(args, alignment, number)}\n")
 
     if args.record is not None:
         spent = seconds.spent()
@@ -192,7 +196,7 @@ def align(args: Namespace) -> int:
 @command(
     "make a table of aligners from the records that `align --record` wrote",
     path("--records", "records, in the order of the table", nargs="+", required=True),
-    path("--out", "Markdown file to write (default: standard output)"),
+    output("--out", "Markdown file to write (default: standard output)"),
     examples=["pam aligners --records ours.json eflomal.json"],
 )
 def aligners(args: Namespace) -> int:
@@ -214,6 +218,11 @@ def _check(args: Namespace) -> None:
 
     if args.run is None and args.hf is None and args.aligner is None:
         raise UserError("no aligner", hint="name a model with --run, or a program with --aligner")
+    for name in ("run", "hf", "reverse"):
+        if getattr(args, name) == "":
+            raise UserError(f"--{name} names nothing", hint="name a model")
+    if args.gold is not None and args.record is None:
+        raise UserError("--gold without --record", hint="--record FILE gets the scores")
     if args.offsets and args.format != "jsonl":
         raise UserError("--offsets", hint="add --format jsonl, which has a place for them")
     if args.offsets and args.gold is not None:
@@ -250,7 +259,7 @@ def _by_models(args: Namespace) -> Chosen:
     from pam.runtime.devices import choose_device
 
     device = choose_device(args.device)
-    names = [args.run or args.hf]
+    names = [args.hf if args.run is None else args.run]
     if args.reverse is not None:
         names.append(args.reverse)
     seed = None

@@ -116,9 +116,9 @@ def read_lines(path: Path | str) -> list[str]:
     return [line.text for line in plain_lines(Path(path))]
 
 
-def plain_lines(path: Path) -> Iterator[Line]:
+def plain_lines(path: Path, may_be_blank: bool = False) -> Iterator[Line]:
     """Yield lines as `lines_of`; a control character in one is a UserError too."""
-    for line in lines_of(path):
+    for line in lines_of(path, may_be_blank):
         check_plain(line)
         yield line
 
@@ -130,12 +130,13 @@ def check_plain(line: Line) -> None:
         raise line.error(message, "delete it; a line ends with LF or CR LF")
 
 
-def lines_of(path: Path) -> Iterator[Line]:
+def lines_of(path: Path, may_be_blank: bool = False) -> Iterator[Line]:
     """Yield the lines of a UTF-8 file, also compressed (gzip, xz, zstd or bzip2), one by one.
 
     Ends of lines and byte order marks at their beginnings are dropped. Lines end with LF or CR LF,
     or with CR in a file that has nothing else. All other characters, such as U+2028, belong to the
-    text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8.
+    text. A UserError names the line of a file that is missing, empty, damaged, or not UTF-8. A file
+    of blank lines alone is empty too, unless it `may_be_blank`.
     """
     empty = True
     number = 0
@@ -145,7 +146,7 @@ def lines_of(path: Path) -> Iterator[Line]:
             check_encoding(head, path)
             for number, raw in enumerate(lines, 1):
                 text = raw.decode("utf-8").removesuffix("\n").removesuffix("\r").lstrip(MARK)
-                empty = empty and not text.strip()
+                empty = empty and not (may_be_blank or text.strip())
                 yield Line(text, path, number)
     except UnicodeDecodeError as error:
         _refuse_encoding(path, number, error)
@@ -167,9 +168,9 @@ def lines_of(path: Path) -> Iterator[Line]:
         raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
 
 
-def text_lines(path: Path) -> Iterator[Line]:
+def text_lines(path: Path, may_be_blank: bool = False) -> Iterator[Line]:
     """Yield lines as `lines_of`; markup in one is a UserError too."""
-    for line in lines_of(path):
+    for line in lines_of(path, may_be_blank):
         refuse_markup(line)
         yield line
 

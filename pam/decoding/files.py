@@ -73,9 +73,13 @@ def _number(value: float) -> float | None:
 def answers(generator: Generator, path: Path) -> Iterator[Answer]:
     """Decode a file, which may be compressed, many lines at once.
 
-    A UserError names a faulty line of it.
+    A UserError names a faulty line of it: before the first answer, unless the file can be read only
+    once.
     """
-    lines = text_lines(path)
+    if path.is_file():
+        for line in text_lines(path, may_be_blank=True):
+            _symbols(line, generator)
+    lines = text_lines(path, may_be_blank=True)
     first = 0
     while block := list(islice(lines, BATCHES * generator.decoding.batch_size)):
         sources = [_symbols(line, generator) for line in block]

@@ -132,6 +132,8 @@ def test_files_of_different_lengths_are_refused_before_any_work(
         ["--offsets"],
         ["--batch-size", "0"],
         ["--reverse", PHRASES],
+        ["--run", ""],
+        ["--gold", "gold"],
         ["--run", "pretrained:nouns/soft", "--offsets", "--format", "jsonl"],
     ],
 )
@@ -275,3 +277,31 @@ def test_a_model_in_a_folder_aligns_too(called: Call, trained: Path, tmp_path: P
     of_folder = called("align", "--run", tmp_path / "model", *files, "--device", "cpu")
     assert of_run.code == 0
     assert of_run.out == of_folder.out != "\n"
+
+
+def test_texts_of_blank_lines_have_blank_links_and_none_is_a_problem(
+    called: Call, tmp_path: Path
+) -> None:
+    files = write(tmp_path, source="\n\nHaus\n", target="\n\n\n")
+    record = tmp_path / "record.json"
+    result = called("align", "--run", PHRASES, *files, "--record", record, "--device", "cpu")
+
+    assert (result.code, result.out) == (0, "\n\n\n")
+    counts = json.loads(record.read_text())
+    assert (counts["pairs"], counts["blank"], counts["problems"]) == (3, 3, 0)
+
+
+def test_a_program_that_is_not_installed_has_a_blank_line_for_each_pair_and_is_told(
+    called: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    program = ["align", "--aligner", "eflomal", "--if-installed"]
+    result = called(*program, *write(tmp_path, source="Haus\nMai\n", target="house\nMay\n"))
+    assert (result.code, result.out) == (0, "\n\n")
+    assert "eflomal is not installed" in result.err
+
+    # What is wrong besides is an error all the same.
+    files = write(tmp_path, source="Haus\n", target="house\nMay\n")
+    assert "source: 1 lines" in called(*program, *files).err
+    assert "product" in called(*program, *files, "--symmetrize", "product").message()[0]

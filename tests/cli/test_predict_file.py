@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pam.cli import main
+from pam.decoding.generator import Generator
 from tests.cli.conftest import Call
 from tests.cli.test_predict import TYPED
 from tests.training import small
@@ -175,3 +176,22 @@ def test_options_that_do_not_go_together(
     called: Call, trained: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert called("predict", "--model", trained / "model", *arguments).message()[0] == message
+
+
+def test_a_fault_in_the_last_line_is_told_before_any_line_is_answered(
+    called: Call, trained: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(sources, "ab") as file:
+        file.write(b"\xff\n")
+    monkeypatch.setattr(Generator, "__call__", lambda *_: pytest.fail("a line is answered"))
+    result = called("predict", "--model", trained / "model", "--input", sources)
+
+    assert result.message()[0].startswith(f"{sources}:{MANY.count(chr(10)) + 1}: ")
+
+
+def test_blank_lines_alone_are_answered_by_blank_lines(
+    called: Call, trained: Path, sources: Path
+) -> None:
+    sources.write_text("\n\n")
+    result = called("predict", "--model", trained / "model", "--input", sources)
+    assert (result.code, result.out) == (0, "\n\n")

@@ -217,3 +217,34 @@ def test_links_of_other_pairs_and_words_counted_from_one_are_told(tmp_path: Path
     (tmp_path / "gold").write_text("1-1\n2-2\n3-3\n")
     with pytest.raises(UserError, match="links of 2 pairs"):
         score_links(tmp_path / "links", tmp_path / "gold")
+
+
+def test_pairs_without_links_are_scored_whatever_the_format(tmp_path: Path) -> None:
+    links, pharaoh, naacl = (tmp_path / name for name in ("links", "pharaoh", "naacl"))
+    links.write_text("0-0\n\n\n")
+    pharaoh.write_text("0-0\n1-1\n\n")
+    # The format has no line for the last pair.
+    naacl.write_text("1 1 1 S\n2 2 2 S\n")
+    scores = score_links(links, pharaoh)
+    assert score_links(links, naacl) == scores
+    assert scores.metrics["aer"].value == pytest.approx(1 / 3)
+
+    links.write_text("\n\n\n")
+    assert score_links(links, pharaoh).metrics["aer"].value == 1.0
+
+
+def test_where_nothing_is_to_be_linked_and_nothing_is_no_score_is_undefined(tmp_path: Path) -> None:
+    links, gold = (tmp_path / name for name in ("links", "gold"))
+    links.write_text("0-0\n\n1-1\n")
+    # A resample may have the second pair alone.
+    gold.write_text("0-0\n0p1\n1-1\n")
+    for value in score_links(links, gold).metrics.values():
+        assert 0 <= value.low <= value.value <= value.high <= 1
+
+
+@pytest.mark.parametrize("text", ["0-" + "1" * 5000, '{"links": ' + "[" * 100_000])
+def test_links_that_no_text_has_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    path.write_text(text + "\n")
+    with pytest.raises(UserError, match="link"):
+        read_links(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from pam.evaluation.metrics import Floats, Metric
 
 
@@ -11,9 +13,13 @@ def alignment_agreement(sums: Floats) -> Floats:
     """Compute 1 - AER = (|A & S| + |A & P|) / (|A| + |S|) (Och & Ney 2003, equation 23).
 
     Args:
-        sums: (..., 4) the four counts, in this order.
+        sums: (..., 4) the four counts, in this order. Where no word is to be linked and none is, it
+            is 1.
     """
-    return (sums[..., 0] + sums[..., 1]) / (sums[..., 2] + sums[..., 3])
+    links = sums[..., 2] + sums[..., 3]
+    return np.divide(
+        sums[..., 0] + sums[..., 1], links, out=np.ones(sums.shape[:-1]), where=links > 0
+    )
 
 
 def _of_links(name: str, label: str, suffix: str = "", error: bool = False) -> Metric:
