@@ -59,6 +59,12 @@ class Columns(GroupingReader):
         description="columns may be in double quotes, as in CSV; the separator is one character",
     )
     heading: bool = Field(False, description="the first line names the columns, and is no pair")
+    # Left out where it is not given, as in formats from before there was this key.
+    further_columns: Literal["refuse", "drop"] = Field(
+        "refuse",
+        description="`drop` reads lines with more columns than the first row as if they had none",
+        exclude_if=lambda further: further == "refuse",
+    )
     group: int | None = Field(
         None, description="column of what `divide` keeps together, such as a pair's article"
     )
@@ -99,7 +105,14 @@ class Columns(GroupingReader):
         return self.columns[self.scores_by]
 
     def _rows(self, path: Path, columns: list[int]) -> Iterator[tuple[Line, list[str]]]:
-        """Yield lines with their cells; a UserError names a line that lacks one of `columns`."""
+        """Yield lines with their cells.
+
+        A UserError names a line that lacks one of `columns`, or that has more columns than the
+        first row: one of its texts may hold the separator. Columns counted from the end may follow
+        any number of others.
+        """
+        first: Line | None = None
+        width = 0
         for line in islice(lines_of(path), int(self.heading), None):
             cells = cells_of(line, self.separator, self.quotes)
             if not cleaned(line.text):
@@ -115,6 +128,13 @@ class Columns(GroupingReader):
                 message = f"{len(cells)} columns are too few"
                 raise line.error(message, f"{self._other_separator(line)}{COMPLETE}")
 
+            if first is None:
+                first = line
+                width = len(cells)
+            if len(cells) > width and min(columns) >= 0 and self.further_columns == "refuse":
+                message = f"{len(cells)} columns, but line {first.number} has {width}"
+                hint = "delete the separator in a text, quote it (`quotes: true`), or write"
+                raise line.error(message, f"{hint} `further_columns: drop` to read none of them")
             yield line, cells
 
     def _other_separator(self, line: Line) -> str:
@@ -344,7 +364,8 @@ def _segments(lines: Iterator[Line], path: Path) -> Iterator[Line]:
         if len(texts) != len(SEGMENT.findall(line.text)):
             hint = "fetch the file again, or write each segment on one line"
             raise line.error("a segment that does not end in its line", hint)
-        if not texts and line.text.strip() and "<" not in line.text:
+        # Elements in which a line has text and no segment, such as a title, are left out.
+        if not texts and line.text.strip() and not line.text.lstrip().startswith("<"):
             hint = (
                 "put each sentence into `<seg>` and `</seg>`, or name a file of lines without tags"
             )

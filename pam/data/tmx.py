@@ -121,12 +121,21 @@ class _Parser:
             text = cleaned("".join(self._text))
             # A unit that is not translated yet may have an empty target.
             if text or name == "seg":
-                self.units[-1].texts[self._language] = text
+                self._add(text)
             self._text = None
         elif name in CODES:
             self._codes -= 1
         elif name in ALTERNATIVES:
             self._alternatives -= 1
+
+    def _add(self, text: str) -> None:
+        """Add a text to the last unit; a UserError says that it has another of this language."""
+        unit = self.units[-1]
+        if unit.texts.get(self._language, text) != text:
+            line = Line("", self.path, unit.number)
+            hint = "make a unit of each translation"
+            raise line.error(f"a unit has several texts of `{self._language}`", hint)
+        unit.texts[self._language] = text
 
     def _characters(self, text: str) -> None:
         if self._text is not None and not self._codes:

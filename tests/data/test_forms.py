@@ -195,6 +195,10 @@ def test_translated_units_of_xliff_are_read(text: str) -> None:
         (MEMORY.replace("</body>", ""), "not XML"),
         (MEMORY.replace("tu>", "t>"), "no translation units"),
         (MEMORY.replace('"tmx14.dtd"', '"a" [<!ENTITY a "aaaa">]'), "entities"),
+        (
+            MEMORY.replace("</tu>", '<tuv xml:lang="EN"><seg>other</seg></tuv></tu>', 1),
+            "several texts of `EN`",
+        ),
     ],
 )
 def test_a_faulty_or_dangerous_memory_is_refused(text: str, message: str) -> None:

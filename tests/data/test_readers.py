@@ -126,6 +126,24 @@ def test_a_line_with_too_few_columns_is_named(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "all.txt"), 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [("a\tb\nx y\tz\textra text\n", "\t"), ("a,b\ngood day, my friend,guten Tag\n", ",")],
+)
+def test_a_text_that_holds_the_separator_is_named_and_not_cut(
+    tmp_path: Path, text: str, separator: str
+) -> None:
+    path = tmp_path / "pairs"
+    path.write_text(text)
+    reader: dict[str, Any] = {"columns": {"en": 0, "de": 1}, "separator": separator}
+    with pytest.raises(UserError, match="3 columns, but line 1 has 2") as raised:
+        list(Columns(**reader).pairs("train", path, ("en", "de")))
+    assert raised.value.line == 2
+
+    kept = Columns(**reader, further_columns="drop").pairs("train", path, ("en", "de"))
+    assert len(list(kept)) == 2
+
+
 def test_a_language_without_a_column_is_named(tmp_path: Path) -> None:
     turned = one_file(tmp_path, "one\teins\n").with_format({"source": "fr"})
     with pytest.raises(UserError, match="no column is given for the language `fr`"):
@@ -381,6 +399,7 @@ def test_markup_in_a_file_of_lines_is_an_error_with_its_line(
     [
         ("one\ntwo\n", "no segments", None),
         (SGM.replace("<p>", "a line"), "text outside of segments", 3),
+        (SGM.replace("<p>", "a <b>line</b>"), "text outside of segments", 3),
         (SGM.replace("<doc ", '<ref lang="en" '), "segments of several languages", 2),
         (SGM.replace("</seg>\n<seg", "<seg"), "does not end in its line", 4),
         (SGM.replace(" </seg>", ""), "does not end in its line", 4),
