@@ -151,6 +151,9 @@ def check_task(plan: Plan, task: str) -> None:
         check_listed(model, [*keys, "without"])
     for model in config.more_seeds:
         check_listed(model, [*keys, "more_seeds"])
+        if model not in experiment.models_of(task):
+            error = UserError(f"`{model}` is no model of this task", hint="leave its seeds out")
+            raise placed(error, plan.files, [*keys, "more_seeds", model])
     if not experiment.models_of(task):
         none_left = UserError("no model is left to run", hint="name fewer in `without`")
         raise placed(none_left, plan.files, [*keys, "without"])

@@ -14,6 +14,7 @@ from pam.experiments.sweep import SWEEP, Point, Sweep
 from pam.experiments.variants import with_changes
 from pam.experiments.yaml import placed, placed_once
 from pam.models.fitting import FitError, check_parts
+from pam.models.options import COMPONENTS
 from pam.runtime.errors import UserError
 
 DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
@@ -68,14 +69,19 @@ def _load_swept(
     except UserError as error:
         raise placed_once(error, files, [*keys, "from"]) from error
 
-    changes.setdefault("label", base.label)
+    changes.setdefault("label", sweep.name if "from" in changes else base.label)
     return parse(ModelConfig, with_changes(base, sweep.name, changes), files, keys)
 
 
 def _load_point(point: Point, swept: ModelConfig, where: Place) -> ModelConfig:
     """Read one model of a sweep."""
     files, keys = where
-    values = with_changes(swept, point.name, point.changes())
+    changes = point.changes()
+    for component in COMPONENTS:
+        # Of its own kind a model keeps the options that it has.
+        if changes.get(component, {}).get("kind") == getattr(swept, component).kind:
+            del changes[component]["kind"]
+    values = with_changes(swept, point.name, changes)
     values["label"] = f"{swept.label}, {point.words}"
     return parse(ModelConfig, values, files, keys)
 

@@ -130,6 +130,8 @@ def _worded(kind: type[BaseModel], problem: Any, path: list[str], keys: list[str
     value = problem["input"]
     if isinstance(value, str) and re.fullmatch("0[0-9]+", value):
         hint = f"write {int(value)}, without zeros before it"
+    elif isinstance(value, str) and value.isdecimal():
+        hint = f"write {int(value)}, without quotes"
     # As YAML takes 1e-3 for a text.
     elif isinstance(value, str) and NUMBER.fullmatch(value):
         hint = "write a number with a point, such as 1.0e-3"

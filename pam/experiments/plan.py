@@ -83,7 +83,16 @@ class Plan:
         """
         of_task = self.task(task).resources
         keys: tuple[str, ...] = ("tasks", task, "resources")
-        values = self.experiment.resources.model_dump() | of_task
+        of_experiment = self.experiment.resources.model_dump()
+        values = of_experiment | of_task
+        models_of_task = of_task.get("models")
+        if isinstance(models_of_task, dict):
+            # Of a model too the task changes only what it says.
+            merged = dict(of_experiment["models"])
+            for name, changes in models_of_task.items():
+                is_changed = isinstance(changes, dict) and name in merged
+                merged[name] = {**merged[name], **changes} if is_changed else changes
+            values["models"] = merged
         by_model = parse(ResourcesByModel, values, self.files, keys)
 
         base = by_model.model_dump(exclude={"models"})
@@ -91,7 +100,7 @@ class Plan:
             return Resources(**base)
 
         # Where the overrides of this model are written.
-        if "models" not in of_task:
+        if model not in (models_of_task or {}):
             keys = ("resources",)
         overrides = by_model.models[model]
         return parse(Resources, base | overrides, self.files, (*keys, "models", model))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pam.experiments.model import ModelConfig
 from pam.experiments.settings import Network
 from pam.models.options import (
@@ -40,9 +42,15 @@ def check_parts(components: ModelConfig) -> None:
     A FitError says that some exclude each other, or that one would have no effect.
     """
     if components.members:
-        _check_unused(
-            components, "an ensemble", ("init_from", "reversed", "architecture", *COMPONENTS)
-        )
+        unused = ("init_from", "reversed", "architecture", "network", "training", *COMPONENTS)
+        _check_unused(components, "an ensemble", unused)
+        repeated = [name for name, count in Counter(components.members).items() if count > 1]
+        if repeated:
+            raise FitError(
+                f"`{repeated[0]}` is a member twice",
+                "members",
+                hint="name each once; `seeds_each` joins several seeds of it",
+            )
         return
 
     if components.seeds_each > 1:

@@ -52,7 +52,8 @@ def asked_by(outcome: Outcome, rule: str) -> list[dict[str, str]]:
     [
         ("{mem_mb: 5000}", {"soft": 4000, "prior-joint": 5000}),
         ("{mem_mb: 5000, models: {soft: {mem_mb: 7000}}}", {"soft": 7000, "prior-joint": 5000}),
-        ("{models: {prior-joint: {mem_mb: 7000}}}", {"soft": 3000, "prior-joint": 7000}),
+        ("{models: {prior-joint: {mem_mb: 7000}}}", {"soft": 4000, "prior-joint": 7000}),
+        ("{models: {soft: {threads: 2}}}", {"soft": 4000, "prior-joint": 3000}),
     ],
 )
 def test_tasks_and_models_say_what_differs_for_them(

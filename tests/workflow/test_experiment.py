@@ -254,6 +254,13 @@ def test_a_fault_in_a_models_file_has_its_place(
         ("architecture: agreement\ntargets: actions", 3, "writes no actions", "targets: symbols"),
         ("members: [postr-joint]\nscore: dot", 3, "an ensemble has no `score`", "leave out"),
         (
+            "members: [postr-joint]\ntraining: {epochs: 2}",
+            3,
+            "an ensemble has no `training`",
+            "leave out",
+        ),
+        ("members: [soft, soft]", 2, "`soft` is a member twice", "seeds_each"),
+        (
             "members: [hard-mono, postr-joint]",
             2,
             "cannot be in one ensemble",

@@ -72,6 +72,24 @@ def test_any_key_of_the_training_can_be_swept_in_a_model_with_other_changes() ->
     assert (run.network.encoder, run.training.learning_rate) == (9, 0.01)
 
 
+def test_a_kind_that_is_swept_keeps_the_options_of_its_own_model() -> None:
+    plan = load(
+        "  - mine: {from: soft, score: {kind: general, scale: false},"
+        " sweep: {score: [general, mlp]}}\n"
+    )
+    assert plan.components["mine-score-general"].score == options.General(scale=False)
+    assert plan.components["mine-score-mlp"].score == options.Mlp()
+
+
+def test_a_sweep_with_changes_of_its_own_has_its_own_label() -> None:
+    plan = load(
+        "  - wide: {from: soft, network: {encoder: 128}, sweep: {network.dropout: [0.1]}}\n"
+        "  - soft: {sweep: {network.dropout: [0.1]}}\n"
+    )
+    labels = [plan.components[name].label for name in plan.experiment.model_names]
+    assert labels == ["Soft", "wide, dropout 0.1", "Soft, dropout 0.1"]
+
+
 def test_a_model_may_be_swept_twice_and_a_variant_above_may_be_swept() -> None:
     plan = load(
         "  - mine: {from: soft, score: dot}\n  - mine: {sweep: {network.dropout: [0]}}\n"
