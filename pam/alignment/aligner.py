@@ -84,7 +84,8 @@ class Settings:
                 f"`{self.symmetrize}` needs the links of two directions",
                 hint="name a model of the opposite direction: --reverse",
             )
-        if self.threshold is not None and not 0 < self.threshold <= 1:
+        is_number = isinstance(self.threshold, (int, float, np.number))
+        if self.threshold is not None and not (is_number and 0 < self.threshold <= 1):
             hint = "use a probability above 0 and at most 1"
             raise UserError(f"a threshold of {self.threshold}", hint=hint)
         for name, value in (("longest", self.longest), ("batch_size", self.batch_size)):

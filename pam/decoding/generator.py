@@ -84,7 +84,7 @@ class Generator:
         if self.precision != decoding.precision:
             log.info(f"precision of search: {self.precision} ({processor.try_bfloat16().reason})")
 
-        if not isinstance(n_best, int) or n_best < 1:
+        if not isinstance(n_best, (int, np.integer)) or n_best < 1:
             message = f"{n_best} outputs of each source"
             raise UserError(message, hint="use a whole number, at least 1")
         if sampling is None and n_best > decoding.beam:

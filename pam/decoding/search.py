@@ -328,12 +328,16 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check all; a UserError names the one that is wrong."""
-        if not 0 < self.temperature < float("inf"):
+        if not isinstance(
+            self.temperature, (int, float, np.number)
+        ) or not 0 < self.temperature < float("inf"):
             hint = "use a number above 0; below 1 is less random"
             raise UserError(f"temperature {self.temperature}", hint=hint)
         if self.seed < 0:
             raise UserError(f"seed {self.seed}", hint="use a whole number, at least 0")
-        if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
+        if self.top_k is not None and (
+            not isinstance(self.top_k, (int, np.integer)) or self.top_k < 1
+        ):
             raise UserError(f"top_k {self.top_k}", hint="use a whole number, at least 1")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"top_p {self.top_p}", hint="use a number above 0, at most 1")

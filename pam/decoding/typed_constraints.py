@@ -28,6 +28,13 @@ class TypedConstraints:
     include: Words = ()
     exclude: Words = ()
 
+    def __post_init__(self) -> None:
+        """Take arrays of NumPy and pandas as the lists that they are."""
+        for name in ("prefix", "include", "exclude"):
+            value = getattr(self, name)
+            if hasattr(value, "tolist"):
+                object.__setattr__(self, name, value.tolist())
+
     def __bool__(self) -> bool:
         """Return whether anything is asked for."""
         return bool(self.prefix or self.include or self.exclude)

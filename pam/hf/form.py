@@ -99,7 +99,8 @@ def _states_of_a_step(model: Any) -> dict[str, Tensor]:
         layer.register_forward_hook(lambda _, given, __: keep("read", given[0])),
         layer.register_forward_hook(lambda _, __, out: keep("product", out)),
     ]
-    was_training = model.training
+    # Some may be frozen, and not train where the model does.
+    training = {module: module.training for module in model.modules()}
     model.eval()
     try:
         ids = torch.tensor([[0, 1]], device=model.device)
@@ -107,7 +108,8 @@ def _states_of_a_step(model: Any) -> dict[str, Tensor]:
         out = model(input_ids=ids, attention_mask=mask, decoder_input_ids=ids, use_cache=False)
         keep("logits", out.logits)
     finally:
-        model.train(was_training)
+        for module, is_training in training.items():
+            module.training = is_training
         for hook in hooks:
             hook.remove()
     return seen

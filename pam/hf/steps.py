@@ -48,6 +48,8 @@ class Sources:
             return cls(values, torch.ones(values.shape[:2], dtype=torch.bool, device=values.device))
 
         is_real = mask.bool()
+        # A row without any, as of padding, attends to all: what it gives is finite, and not read.
+        is_real = is_real | ~is_real.any(dim=1, keepdim=True)
         places = torch.argsort(~is_real, dim=1, stable=True)
         is_real = is_real.gather(1, places)
         arranged = values.gather(1, places[:, :, None].expand_as(values))

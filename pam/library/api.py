@@ -18,7 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
@@ -43,7 +43,7 @@ from pam.library.results import AttentionMap, Floats, InputWarning, Prediction, 
 from pam.models.checkpoint import SavedModel, load_model
 from pam.models.model import TeacherForced
 from pam.runtime.devices import enough_for, usable_device
-from pam.runtime.errors import UserError
+from pam.runtime.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from pam.alignment.aligner import WordAlignment
@@ -300,7 +300,7 @@ class TrainedModel:
         asked = TypedConstraints(prefix=prefix, include=include, exclude=exclude)
         if asked:
             self._check_writes_symbols()
-        if exclude and settings.replace_unknown:
+        if asked.exclude and settings.replace_unknown:
             message = "`exclude` with unknown words that are replaced by any of the source"
             raise UserError(message, hint="set `replace_unknown=False`")
 
@@ -485,9 +485,20 @@ class TrainedModel:
         from pam.alignment.pair_models import SavedPairModel
 
         source_texts, target_texts = _listed_pairs(sources, targets)
+        known = {field.name for field in fields(Settings)}
+        for name in settings:
+            if name not in known:
+                raise unknown("setting", name, sorted(known))
         opposite = None
         if reverse is not None:
+            if not hasattr(reverse, "saved"):
+                message = f"`reverse` is of type {type(reverse).__name__}"
+                raise UserError(message, hint="give a model, as `pam.load` returns it")
             opposite = SavedPairModel(reverse.saved)
+        for side, texts in (("source", source_texts), ("target", target_texts)):
+            for number, text in enumerate(texts):
+                with _naming(side, number, text):
+                    pass
         aligner = Aligner(SavedPairModel(self.saved), opposite, Settings(**settings))
         alignments = aligner(list(zip(source_texts, target_texts, strict=True)))
         return alignments[0] if isinstance(sources, str) else alignments

@@ -96,8 +96,8 @@ def train(
             read by characters, such as `g2p`; None: the one of `init`; else `inflection` if each
             source is a lemma and features, and `translation` if not.
         languages: codes of the languages of source and target, by which texts are split into words.
-        format: further keys of a data set's `format`, such as `{"bpe": {"merges": 2000}}`; with
-            `init` the model decides how texts are read.
+        format: further keys of a data set's `format`, such as `{"subwords": {"merges": 2000}}`;
+            with `init` the model decides how texts are read.
         network, training, decoding: keys of these sections of an experiment, such as
             `training={"epochs": 5}`.
         seed: decides the first weights and the order of the batches.
@@ -283,7 +283,9 @@ def _checked(pairs: Any, name: str) -> list[Pair]:
                 raise UserError(message, hint="leave the pair out")
             if len(text.splitlines()) > 1:
                 raise UserError(f"{name} {number}: the {side} has several lines", hint=hint)
-        checked.append((pair[0], pair[1]))
+        # Lines of a file end in a line end.
+        source, target = ("".join(text.splitlines()) for text in pair)
+        checked.append((source, target))
     return checked
 
 

@@ -290,9 +290,10 @@ class AttentionHead:
 
         if not self.input_feeding.feeds:
             context = memory.fed.empty(len(alignment))
-        elif self.input_feeding.keeps_prior and memory.feeds_viewed:
+        elif (
+            self.input_feeding.keeps_prior and memory.feeds_viewed and attention.context is not None
+        ):
             # The step has read this context already.
-            assert attention.context is not None
             context = attention.context
         else:
             context = memory.fed.read(alignment, attention.shift)

@@ -29,6 +29,7 @@ from typing import Any, get_overloads, get_type_hints
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -436,12 +437,28 @@ def test_symbols_that_training_did_not_have_are_listed(model: pam.TrainedModel) 
         (lambda model: model.attention(SOURCES, ["Haus"]), "2 sources and 1 targets"),
         (lambda model: model.attention(SOURCES, "Haus"), "single text"),
         (lambda model: model.unseen(None), "source 0"),
+        (lambda model: model.predict(SOURCES, sample=True, temperature="0.7"), "temperature 0.7"),
+        (lambda model: model.align(["a", 3], ["b", "c"]), "source 1"),
+        (lambda model: model.align("a", "b", treshold=0.5), "treshold"),
+        (lambda model: model.align("a", "b", threshold="0.5"), "threshold of 0.5"),
+        (lambda model: model.align("a", "b", reverse="pretrained:nouns/soft"), "`reverse`"),
     ],
 )
 def test_what_is_wrong_is_said(model: pam.TrainedModel, call: object, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         call(model)  # type: ignore[operator]
     assert error.value.hint
+
+
+def test_arrays_and_whole_numbers_of_numpy_are_taken(model: pam.TrainedModel) -> None:
+    words: dict[str, Any] = {"exclude": ["e"], "prefix": ["H", "W"], "n_best": 2, "beam": 4}
+    arrays = {
+        "exclude": np.array(["e"]),
+        "prefix": pd.Series(["H", "W"]),
+        "n_best": np.int64(2),
+        "beam": 4,
+    }
+    assert model.predict(SOURCES, **arrays) == model.predict(SOURCES, **words)
 
 
 def test_settings_of_drawing_are_used(model: pam.TrainedModel) -> None:

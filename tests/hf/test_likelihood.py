@@ -281,3 +281,22 @@ def test_log_p_has_the_gradient_of_the_loss(
     for name, value in model.named_parameters():
         if value.grad is not None:
             torch.testing.assert_close(value.grad, expected[name], msg=name)
+
+
+def test_a_source_of_padding_alone_leaves_the_gradients_of_others_finite() -> None:
+    model = aligned("marian")
+    given = batch()
+    given["attention_mask"][1] = 0
+    model(**given).loss.backward()
+    assert all(
+        parameter.grad is None or parameter.grad.isfinite().all()
+        for parameter in model.parameters()
+    )
+
+
+def test_what_is_frozen_stays_frozen() -> None:
+    model = plain("bart").train()
+    model.get_encoder().eval()
+    pam_hf.with_posterior_attention(model)
+    assert model.training
+    assert not model.get_encoder().training

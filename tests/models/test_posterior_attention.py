@@ -423,3 +423,20 @@ def test_a_source_without_a_real_position_is_refused() -> None:
     mask = torch.tensor([[True, False], [False, False]])
     with pytest.raises(ValueError, match="row 1 of the mask has no real position"):
         layer.memory(torch.zeros(2, 2, 6), mask)
+
+
+@pytest.mark.parametrize("marginalization", ["input", "output"])
+def test_some_rows_of_a_step_are_updated_alone(marginalization: str) -> None:
+    torch.manual_seed(1)
+    layer = PosteriorAttention(
+        8, 6, 30, marginalization=marginalization, input_feeding="prior"
+    ).double()
+    values = torch.randn(4, 5, 6).double()
+    mask = torch.ones(4, 5, dtype=torch.bool)
+    memory = layer.memory(values, mask)
+    step = layer.step(memory, layer.start(memory), torch.randn(4, 8).double())
+    symbol = torch.tensor([3, 4, 5, 6])
+    rows = torch.arange(3)
+    some = layer.update(layer.memory(values[:3], mask[:3]), step.select(rows), symbol[:3])
+
+    torch.testing.assert_close(some.context, layer.update(memory, step, symbol).context[:3])

@@ -206,6 +206,14 @@ NOT_A_PAIR: list[tuple[Any, str]] = [
 ]
 
 
+def test_lines_of_files_are_texts_with_or_without_their_ends(tmp_path: Path) -> None:
+    lines = [(f"{source}\n", f"{target}\r\n") for source, target in PAIRS]
+    with_ends = pam.train(lines, tmp_path / "lines", model="soft", **SMALL)
+    without = pam.train(PAIRS, tmp_path / "texts", model="soft", **SMALL)
+    sources = [source for source, _ in PAIRS]
+    assert with_ends.predict(sources) == without.predict(sources)
+
+
 @pytest.mark.parametrize(("pairs", "message"), NOT_A_PAIR)
 def test_what_is_no_pair_is_named_by_its_number_and_nothing_is_written(
     pairs: Any, message: str, tmp_path: Path

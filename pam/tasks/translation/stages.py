@@ -666,7 +666,7 @@ class Translation(Task[TranslationFormat]):
         changed = pair_symbols_of(layout, codec, model)
         sides = (codec.settings.source, codec.settings.target)
         tokenize = {side.language: side.tokenize for side in sides}
-        if len(set(tokenize.values())) == 1:
+        if len(set(tokenize.values())) == 1 and layout.tokenize != tokenize:
             return layout.model_copy(update=changed | {"tokenize": sides[0].tokenize})
         return layout.model_copy(update=changed | {"tokenize": tokenize})
 
