@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -29,6 +29,7 @@ from pam.experiments.parsing import Section, Strict
 from pam.runtime.errors import UserError
 from pam.tasks import find_kind, imported
 
+MOST_PARTS = 5  # into which a tokenizer splits a word that a model knows as one
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
 
@@ -64,6 +65,9 @@ class Codec(ABC):
 
         A UserError says that one of `files` is missing or damaged.
         """
+
+    def know(self, source: Container[str], target: Container[str]) -> None:  # noqa: B027
+        """Take the symbols of a model's vocabularies, for the reading of what a person types."""
 
     @abstractmethod
     def source_symbols(self, columns: Sequence[str]) -> list[str]:
@@ -143,6 +147,9 @@ class SideCodec:
     Symbols are subwords, or words if there are no merges.
     """
 
+    # the symbols of a model; None: of no model, or unknown
+    known: Container[str] | None = None
+
     def __init__(self, settings: SideSettings) -> None:
         self._settings = settings
 
@@ -174,7 +181,30 @@ class SideCodec:
         It is cleaned as training text is, whose targets keep their indentation in programs.
         """
         is_program = is_target and not language_of(self._settings.language).tag
-        return self.words(cleaned(line, keep_indentation=is_program))
+        text = cleaned(line, keep_indentation=is_program)
+        words = self.words(text)
+        if self.known is None or self._bpe is not None:
+            return words
+        return self._known_words(words, self.cased(text), self.known)
+
+    def _known_words(self, words: list[str], text: str, known: Container[str]) -> list[str]:
+        """Join the parts of words that the model knows as one, such as `15:00`, and not in parts.
+
+        Its text was tokenized already, perhaps by another tokenizer.
+        """
+        joined = []
+        first = 0
+        while first < len(words):
+            after = first + 1
+            for end in range(first + MOST_PARTS, first + 1, -1):
+                parts = words[first:end]
+                word = "".join(parts)
+                if word in known and word in text and not all(part in known for part in parts):
+                    after = end
+                    break
+            joined.append("".join(words[first:after]))
+            first = after
+        return joined
 
     def cased(self, text: str) -> str:
         """Return the text, in small letters if the task's text is."""

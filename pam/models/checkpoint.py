@@ -248,6 +248,7 @@ def load_model(folder: Path, device: torch.device | None = None) -> SavedModel:
         )
     check_files(folder, notes)
     codec = load_codec(notes["task"], folder)
+    codec.know(frozenset(source.symbols), frozenset(target.symbols))
 
     lengths = None
     if (folder / LENGTHS).is_file():

@@ -450,6 +450,17 @@ def test_what_is_wrong_is_said(model: pam.TrainedModel, call: object, message: s
     assert error.value.hint
 
 
+def test_words_that_were_tokenized_otherwise_are_read_as_the_model_knows_them() -> None:
+    # Moses splits a time at its colon; the text of the model was tokenized without it.
+    phrases = pam.load("pretrained:phrases/postr-joint")
+    source = "Wenn die Messe am Sonntag beginnt, kommt Robert um 15:00 Uhr."
+    answer = phrases.predict(source)
+
+    assert answer == "When the fair starts on Sunday, Robert comes at 3:00 PM."
+    assert phrases.unseen(source) == phrases.score(source, answer).unseen == []
+    assert "3:00" not in phrases.predict(source, exclude=["3:00"])
+
+
 def test_arrays_and_whole_numbers_of_numpy_are_taken(model: pam.TrainedModel) -> None:
     words: dict[str, Any] = {"exclude": ["e"], "prefix": ["H", "W"], "n_best": 2, "beam": 4}
     arrays = {

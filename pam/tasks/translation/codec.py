@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -28,6 +28,10 @@ class TranslationCodec(Codec):
     @classmethod
     def load(cls, folder: Path) -> Self:
         return cls(load_settings(cls.settings_type, folder / cls.files[0]))
+
+    def know(self, source: Container[str], target: Container[str]) -> None:
+        self.source.known = source
+        self.target.known = target
 
     def save(self, folder: Path) -> None:
         """Write the settings into a folder, whole or not at all."""
