@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pam.runtime.errors import UserError
 
@@ -47,11 +47,21 @@ def _read_arrow(path: Path) -> pd.DataFrame:
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
-    """Read the first sheet of a workbook, each cell as the text that it shows."""
+    """Read the sheet of a workbook, each cell as the text that it shows.
+
+    A UserError says that several sheets have rows.
+    """
     import pandas as pd
 
     # Words such as `NA` and `nan` are text.
-    return pd.read_excel(path, dtype=str, keep_default_na=False, engine="openpyxl")
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "engine": "openpyxl"}
+    sheets = pd.read_excel(path, sheet_name=None, **options)
+    with_rows = {name: sheet for name, sheet in sheets.items() if len(sheet)}
+    if len(with_rows) > 1:
+        names = ", ".join(map(str, with_rows))
+        hint = "save the one that is meant as a workbook of its own, or as TSV"
+        raise UserError(f"several sheets have rows: {names}", file=path, hint=hint)
+    return next(iter((with_rows or sheets).values()))
 
 
 @dataclass(frozen=True)

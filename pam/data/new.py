@@ -332,6 +332,9 @@ def write_entry(choices: Choices) -> Written:
     for path in choices.files:
         if not path.exists():
             raise UserError("no such file", file=path, hint="check the name")
+        if not (path.is_file() or path.is_dir()):
+            hint = "write it into a file, which is read more than once"
+            raise UserError("this is no file", file=path, hint=hint)
     first = choices.files[0]
     registry = choices.registry or first.parent / "datasets.yaml"
     for path in choices.files:

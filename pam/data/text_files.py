@@ -44,6 +44,8 @@ COMPRESSED: tuple[tuple[re.Pattern[bytes], str, Callable[[Any], Any]], ...] = (
 SUFFIXES = frozenset(suffix for _, suffix, _ in COMPRESSED)
 DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zstd.ZstdError, EOFError, zlib.error)
 
+# bytes of a line that are no ASCII from which its encoding is guessed
+FEWEST_BYTES = 8
 # bytes at a file's beginning by which its encoding and the ends of its lines are told
 HEAD = 2**16
 # Share of NUL bytes above which a text without a mark is UTF-16: those of its spaces, digits and
@@ -318,6 +320,9 @@ def _likely_encoding(line: bytes) -> str | None:
     except ModuleNotFoundError:
         return None
 
+    # So few bytes may be anything.
+    if other_bytes < FEWEST_BYTES:
+        return None
     best = from_bytes(line).best()
     if best is None:
         return None

@@ -20,7 +20,7 @@ import pytest
 from pam.cli import main
 from pam.data.annotated import M2, Conllu
 from pam.data.download import fetch
-from pam.data.records import JsonLines, Table
+from pam.data.records import JsonLines, Table, table_records
 from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import Pair
 from pam.data.text_files import read_lines
@@ -319,6 +319,19 @@ def test_tables_are_described_and_read_where_their_package_is(
     assert main(["data", "new", "table", "--languages", "de", "en"]) == 0
     folder = prepared(load_registries(["datasets.yaml"])["table"], Path("work"))
     assert sum(len(read_lines(folder / f"{split}.tsv")) for split in ("train", "dev", "test")) == 30
+
+
+def test_a_workbook_whose_second_sheet_has_rows_is_not_read_in_part() -> None:
+    pytest.importorskip("openpyxl")
+    rows = pd.DataFrame([{"de": "Haus", "en": "house"}])
+    for name, second in (("one", rows[:0]), ("two", rows)):
+        with pd.ExcelWriter(f"{name}.xlsx") as book:
+            rows.to_excel(book, sheet_name="pairs", index=False)
+            second.to_excel(book, sheet_name="more", index=False)
+
+    assert [record for _, record in table_records(Path("one.xlsx"))] == rows.to_dict("records")
+    with pytest.raises(UserError, match="several sheets have rows: pairs, more"):
+        list(table_records(Path("two.xlsx")))
 
 
 PO = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'

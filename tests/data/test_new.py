@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import re
 import shlex
 import subprocess
@@ -655,3 +656,9 @@ def test_text_after_an_array_of_json_is_not_left_out() -> None:
     with pytest.raises(UserError, match="after the end of the array") as raised:
         list(json_records(Path("pairs.json")))
     assert raised.value.line == 3
+
+
+def test_a_pipe_is_asked_for_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    assert main(["data", "new", "pipe"]) == 2
+    assert "pipe: this is no file" in capsys.readouterr().err

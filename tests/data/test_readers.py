@@ -227,6 +227,17 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> No
 SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 
 
+@pytest.mark.parametrize("content", [b"\xdf\n", b"\xff\n"])
+def test_nothing_is_guessed_of_an_encoding_by_a_letter_alone(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not UTF-8") as caught:
+        list(lines_of(path))
+    assert "looks like" not in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_separators_inside_a_line_shift_no_pair(tmp_path: Path, separator: str) -> None:
     texts = {
