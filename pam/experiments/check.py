@@ -441,11 +441,13 @@ def _check_trained_start(
             )
 
         entry.kind.in_symbols_of(entry.layout, trained.symbols(path))
-        _check_fits(plan.run(task, model, plan.experiment.seeds_of(task)[0]), trained.run, path)
+        check_start_fits(
+            plan.run(task, model, plan.experiment.seeds_of(task)[0]), trained.run, path
+        )
         return trained.digests()
 
 
-def _check_fits(run: RunConfig, trained: RunConfig, path: str) -> None:
+def check_start_fits(run: RunConfig, trained: RunConfig, path: str) -> None:
     """Check that a run can start from the weights of a trained one: its kind and its sizes."""
     message = f"`{run.model}` cannot start from `{path}`"
     parts = run.components

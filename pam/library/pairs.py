@@ -31,6 +31,7 @@ from pam.data.guesses import KINDS, Choices, size_of
 from pam.data.new import write_entry
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, load_task
+from pam.experiments.check import check_start_fits
 from pam.experiments.keys import NAME
 from pam.experiments.model import ModelConfig, load_model
 from pam.experiments.parsing import dump_yaml, parse
@@ -42,6 +43,7 @@ from pam.library.model_files import Description, opened
 from pam.library.results import InputWarning
 from pam.models.checkpoint import digest
 from pam.models.fitting import check_fit
+from pam.models.options import MultiHeadOptions
 from pam.runtime.devices import usable_device
 from pam.runtime.errors import UserError, unknown
 from pam.runtime.files import atomic_folder, read_json, scratch_folder, write_json, write_text
@@ -110,7 +112,8 @@ def train(
 
     Raises:
         UserError: a pair, named by its number from 0, or a setting is wrong, or the folder has data
-            of other pairs; nothing is written then.
+            of other pairs; nothing is written then. What is wrong with a text as data is named by
+            its line in the folder's `corpus`.
         KeyboardInterrupt: the training was interrupted; its state is saved.
 
     Warns:
@@ -135,6 +138,11 @@ def train(
     sections = {"network": network, "training": training, "decoding": decoding}
     config = _config(task_folder, model, start, sections, seed)
     corpus = _corpus(pairs, dev, test, kind, languages, format or {}, start)
+    task = _task_of(corpus.kind)
+    _check_task(config, task)
+    # A model of another kind of task is refused as its symbols are read.
+    if start is not None and start.task == task:
+        check_start_fits(config, start.saved.run, "init")
 
     _prepare(task_folder, corpus)
     run = RunFolder(task_folder / config.model / f"seed{seed}")
@@ -249,6 +257,9 @@ def _corpus(
         for name, rows in named_pairs.items()
         if rows is not None
     }
+    for name, rows in checked.items():
+        if not rows:
+            raise UserError(f"0 {name} pairs", hint=f"give some, or leave out `{name}`")
     kind = _kind_of(train, kind, start)
     if kind == "inflection":
         _check_inflection(
@@ -404,6 +415,24 @@ def _config(
         "components": components,
     }
     return parse(RunConfig, values | parts, "pam.train")
+
+
+def _task_of(kind: str) -> str:
+    """Return the kind of task; what is neither of two is translation, of sentences or of words."""
+    return kind if kind in ("inflection", "summarization") else "translation"
+
+
+def _check_task(config: RunConfig, name: str) -> None:
+    """Check that a kind of task has what the model needs; a UserError says what it lacks."""
+    task = load_task(name)
+    if config.components.targets == "actions" and not task.has_actions:
+        message = f"`{config.model}` writes pointer actions, which {name} does not have"
+        raise UserError(message, hint="name a model with `targets: symbols`")
+    architecture = config.components.architecture
+    has_kinds = isinstance(architecture, MultiHeadOptions) and architecture.feature_kinds
+    if has_kinds and not task.has_features:
+        message = f"`{config.model}` has `feature_kinds`, and {name} has no features"
+        raise UserError(message, hint="name another model")
 
 
 def _prepare(task_folder: Path, corpus: Corpus) -> None:

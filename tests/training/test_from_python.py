@@ -241,6 +241,9 @@ def test_what_is_no_pair_is_named_by_its_number_and_nothing_is_written(
         ({"device": "gpu"}, "gpu"),
         ({"init": "nowhere"}, "nowhere"),
         ({"init": "pretrained:phrases/soft", "kind": "inflection"}, "translation"),
+        ({"init": "pretrained:nouns/soft", "network": {"encoder": 5}}, "encoder"),
+        ({"model": "hard-mono", "kind": "translation"}, "pointer actions"),
+        ({"dev": []}, "0 dev pairs"),
     ],
 )
 def test_a_wrong_setting_is_refused_and_nothing_is_written(
