@@ -187,6 +187,22 @@ class WithPosteriorAttention(nn.Module):
         head.to(precise(head.of_values.weight.dtype))
         return loaded
 
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
+        """Change the number of symbols; arguments are those of `transformers`.
+
+        Raises:
+            UserError: the head has an output layer of its own.
+        """
+        symbols = args[0] if args else kwargs.get("new_num_tokens")
+        if symbols is not None and self.posterior_attention.output is not None:
+            message = "the head has an output layer of its own, of as many symbols as there were"
+            raise UserError(message, hint="resize the model before `with_posterior_attention`")
+
+        embeddings = super().resize_token_embeddings(*args, **kwargs)  # type: ignore[misc]
+        layer = self.get_output_embeddings()  # type: ignore[operator]
+        self.config.posterior_attention["symbols"] = layer.weight.shape[0]
+        return embeddings
+
     def alignment_head(self) -> AttentionHead:
         """Return the head with its output layer, as this package's own models have one."""
         own = self.posterior_attention.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from pam.models.interfaces import AttentionHistory, Smoothing
 from pam.models.kernels import log_linear
-from tests.hf.tiny import MODELS, aligned, batch, pam_hf, plain
+from pam.runtime.errors import UserError
+from tests.hf.tiny import MODELS, SYMBOLS, aligned, batch, pam_hf, plain
 
 COMPONENTS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -300,3 +302,15 @@ def test_what_is_frozen_stays_frozen() -> None:
     pam_hf.with_posterior_attention(model)
     assert model.training
     assert not model.get_encoder().training
+
+
+def test_symbols_can_be_added_to_a_model_with_a_head(tmp_path: Path) -> None:
+    model = aligned("marian")
+    model.resize_token_embeddings(SYMBOLS + 3)
+    given = batch() | {"labels": torch.tensor([[SYMBOLS + 2, 2, -100], [SYMBOLS, 3, 2]])}
+    loss = model(**given).loss
+    model.save_pretrained(tmp_path)
+    assert pam_hf.from_pretrained(tmp_path, dtype=torch.float64).eval()(**given).loss == loss
+
+    with pytest.raises(UserError, match="output layer of its own"):
+        aligned("marian", output="own").resize_token_embeddings(SYMBOLS + 3)
