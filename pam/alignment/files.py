@@ -6,13 +6,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from pam.alignment.aligner import WordAlignment
 from pam.data.reading import aligned
-from pam.data.text_files import text_lines
+from pam.data.text_files import given_lines
 
 REPORT_EVERY_S = 20.0
 
@@ -60,12 +59,10 @@ def text_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         UserError: a file is faulty, or has more lines than the other: before the first pair, unless
             a file can be read only once.
     """
-    # Texts may have no line that is not blank: then no pair has links.
-    read = partial(text_lines, may_be_blank=True)
     if source.is_file() and target.is_file():
-        for _ in aligned(source, target, read):
+        for _ in aligned(source, target, given_lines):
             pass
-    for source_line, target_line in aligned(source, target, read):
+    for source_line, target_line in aligned(source, target, given_lines):
         yield source_line.text, target_line.text
 
 

@@ -64,6 +64,7 @@ class Table:
                 f"the first {LOOKED_AT:,} lines show nothing", file=path, hint="delete blank lines"
             )
 
+        faulty: UserError | None = None
         for delimiter in DELIMITERS:
             # CSV may have quotes; with other delimiters they have to show.
             quotes = delimiter in (";", ",") or _is_quoted(lines, delimiter)
@@ -85,6 +86,14 @@ class Table:
                     blank_lines=len(lines) < len(all_lines),
                 )
 
+            if width > 1 and count > 0.5 * len(rows):
+                index = next(index for index, row in enumerate(rows) if len(row) != width)
+                message = f"{len(rows[index])} columns, and {width} in most other lines"
+                hint = "complete the line, delete it, or quote a text that holds the separator"
+                faulty = faulty or lines[index].error(message, hint)
+
+        if faulty is not None:
+            raise faulty
         hint = (
             "separate columns by tabs (TSV) or commas (CSV), or name two files, line n of one"
             " translating line n"

@@ -79,6 +79,9 @@ ESCAPES = re.compile(
 )
 
 
+TAKE_OUT = "take the texts out of their tags"
+
+
 class Line(NamedTuple):
     """A line and its place."""
 
@@ -170,22 +173,25 @@ def lines_of(path: Path, may_be_blank: bool = False) -> Iterator[Line]:
         raise UserError("the file is empty", file=path, hint="write it, or fetch it again")
 
 
-def text_lines(path: Path, may_be_blank: bool = False) -> Iterator[Line]:
+def text_lines(path: Path) -> Iterator[Line]:
     """Yield lines as `lines_of`; markup in one is a UserError too."""
-    for line in lines_of(path, may_be_blank):
+    for line in lines_of(path):
+        refuse_markup(line, f"write `read: segments` if it has `<seg>` elements, else {TAKE_OUT}")
+        yield line
+
+
+def given_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of a text that is given to a model, as `text_lines`; all may be blank."""
+    for line in lines_of(path, may_be_blank=True):
         refuse_markup(line)
         yield line
 
 
-def refuse_markup(line: Line) -> None:
+def refuse_markup(line: Line, hint: str = TAKE_OUT) -> None:
     """Refuse a line that shows that its file is markup, whose tags would be read as words."""
     # Most lines have no tag at all, which is seen faster than what tag it is.
     if "<" in line.text and (tag := MARKUP.match(line.text)):
         message = f"markup in a file that is read as lines: `{tag[0].strip()[:60]}`"
-        hint = (
-            "write `read: segments` if it has `<seg>` elements, else take the texts out of their"
-            " tags"
-        )
         raise line.error(message, hint)
 
 

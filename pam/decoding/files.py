@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pam.data.dataset import padded
-from pam.data.text_files import Line, cleaned, text_lines
+from pam.data.text_files import Line, cleaned, given_lines
 from pam.data.vocabulary import END, ended
 from pam.decoding.generator import HINT, Generator, Hypothesis
 from pam.models.checkpoint import SavedModel
@@ -77,9 +77,9 @@ def answers(generator: Generator, path: Path) -> Iterator[Answer]:
     once.
     """
     if path.is_file():
-        for line in text_lines(path, may_be_blank=True):
+        for line in given_lines(path):
             _symbols(line, generator)
-    lines = text_lines(path, may_be_blank=True)
+    lines = given_lines(path)
     first = 0
     while block := list(islice(lines, BATCHES * generator.decoding.batch_size)):
         sources = [_symbols(line, generator) for line in block]

@@ -662,3 +662,9 @@ def test_a_pipe_is_asked_for_as_a_file(capsys: pytest.CaptureFixture[str]) -> No
     os.mkfifo("pipe")
     assert main(["data", "new", "pipe"]) == 2
     assert "pipe: this is no file" in capsys.readouterr().err
+
+
+def test_of_few_rows_the_faulty_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.tsv").write_text("a\tb\n" * 5 + "c\n", encoding="utf-8")
+    assert main(["data", "new", "t.tsv"]) == 2
+    assert "t.tsv:6: 1 columns, and 2 in most other lines" in capsys.readouterr().err
