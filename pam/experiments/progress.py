@@ -194,8 +194,8 @@ class JobProgress(logging.Handler):
     def to_go(self) -> float | None:
         """Return the seconds until all is done; None while nothing is known of the trainings.
 
-        They are what was expected, by the pace of the jobs that have ended; else the means of each
-        rule so far.
+        They are what was expected, by the pace of the jobs that have ended; else the means so far
+        of each model in other seeds, or of each rule.
         """
         seconds = self._seconds_by_job()
         if seconds is None:
@@ -219,17 +219,21 @@ class JobProgress(logging.Handler):
             pace = {trains: self._pace(expected, trains) for trains in (True, False)}
             return lambda job: pace[job.trains] * expected.seconds(job)
 
-        by_rule: defaultdict[str, list[float]] = defaultdict(list)
+        # Of the same model in another seed, else of the same rule.
+        seconds_of: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for job in self.ended:
-            by_rule[job.rule].append(job.seconds or 0.0)
+            seconds_of[job.rule, job.run].append(job.seconds or 0.0)
+            seconds_of[job.rule,].append(job.seconds or 0.0)
 
         to_do = [*self.running.values(), *self.waiting]
-        if not self.ended or any(job.trains and job.rule not in by_rule for job in to_do):
+        if not self.ended or any(job.trains and (job.rule,) not in seconds_of for job in to_do):
             return None
 
-        means = {rule: sum(seconds) / len(seconds) for rule, seconds in by_rule.items()}
-        usual = sum(job.seconds or 0.0 for job in self.ended) / len(self.ended)
-        return lambda job: means.get(job.rule, usual)
+        means = {key: sum(seconds) / len(seconds) for key, seconds in seconds_of.items()}
+        # What has not been seen yet is no training, and takes as long as other such jobs.
+        others = [job.seconds or 0.0 for job in self.ended if not job.trains]
+        usual = sum(others) / max(1, len(others))
+        return lambda job: means.get((job.rule, job.run), means.get((job.rule,), usual))
 
     def _pace(self, expected: Expected, trains: bool) -> float:
         """Return the seconds that jobs take for each second that was expected of them.

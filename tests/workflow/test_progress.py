@@ -71,6 +71,21 @@ def test_each_job_is_a_line_with_jobs_and_time_left(
     assert last == "3 of 6 jobs: Training b (100 s), about 01:42 to go"
 
 
+def test_a_long_training_makes_neither_other_models_nor_other_jobs_seem_long(clock: Clock) -> None:
+    jobs = [("write_run", {}), *of_runs("slow", "quick", "quick"), *[("make_table", {})] * 9]
+    handler = JobProgress(jobs, bar=False)
+    begin(handler, 1, "write_run", None)
+    clock.now += 1.0
+    end(handler, 1)
+    for number, (model, seconds) in enumerate({"slow": 1000.0, "quick": 100.0}.items(), 2):
+        begin(handler, number, "train_run", "Training", wildcards=of_runs(model)[0][1])
+        clock.now += seconds
+        end(handler, number)
+
+    # One more seed of the quick one, and nine jobs of a second.
+    assert handler.to_go() == pytest.approx(109.0)
+
+
 def test_a_training_that_was_finished_already_is_told_as_such(
     clock: Clock, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
