@@ -81,6 +81,7 @@ class Claim(Strict):
         None, description="the source's ratio of the first model to the second, which is judged"
     )
     why: str = Field(description="what a reader has to know, in one line, without figures of ours")
+    unjudged: str = Field("", description="why stored runs do not answer the claim; empty: they do")
     main: bool = Field(False, description="whether it stands in README too")
 
     @property
@@ -349,6 +350,14 @@ class Stored:
 
 
 def outcome(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> Outcome:
+    """Judge a claim by the stored runs, unless they do not answer it."""
+    judged = _judged(claim, stored, papers)
+    if not claim.unjudged:
+        return judged
+    return judged._replace(verdict=Verdict("not judged", claim.unjudged))
+
+
+def _judged(claim: Claim, stored: Stored, papers: Mapping[str, PaperTable]) -> Outcome:
     """Judge a claim by the stored runs."""
     paper = papers[claim.table] if claim.table else None
     if claim.metric in MEASURES and MEASURES[claim.metric].lacking:
@@ -652,5 +661,5 @@ def counted(judged: Iterable[tuple[Claim, Outcome]], open_claims: int) -> str:
         f" leave {words['cannot tell']} open (cannot tell). {tested} have a p; after Holm's"
         f" correction they agree with {lasting['agrees']} and contradict {lasting['contradicts']}."
         f" We do not judge {words['not judged']}, which have fewer than {LEAST_SEEDS} seeds, other"
-        " data, or no stored record of what is claimed."
+        " data, models that have not learned the task, or no stored record of what is claimed."
     )

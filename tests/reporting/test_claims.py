@@ -201,6 +201,18 @@ def test_what_no_run_has_stored_is_left_empty_with_the_reason(judged: MadeExperi
     assert "posterior" in answer.verdict.reason
 
 
+def test_what_the_stored_runs_do_not_answer_is_not_judged_and_keeps_its_figures(
+    judged: MadeExperiment,
+) -> None:
+    asked = claim("mono-postr-joint", "soft")
+    answer = judge(judged, asked)
+    withheld = judge(judged, asked.model_copy(update={"unjudged": "trained too briefly"}))
+
+    assert (withheld.word, withheld.verdict.reason) == ("not judged", "trained too briefly")
+    assert answer.word != "not judged"
+    assert (withheld.ours, withheld.interval) == (answer.ours, answer.interval)
+
+
 def test_the_entropy_of_the_posterior_is_judged_once_all_runs_have_it(
     judged_translation: MadeExperiment,
 ) -> None:
