@@ -26,6 +26,7 @@ from pam.evaluation.metrics import Floats
 from pam.models.interfaces import Smoothing
 from pam.runtime.devices import enough_for
 from pam.runtime.errors import UserError, unknown
+from pam.runtime.numbers import is_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,8 +85,9 @@ class Settings:
                 f"`{self.symmetrize}` needs the links of two directions",
                 hint="name a model of the opposite direction: --reverse",
             )
-        is_number = isinstance(self.threshold, (int, float, np.number))
-        if self.threshold is not None and not (is_number and 0 < self.threshold <= 1):
+        if self.threshold is not None and not (
+            is_number(self.threshold) and 0 < self.threshold <= 1
+        ):
             hint = "use a probability above 0 and at most 1"
             raise UserError(f"a threshold of {self.threshold}", hint=hint)
         for name, value in (("longest", self.longest), ("batch_size", self.batch_size)):

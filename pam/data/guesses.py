@@ -94,6 +94,11 @@ CHARACTERS = {
 KINDS = ("inflection", "translation", "summarization", *CHARACTERS)
 
 
+def task_of(kind: str | None) -> str:
+    """Return the kind of task of one of `KINDS`, whose words read by characters are translated."""
+    return kind if kind in ("inflection", "summarization") else "translation"
+
+
 def format_of_kind(
     kind: str | None, sides: Sequence[str], targets: Sequence[str]
 ) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pam.data.dataset import SPLITS
 from pam.data.forms import form_of_file, text_form, to_memory
 from pam.data.guessed_records import guess_corrections, guess_memory, guess_records
 from pam.data.guessed_tables import guess_conllu, guess_table, sides, words_note
-from pam.data.guesses import Choices, Guess, format_of_kind, size_of
+from pam.data.guesses import Choices, Guess, format_of_kind, size_of, task_of
 from pam.data.records import json_records, table_records
 from pam.data.registry import Dataset, load_registries
 from pam.data.sampling import ALL
@@ -294,8 +294,7 @@ def _pair_of_files(
     layout |= format_of_kind(choices.kind, (source, target), texts[1])
     if choices.kind is None:
         notes += words_note(list(zip(*texts, strict=False)), choices)
-    task = "summarization" if choices.kind == "summarization" else "translation"
-    return Guess(task, splits=file_names, format=layout, notes=notes)
+    return Guess(task_of(choices.kind), splits=file_names, format=layout, notes=notes)
 
 
 def _is_markup(path: Path) -> bool:

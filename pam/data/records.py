@@ -199,9 +199,9 @@ def _array(lines: Iterator[Line], path: Path) -> Iterator[tuple[Line, Any]]:
         counted = position
         line = Line("", path, number)
         if text.startswith("]", position):
-            after = re.compile(r"\s*").match(text, position + 1).end()  # type: ignore[union-attr]
-            if after < len(text):
-                line = Line("", path, number + text.count("\n", position, after))
+            rest = text[position + 1 :].lstrip()
+            if rest:
+                line = Line("", path, number + text.count("\n", position, len(text) - len(rest)))
                 hint = "write one array, or one object a line"
                 raise line.error("text after the end of the array", hint)
             return

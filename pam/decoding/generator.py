@@ -39,6 +39,7 @@ from pam.runtime import processor
 from pam.runtime.devices import Stopwatch, enough_for, hardware
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json, write_text
+from pam.runtime.numbers import is_whole
 
 HINT = "lower `decoding.batch_size`, or the beam"
 MOST_UNSEEN = 100  # symbols that the record of a decoding counts one by one
@@ -84,7 +85,7 @@ class Generator:
         if self.precision != decoding.precision:
             log.info(f"precision of search: {self.precision} ({processor.try_bfloat16().reason})")
 
-        if not isinstance(n_best, (int, np.integer)) or n_best < 1:
+        if not is_whole(n_best) or n_best < 1:
             message = f"{n_best} outputs of each source"
             raise UserError(message, hint="use a whole number, at least 1")
         if sampling is None and n_best > decoding.beam:

@@ -27,6 +27,7 @@ from pam.models.kernels.search_layer import largest
 from pam.models.model import Model, without_end
 from pam.runtime import processor
 from pam.runtime.errors import UserError
+from pam.runtime.numbers import is_number, is_whole
 
 KEEP_SHARE = 0.75  # finished sentences leave the batch once so many of it, at most, are still open
 # steps after which the processor asks a GPU what has ended, as it has to wait for the answer
@@ -328,16 +329,12 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check all; a UserError names the one that is wrong."""
-        if not isinstance(
-            self.temperature, (int, float, np.number)
-        ) or not 0 < self.temperature < float("inf"):
+        if not (is_number(self.temperature) and 0 < self.temperature < float("inf")):
             hint = "use a number above 0; below 1 is less random"
             raise UserError(f"temperature {self.temperature}", hint=hint)
         if self.seed < 0:
             raise UserError(f"seed {self.seed}", hint="use a whole number, at least 0")
-        if self.top_k is not None and (
-            not isinstance(self.top_k, (int, np.integer)) or self.top_k < 1
-        ):
+        if self.top_k is not None and not (is_whole(self.top_k) and self.top_k >= 1):
             raise UserError(f"top_k {self.top_k}", hint="use a whole number, at least 1")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"top_p {self.top_p}", hint="use a number above 0, at most 1")

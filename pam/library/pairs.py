@@ -27,7 +27,7 @@ import torch
 from pam.data.codecs import SIDES
 from pam.data.dataset import SPLITS
 from pam.data.download import fetch
-from pam.data.guesses import KINDS, Choices, size_of
+from pam.data.guesses import KINDS, Choices, size_of, task_of
 from pam.data.new import write_entry
 from pam.data.prepare import prepare
 from pam.data.registry import Dataset, load_task
@@ -138,7 +138,7 @@ def train(
     sections = {"network": network, "training": training, "decoding": decoding}
     config = _config(task_folder, model, start, sections, seed)
     corpus = _corpus(pairs, dev, test, kind, languages, format or {}, start)
-    task = _task_of(corpus.kind)
+    task = task_of(corpus.kind)
     _check_task(config, task)
     # A model of another kind of task is refused as its symbols are read.
     if start is not None and start.task == task:
@@ -415,11 +415,6 @@ def _config(
         "components": components,
     }
     return parse(RunConfig, values | parts, "pam.train")
-
-
-def _task_of(kind: str) -> str:
-    """Return the kind of task; what is neither of two is translation, of sentences or of words."""
-    return kind if kind in ("inflection", "summarization") else "translation"
 
 
 def _check_task(config: RunConfig, name: str) -> None:

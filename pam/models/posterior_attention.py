@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +24,7 @@ from pam.models.interfaces import AttentionHistory, Memory, Sizes
 from pam.models.outputs import PositionDistribution, TokenDistribution
 from pam.models.readout import Readout
 from pam.runtime.errors import UserError, unknown
+from pam.runtime.numbers import is_whole
 
 POSTR_JOINT: dict[str, Any] = {
     "score": "general",
@@ -149,9 +149,9 @@ class PosteriorAttention(nn.Module):
     ) -> None:
         super().__init__()
         for name, size in (("query", query), ("values", values), ("symbols", symbols)):
-            if not isinstance(size, (int, np.integer)) or size < 1:
+            if not is_whole(size) or size < 1:
                 raise UserError(f"`{name}={size}`", hint="use a whole number, at least 1")
-        if not isinstance(embedding, (int, np.integer)) or embedding < 0:
+        if not is_whole(embedding) or embedding < 0:
             raise UserError(f"`embedding={embedding}`", hint="use a whole number")
         for name in components:
             if name not in POSTR_JOINT:
@@ -225,7 +225,7 @@ class PosteriorAttention(nn.Module):
         if beam is None:
             return memory
 
-        if not isinstance(beam, (int, np.integer)) or beam < 1:
+        if not is_whole(beam) or beam < 1:
             raise ValueError(f"a beam of {beam}, expected a whole number, at least 1")
         return self.head.for_search(memory, beam)
 
