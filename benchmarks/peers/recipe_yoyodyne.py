@@ -11,7 +11,9 @@ from recipe_runs import RECIPES, Run
 
 from pam.runtime.files import read_json, write_text
 
-COMMAND = Path(__file__).resolve().parent / "cli_yoyodyne.py"
+HERE = Path(__file__).resolve().parent
+COMMAND = HERE / "cli_yoyodyne.py"
+NUMBER_EDITS = HERE / "edits_yoyodyne.py"
 TRANSDUCER = "yoyodyne-transducer"  # an edit distance guides it, which is trained before
 
 
@@ -20,8 +22,10 @@ def train(run: Run) -> dict[str, Any]:
     data = run.data.folder
     costs = []
     if run.recipe == TRANSDUCER:
-        files = ("--train", data / "train.tsv", "--output", run.folder / "edits.pkl")
+        pairs, edits = data / "train.tsv", run.folder / "edits.pkl"
+        files = ("--train", pairs, "--output", edits)
         costs.append(run.call("-m", "maxwell.train", "--target_col", "3", *files))
+        costs.append(run.call(NUMBER_EDITS, edits, pairs, _features_separator(run)))
 
     files = ("--data.train", data / "train.tsv", "--data.val", data / "dev.tsv")
     seed = ("--seed_everything", str(run.seed))
@@ -57,11 +61,16 @@ def _command(run: Run, mode: str) -> list[str | Path]:
     for recipe in ("yoyodyne", run.recipe):
         command += ["--config", RECIPES / f"{recipe}.yaml"]
 
-    separator = read_json(run.data.folder / "codec.json")["separator"]
-    command += ["--data.model_dir", run.folder, "--data.features_sep", separator]
+    command += ["--data.model_dir", run.folder]
+    command += ["--data.features_sep", _features_separator(run)]
     if run.recipe == TRANSDUCER:
         command += ["--model.init_args.sed_path", run.folder / "edits.pkl"]
     return command
+
+
+def _features_separator(run: Run) -> str:
+    """Return what stands between the features of a row."""
+    return read_json(run.data.folder / "codec.json")["separator"]
 
 
 def _notes(run: Run) -> dict[str, Any]:
