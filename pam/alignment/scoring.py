@@ -79,6 +79,8 @@ def score_links(alignments: Path, gold: Path, first: int = 0) -> LinkScores:
     """
     of_file = read_links(alignments)
     of_gold = read_links(gold, first, pairs=len(of_file))
+    if len(of_file) < len(of_gold):
+        of_file = read_links(alignments, pairs=len(of_gold))
     if len(of_file) != len(of_gold):
         message = f"links of {len(of_file)} pairs, but {gold} has {len(of_gold)}"
         hint = "line n of one file must be of the same pair as line n of the other"
@@ -124,6 +126,9 @@ def _notes(of_file: list[Links], of_gold: list[Links], first: int) -> list[str]:
     empty = sum(not links.possible for links in of_file)
     if empty:
         notes.append(f"{empty:,} of {len(of_file):,} pairs have no links")
+    without_gold = sum(not links.possible for links in of_gold)
+    if without_gold:
+        notes.append(f"{without_gold:,} of {len(of_gold):,} pairs have no gold links")
     return notes
 
 

@@ -14,7 +14,7 @@ from pam.evaluation.metrics import Floats
 from pam.evaluation.records import load
 from pam.evaluation.two_levels import Measured, Scatter
 from pam.reporting.cells import Cell, Estimate, Judgement, Missing, Value
-from pam.reporting.comparison import gain_of, outcome_of
+from pam.reporting.comparison import LEAST_SEEDS, gain_of, outcome_of
 from pam.reporting.render import Column, Note, Row, Table
 from pam.runtime.errors import UserError
 from pam.tasks.alignment.metrics import alignment_agreement
@@ -25,6 +25,7 @@ ALIGNER = Column("aligner", "aligner", "l")
 READING = Column("links of", "reading", "l")
 SEEDS = Column("seeds", "seeds")
 CPU_S = Column("CPU s", "cpu_s")
+PAIRS = Column("pairs", "pairs")
 NOT_ALIGNED = Column("not aligned", "not_aligned")
 SCORED = (
     ALIGNER,
@@ -40,13 +41,14 @@ SCORED = (
     Column("outcome", "outcome"),
     SEEDS,
     CPU_S,
+    PAIRS,
     NOT_ALIGNED,
 )
 UNSCORED = (
     ALIGNER,
     READING,
     Column("links", "links"),
-    Column("pairs", "pairs"),
+    PAIRS,
     NOT_ALIGNED,
     SEEDS,
     CPU_S,
@@ -54,9 +56,10 @@ UNSCORED = (
 NOTE = (
     "1 − AER, precision and recall: means over seeds on {sentences} sentences with gold links."
     " Intervals and p are of the closed-form test over seeds and sentences, paired by sentence;"
-    " Holm: corrected for all gains of the table. An aligner with a single training has no gain."
-    " CPU s: training and aligning, a mean over seeds. Not aligned: of {pairs:,} pairs, those that"
-    " are blank or could not be aligned."
+    " Holm: corrected for all gains of the table. An aligner with a single training has no gain,"
+    f" and with fewer than {LEAST_SEEDS} none is judged. CPU s: training and aligning, a mean over"
+    " seeds. Pairs: those of the text, as the first seed read it. Not aligned: those that are blank"
+    " or could not be aligned."
 )
 
 
@@ -76,6 +79,11 @@ class Aligner:
     def is_program(self) -> bool:
         """Whether it was not trained before it saw the text."""
         return self.first.seed is None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it has enough seeds for a gain to be called better or worse."""
+        return self.is_program or len(self.records) >= LEAST_SEEDS
 
     @property
     def readings(self) -> list[str]:
@@ -109,37 +117,52 @@ def table(files: Sequence[Path]) -> Table:
     first.
 
     Args:
-        files: records of `align --record`. Those of the same aligner with other seeds make one row.
+        files: records of `align --record`. Those of the same aligner and as many pairs with other
+            seeds make one row.
 
     Raises:
-        UserError: a file is no record, or two have other sentences.
+        UserError: a file is no record, two are of the same seed, or two have other sentences.
     """
-    aligners = list(_grouped([load(AlignerRecord, file) for file in files]))
+    aligners = list(_grouped(files))
     run = [aligner for aligner in aligners if not aligner.first.reason]
     _check_same_sentences(run, files)
     scored = [aligner for aligner in run if aligner.first.readings]
     if not scored:
         return Table(TITLE, [_unscored_row(aligner) for aligner in aligners], UNSCORED)
 
-    absent = [_unscored_row(aligner) for aligner in aligners if aligner.first.reason]
-    first = scored[0].first
-    sentences = len(next(iter(first.readings.values())))
+    unscored = [_unscored_row(aligner) for aligner in aligners if aligner not in scored]
+    sentences = len(next(iter(scored[0].first.readings.values())))
     return Table(
         title=TITLE,
-        rows=[*_scored_rows(scored), *absent],
+        rows=[*_scored_rows(scored), *unscored],
         columns=[
             replace(column, heading=column.heading.format(scored[0].name)) for column in SCORED
         ],
-        notes=[Note(NOTE.format(sentences=sentences, pairs=first.pairs))],
+        notes=[Note(NOTE.format(sentences=sentences))],
     )
 
 
-def _grouped(records: Sequence[AlignerRecord]) -> Iterator[Aligner]:
-    """Yield the records of each aligner, in the order of their first ones."""
+def _grouped(files: Sequence[Path]) -> Iterator[Aligner]:
+    """Yield the records of each aligner, in the order of their first ones.
+
+    Raises:
+        UserError: two are of the same seed, or one was read by other ways than the others.
+    """
     groups: dict[tuple[int | str, ...], list[AlignerRecord]] = {}
-    for record in records:
-        key = (record.aligner, record.directions, record.reading, record.reason)
-        groups.setdefault(key, []).append(record)
+    for file in files:
+        record = load(AlignerRecord, file)
+        key = (record.aligner, record.directions, record.reading, record.reason, record.pairs)
+        group = groups.setdefault(key, [])
+        if record.seed in [earlier.seed for earlier in group]:
+            problem = f"a second record of {record.aligner}"
+            if record.seed is not None:
+                problem += f", seed {record.seed}"
+            raise UserError(problem, file=file, hint="name one record of each training")
+        if group and record.readings.keys() != group[0].readings.keys():
+            problem = f"links of {record.aligner} were not scored as those of its other seeds"
+            raise UserError(problem, file=file, hint="give the same --gold to each `align`")
+        group.append(record)
+
     for group in groups.values():
         yield Aligner(group[0].aligner, group)
 
@@ -166,7 +189,10 @@ def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[Row]:
     ]
 
     base = rows[0][2]
-    scatter = Scatter.of(measured for _, _, measured in rows)
+    # Several readings of an aligner are of the same trainings.
+    scatter = Scatter.of(measured for _, _, measured in rows)._replace(
+        freedom=sum(len(aligner.records) - 1 for aligner in aligners)
+    )
     # The first row is that of the base.
     gains = [None, *(gain_of(measured, base, scatter) for _, _, measured in rows[1:])]
 
@@ -174,6 +200,8 @@ def _scored_rows(aligners: Sequence[Aligner]) -> Iterator[Row]:
     corrected = iter(two_levels.holm(p_values))
     for (aligner, reading, measured), gain in zip(rows, gains, strict=True):
         cells = _cells_of(aligner) | _cells_of_gain(gain, None if gain is None else next(corrected))
+        if gain is not None and not (aligner.is_judged and aligners[0].is_judged):
+            cells["outcome"] = Missing(f"not judged: fewer than {LEAST_SEEDS} seeds")
         around = two_levels.level(measured, scatter).interval()
         level = Estimate(measured.mean, DIGITS, low=around.low, high=around.high)
 
@@ -215,11 +243,7 @@ def _unscored_row(aligner: Aligner) -> Row:
     if record.reason:
         return Row({"aligner": Value(aligner.name), "reading": Value(record.reason)})
 
-    cells = {
-        "reading": Value(record.reading),
-        "links": Value(record.links, ","),
-        "pairs": Value(record.pairs, ","),
-    }
+    cells = {"reading": Value(record.reading), "links": Value(record.links, ",")}
     return Row(_cells_of(aligner) | cells)
 
 
@@ -232,5 +256,6 @@ def _cells_of(aligner: Aligner) -> dict[str, Cell]:
         "aligner": Value(aligner.name),
         "seeds": seeds,
         "cpu_s": Value(aligner.cpu_s, ",.1f"),
+        "pairs": Value(aligner.first.pairs, ","),
         "not_aligned": Value(aligner.first.problems + aligner.first.blank, ","),
     }

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from pam.evaluation.bootstrap import LEVEL
 from pam.evaluation.metrics import metric_of
 from pam.reporting.cells import signed
+from pam.reporting.comparison import LEAST_SEEDS
 
 MOST_TASKS = 3  # tasks of which a caption speaks; the figure shows all
 NEARLY_ALL = 0.9  # share of a sentence's words
@@ -102,12 +104,10 @@ def _gains(rows: pd.DataFrame, names: Names) -> str:
         gain = signed(gains[best], metric.decimals)
         text = f"{_label(best, names)} gains most over {baseline}: {gain}{unit}"
 
-    judged = rows[rows["gain_low"] != ""]
+    judged = rows[rows["outcome"] != ""]
     if judged.empty:
-        return f"{text}, which a single seed cannot judge"
-    low = judged["gain_low"].astype(float)
-    high = judged["gain_high"].astype(float)
-    chance = int(((low <= 0) & (high >= 0)).sum())
+        return f"{text}, which fewer than {LEAST_SEEDS} seeds cannot judge"
+    chance = int((judged["p_holm"].astype(float) > 1 - LEVEL).sum())
     if chance:
         text += f"; {chance} of {len(judged)} gains may be chance"
     return text
@@ -122,12 +122,15 @@ def _cost(rows: pd.DataFrame, names: Names) -> str:
         if names.baseline not in costs.index or len(costs) < 2:
             continue
 
+        seconds = f"{column[:3].upper()} seconds"
+        baseline = _label(names.baseline, names)
         ratios = (costs / costs[names.baseline]).drop(names.baseline)
         dearest = str(ratios.idxmax())
-        baseline = _label(names.baseline, names)
+        if ratios[dearest] < 1:
+            return f"{baseline} costs most {seconds}"
         return (
-            f"{_label(dearest, names)} costs most, {ratios[dearest]:.1f} times the"
-            f" {column[:3].upper()} seconds of {baseline}"
+            f"{_label(dearest, names)} costs most, {ratios[dearest]:.1f} times the {seconds} of"
+            f" {baseline}"
         )
     return ""
 
@@ -197,12 +200,14 @@ def _by_length(rows: pd.DataFrame, names: Names) -> str:
     if values.empty:
         return ""
 
+    first, below = longest[["words_from", "words_below"]].iloc[0]
+    words = f"{first} words and more"
+    if below:
+        words = f"{first} to {int(below) - 1} words"
+
     best = str(values.idxmax())
     value = _beside_baseline(best, values, names, "{:.1f}")
-    return (
-        f"{_label(best, names)} is ahead in the longest sentences, of {first_words.max():.0f} words"
-        f" and more: {value}"
-    )
+    return f"{_label(best, names)} is ahead in the longest sentences, of {words}: {value}"
 
 
 KINDS: dict[str, tuple[Callable[[pd.DataFrame, Names], str], str]] = {

@@ -150,8 +150,10 @@ def judge_gain(
         if paper == 0:
             return Verdict("not judged", "the paper's gain is 0")
         side = float(np.sign(paper))
-    if seeds < LEAST_SEEDS or ours is None:
+    if seeds < LEAST_SEEDS:
         return Verdict("not judged", f"fewer than {LEAST_SEEDS} seeds")
+    if ours is None:
+        return Verdict("not judged", "the models were compared on a single test unit")
 
     # Seen from the side of the claim, on which gains are positive.
     low, high = sorted((side * ours.low, side * ours.high))
@@ -333,11 +335,16 @@ def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=Row._fields, dtype=object)
     derived = {
         name: pd.Series([getattr(row, name) for row in rows], dtype=object)
-        for name in ("difference", "cpu_s", "gpu_s")
+        for name in ("outcome", "difference", "cpu_s", "gpu_s")
     }
     return frame.assign(
         metric=[row.metric.name for row in rows], n=[row.seeds for row in rows], **derived
     )
+
+
+def label_of_baseline(rows: Sequence[Row], baseline: str) -> str:
+    """Return the baseline's label, or its name if it was not run."""
+    return next((row.label for row in rows if row.model == baseline), baseline)
 
 
 def compare(
@@ -439,10 +446,14 @@ def gain_of(
         sign: -1 where lower is better.
 
     Returns:
-        None where a model that was trained has a single seed.
+        None where nothing tells how much a value varies: a model that was trained has a single
+        seed, or a single test unit counts.
     """
-    if any(compared.seeds < 2 and not compared.repeatable for compared in (model, base)):
-        return None
+    for compared in (model, base):
+        if compared.seeds < 2 and not compared.repeatable:
+            return None
+        if compared.influences.shape[1] == 1 or not np.isfinite(compared.influences).all():
+            return None
     return two_levels.gain(model, base, scatter).times(sign)
 
 

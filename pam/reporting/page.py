@@ -417,14 +417,14 @@ class Page:
         return first_clear(found)
 
     def spent(self) -> str:
-        """Say how many trainings there were and what they cost."""
+        """Say how many runs there were and what they cost."""
         seconds = {
             name: sum(row[name].value or 0 for row in self.costs) for name in ("cpu_s", "gpu_s")
         }
         spent = f"{seconds['cpu_s']:,.0f} CPU seconds"
         if seconds["gpu_s"]:
             spent += f" and {seconds['gpu_s']:,.0f} GPU seconds"
-        return f"{len(self.costs)} trainings, {spent} with decoding"
+        return f"{len(self.costs)} runs, {spent} with decoding"
 
     # Blocks.
 

@@ -65,6 +65,8 @@ class TaskRuns:
     label: str
     config: TaskConfig
     models: dict[str, list[ScoredRun]]
+    # outputs that no model made and that no metric is defined for
+    unscored: Sequence[ScoredRun] = ()
 
     @property
     def runs(self) -> list[ScoredRun]:
@@ -174,10 +176,17 @@ def load_runs(paths: Sequence[Path | str], experiment: Experiment) -> list[TaskR
     for run in runs.values():
         check_comparable(first.setdefault(run.task, run), run)
 
-    grouped = by_task(list(runs.values()), experiment)
+    unscored = [run for run in runs.values() if not (run.scores.metrics or run.scores.training)]
+    scored = [run for run in runs.values() if run not in unscored]
     return [
-        TaskRuns(task, label_of(task, experiment), experiment.tasks[task], models)
-        for task, models in grouped.items()
+        TaskRuns(
+            name=task,
+            label=label_of(task, experiment),
+            config=experiment.tasks[task],
+            models=models,
+            unscored=[run for run in unscored if run.task == task],
+        )
+        for task, models in by_task(scored, experiment).items()
     ]
 
 
@@ -250,7 +259,7 @@ class LeftOutError(UserError):
 
 def reasons_left_out(tasks: Sequence[TaskRuns]) -> list[str]:
     """Return why metrics are left out of scores, each reason once."""
-    all_details = [run.scores.details for task in tasks for run in task.runs]
+    all_details = [run.scores.details for task in tasks for run in [*task.runs, *task.unscored]]
     return list(
         dict.fromkeys(reason for details in all_details for reason in details.get("left_out", ()))
     )

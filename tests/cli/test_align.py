@@ -269,6 +269,21 @@ def test_links_are_scored_by_the_command(called: Call, tmp_path: Path) -> None:
     called("score", *files, "--references", tmp_path / "gold").message()
 
 
+def test_links_in_the_format_naacl_may_lack_the_last_pairs_on_either_side(
+    called: Call, tmp_path: Path
+) -> None:
+    few = "1 1 1 S\n2 2 1 S\n"
+    more = "1 1 1 S\n2 1 1 S\n3 1 1 S\n"
+    for alignments, gold, note in (
+        (few, more, "1 of 3 pairs have no links"),
+        (more, few, "1 of 3 pairs have no gold links"),
+    ):
+        result = called("score", *write(tmp_path, alignments=alignments, gold=gold))
+        assert result.code == 0, result.err
+        assert "of 3 pairs" in result.out
+        assert note in result.out + result.err
+
+
 def test_a_model_in_a_folder_aligns_too(called: Call, trained: Path, tmp_path: Path) -> None:
     line = "Haus\tcase=dative,number=plural\n"
     files = write(tmp_path, source=line, target="Häusern\n")

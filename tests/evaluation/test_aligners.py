@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -195,20 +196,27 @@ def test_a_record_can_be_read_back(tmp_path: Path) -> None:
     assert "| not aligned |" in to_markdown(written)
 
 
-def record_of(folder: Path, name: str, counts: list[Hits], seed: int | None = None) -> Path:
-    file = folder / f"{name}{seed}.json"
+def record_of(
+    folder: Path,
+    name: str,
+    counts: list[Hits],
+    seed: int | None = None,
+    pairs: int = 9,
+    readings: Sequence[str] = ("one direction",),
+) -> Path:
+    file = folder / f"{name}{seed}-{pairs}.json"
     record = AlignerRecord(
         aligner=name,
         seed=seed,
         directions=1,
-        pairs=9,
+        pairs=pairs,
         blank=0,
         problems=0,
         links=9,
         wall_s=1.0,
         cpu_s=2.0,
         training_cpu_s=None if seed is None else 10.0 * seed,
-        readings={"one direction": counts},
+        readings=dict.fromkeys(readings, counts),
     )
     save(record, file)
     return file
@@ -239,6 +247,57 @@ def test_seeds_of_a_model_are_one_row_with_its_gain_over_the_first_aligner(tmp_p
     other = record_of(tmp_path, "other", [[1, 1, 1, 1]], 1)
     with pytest.raises(UserError, match="different sentences"):
         table([*files, other])
+
+
+HITS: list[list[Hits]] = [
+    [[2, 2, 2, 2], [2, 2, 2, 2], [1, 2, 2, 1]],
+    [[2, 2, 2, 2], [1, 2, 2, 2], [1, 1, 1, 1]],
+    [[2, 2, 3, 2], [2, 2, 2, 2], [1, 1, 1, 1]],
+]
+
+
+def test_a_gain_is_judged_from_three_seeds_on(tmp_path: Path) -> None:
+    files = [record_of(tmp_path, "eflomal", [[1, 1, 2, 2], [2, 2, 2, 2], [0, 1, 2, 1]])]
+    files += [record_of(tmp_path, "ours", hits, seed) for seed, hits in enumerate(HITS, 1)]
+
+    two, three = table(files[:3]).rows[1], table(files).rows[1]
+    assert two.has("gain") and not two.has("outcome")
+    assert three["outcome"].text in ("better", "worse", "undecided")
+
+
+def test_trainings_count_once_whatever_the_number_of_their_readings(tmp_path: Path) -> None:
+    p_values = []
+    for readings in (["one direction"], ["one direction", "product", "union"]):
+        folder = tmp_path / str(len(readings))
+        folder.mkdir()
+        files = [record_of(folder, "eflomal", [[1, 1, 2, 2], [2, 2, 2, 2], [0, 1, 2, 1]])]
+        for seed, hits in enumerate(HITS, 1):
+            files.append(record_of(folder, "ours", hits, seed, readings=readings))
+        p_values.append(table(files).rows[1]["gain"].p)
+    assert p_values[0] == pytest.approx(p_values[1])
+
+
+def test_records_of_other_texts_are_no_seeds_and_none_counts_twice(tmp_path: Path) -> None:
+    files = [record_of(tmp_path, "ours", HITS[0], 1)]
+    other_text = record_of(tmp_path, "ours", HITS[1], 2, pairs=10)
+    rows = table([*files, other_text]).rows
+    assert [(row["pairs"].text, row["seeds"].text) for row in rows] == [("9", "1"), ("10", "1")]
+
+    with pytest.raises(UserError, match="a second record of ours, seed 1"):
+        table([*files, *files])
+
+
+def test_what_was_not_scored_is_told_or_has_a_row_of_its_own(tmp_path: Path) -> None:
+    scored = [record_of(tmp_path, "ours", HITS[0], 1)]
+    unscored = record_of(tmp_path, "eflomal", [], readings=())
+    first, last = table([*scored, unscored]).rows
+    assert (first["aligner"].text, last["aligner"].text) == ("ours", "eflomal")
+    assert not last.has("level")
+
+    other = record_of(tmp_path, "ours", [], 2, readings=())
+    with pytest.raises(UserError, match="not scored as those of its other seeds") as raised:
+        table([*scored, other])
+    assert raised.value.file == str(other)
 
 
 OURS = "Transformer aligner"

@@ -155,6 +155,18 @@ def test_people_are_held_against_the_others(data: Path) -> None:
     assert scores.metrics["rouge_coco"].value < copied["rouge_coco"] == pytest.approx(1.0)
 
 
+def test_people_are_left_out_where_a_clip_has_a_single_caption(tmp_path: Path) -> None:
+    texts = TEXTS | {"clip5": ["A car drives by ."]}
+    dataset, raw = fetched(tmp_path, CAPTIONS | texts, clip0=frames(5) + 1e-3)
+    prepare("mine", dataset, raw, tmp_path / "out")
+
+    scores, _ = control("people", tmp_path / "out")
+    assert not scores.metrics
+    (reason,) = [text for text in scores.details["left_out"] if "people" in text]
+    assert "1 of 2 clips have a single caption" in reason
+    assert control("nearest", tmp_path / "out")[0].metrics["rouge_coco"].value > 0
+
+
 def test_people_are_compared_on_the_test_set_of_the_models(data: Path) -> None:
     models = captioning.count(predicted(data, OUTPUTS)).units.references
     assert {control(name, data)[0].references for name in ("constant", "nearest", "people")} == {

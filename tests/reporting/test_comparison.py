@@ -11,10 +11,11 @@ import pytest
 from made_runs import MadeExperiment, make_experiment
 from made_translations import make_translations
 
+from pam.evaluation.two_levels import Measured, Scatter
 from pam.experiments.experiment import Experiment
 from pam.reporting import runs
 from pam.reporting.catalogue import load_papers
-from pam.reporting.comparison import Row, compare, setting_of
+from pam.reporting.comparison import Row, compare, gain_of, judge_gain, setting_of
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
 
@@ -282,3 +283,11 @@ def test_a_level_is_judged_over_seeds_alone(judged: MadeExperiment) -> None:
     row = find(rows_of(judged), "de-noun", "soft")
     half = 4.302653 * (row.sd or 0.0) / np.sqrt(3)
     assert f"{row.mean - half:.4g} to {row.mean + half:.4g}" in row.reason
+
+
+@pytest.mark.parametrize("values", [[[1.0]], [[0.0, np.nan]]])
+def test_a_single_test_unit_that_counts_judges_no_gain(values: list[list[float]]) -> None:
+    influences = np.array(values * 3)
+    better, base = (Measured(np.full(3, level), influences) for level in (2.0, 1.0))
+    assert gain_of(better, base, Scatter()) is None
+    assert judge_gain(1.0, None, seeds=3).direction == "not judged"

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from pam.reporting import style
-from pam.reporting.figures.models import ENOUGH, Outlier, far_out, pin
+from pam.reporting.figures.models import ENOUGH, Outlier, draw_all_but_outliers, far_out, pin
 
 CROWD = [84.0, 84.5, 85.0, 85.5, 86.0, 86.5, 87.0, 87.5]
 
@@ -30,6 +30,21 @@ def test_what_is_three_ranges_beyond_the_quartiles_is_far_out() -> None:
 
 def test_of_a_few_models_none_is_far_out() -> None:
     assert far_out([*CROWD[: ENOUGH - 2], 15.0]) == []
+
+
+def test_a_value_within_what_the_others_reach_is_drawn_among_them(axes: Axes) -> None:
+    values = [70.0, 70.1] * 5 + [72.0, 80.0, 200.0]
+    assert far_out(values) == [10, 11, 12]
+    axes.clear()
+    drawn = []
+
+    def draw(index: int) -> None:
+        drawn.append(index)
+        # The interval of 72 reaches 80.
+        axes.plot([values[index] - 2.5, values[index] + 2.5 + 6 * (index == 10)], [0, 0])
+
+    assert draw_all_but_outliers(axes.xaxis, values, draw) == [12]
+    assert drawn == list(range(12))
 
 
 def test_outliers_are_named_beyond_the_edges_and_leave_the_others_their_axis(axes: Axes) -> None:

@@ -29,7 +29,7 @@ from pam.reporting.catalogue import TABLES
 from pam.reporting.cells import Estimate, Missing, Value
 from pam.reporting.comparison import RULE, compare
 from pam.reporting.render import Column, Field, Note, Row, Table
-from pam.reporting.runs import load_experiment, load_runs
+from pam.reporting.runs import load_experiment, load_runs, reasons_left_out
 from pam.reporting.tables.lengths import chosen
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_json
@@ -389,6 +389,33 @@ def test_overhead_is_time_over_the_baselines(translated: MadeExperiment, tmp_pat
         assert float(by_phase[phase, "postr-joint"]["ratio"]) == pytest.approx(1.2, abs=0.01)
         assert by_phase[phase, "postr-joint"]["paper"] == "1.4"
         assert by_phase[phase, "prior-joint"]["paper"] == ""
+
+
+def test_copying_a_model_that_another_task_trained_is_no_training(tmp_path: Path) -> None:
+    made = make_translations(tmp_path)
+    for path in made.scores:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["training"]["trained_on"] = "another"
+        write_json(path, content)
+    rows = make(made, "overhead", tmp_path)
+    assert {row["phase"] for row in rows} == {"decoding, beam 4", "decoding, beam 10"}
+
+
+def test_outputs_that_no_metric_is_defined_for_are_left_out_with_their_reason(
+    made: MadeExperiment,
+) -> None:
+    experiment = load_experiment(made.config)
+    path = made.run("de-noun", "postr-joint") / "scores.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content |= {"metrics": {}, "training": {}, "details": {"left_out": ["nothing to compare"]}}
+    content |= {"model": "people", "label": "People"}
+    other = made.folder / "people.json"
+    write_json(other, content)
+
+    tasks = load_runs([*made.scores, other], experiment)
+    assert "accuracy" in tasks[0].metrics(["*"])
+    assert "people" not in tasks[0].models
+    assert reasons_left_out(tasks) == ["nothing to compare"]
 
 
 def test_the_attentions_has_quality_certainty_speed_and_size_of_every_model(

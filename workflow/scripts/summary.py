@@ -19,7 +19,7 @@ from pam.runtime.job_lock import open_log
 
 
 def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
-    """Return the trainings, their cost and the machines as two sentences, then the tasks' notes."""
+    """Return the runs, their cost and the machines as two sentences, then the tasks' notes."""
     cpu_s = sum(run["cost"]["cpu_s"] or 0 for run in scores)
     gpu_s = sum(run["cost"]["gpu_s"] or 0 for run in scores)
     cost = f"{cpu_s:,.0f} CPU seconds"
@@ -36,7 +36,7 @@ def summary(experiment: Experiment, scores: list[dict[str, Any]]) -> str:
     ]
 
     return (
-        f"{len(scores)} trainings, seed{'s' if len(seeds) > 1 else ''} "
+        f"{len(scores)} runs, seed{'s' if len(seeds) > 1 else ''} "
         f"{', '.join(map(str, seeds))}, together {cost}, decoding included. "
         f"Trained on {escaped(counts)}.\n" + "".join(notes)
     )

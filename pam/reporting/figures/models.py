@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from pam.evaluation.metrics import Metric
 from pam.reporting import style
 from pam.reporting.catalogue import load_papers
-from pam.reporting.comparison import Inputs, Row, compare, frame_of
+from pam.reporting.comparison import Inputs, Row, compare, frame_of, label_of_baseline
 from pam.reporting.runs import DEVICES, load_experiment, load_runs
 from pam.runtime.errors import UserError, unknown
 
@@ -75,8 +75,7 @@ def gains(
     Better is to the right.
     """
     rows = compared(experiment, scores, metric, paper, paper_table)
-    # The baseline has no gain over itself.
-    baseline = next((row.label for row in rows if row.gain is None), "the baseline")
+    baseline = label_of_baseline(rows, load_experiment(experiment).baseline)
     marks = [
         (row, _mark_of_gain(row.gain, row.gain_low, row.gain_high, row.paper_gain))
         for row in rows
@@ -94,7 +93,7 @@ def gains(
         return words
 
     figure = _line_per_model(marks, axis, "ours, paired", zero=True)
-    columns = [*NAMES, "gain", "gain_low", "gain_high", "p", "n", "paper_gain"]
+    columns = [*NAMES, "gain", "gain_low", "gain_high", "p", "p_holm", "outcome", "n", "paper_gain"]
     return style.Drawing(figure, frame_of([row for row, _ in marks])[columns])
 
 
@@ -161,15 +160,15 @@ def cost(
 
 def _draw_costs(panel: CostPanel, axes: Axes) -> None:
     """Draw the models of a task at their seconds."""
-    far = far_out([row.mean for row, _ in panel.costs])
-    outliers = []
-    for index, (row, seconds) in enumerate(panel.costs):
-        if index in far:
-            outliers.append(Outlier(row.model, row.mean, seconds))
-            continue
+    outliers = [Outlier(row.model, row.mean, seconds) for row, seconds in panel.costs]
+
+    def draw(index: int) -> None:
+        row, seconds = panel.costs[index]
         axes.plot([seconds] * 2, (row.low, row.high), color=style.look(row.model).color, lw=1.4)
         style.draw_ours(axes, row.model, seconds, row.mean)
-    pin(axes, outliers, across=False)
+
+    far = draw_all_but_outliers(axes.yaxis, [outlier.value for outlier in outliers], draw)
+    pin(axes, [outliers[index] for index in far], across=False)
 
     axes.margins(x=0.1)
     axes.set_ylabel(worded(panel.first.metric))
@@ -254,9 +253,15 @@ def _line_per_model(
         if zero:
             panel.axvline(0, color=style.INK, lw=1)
 
-        far = far_out([mark.value for _, mark in task])
-        for line, (row, mark) in enumerate(task):
-            _draw_mark(panel, line, row.model, mark, is_far_out=line in far)
+        for line, (_, mark) in enumerate(task):
+            if mark.paper is not None:
+                panel.plot(mark.paper, line, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
+
+        def draw_line(line: int) -> None:
+            row, mark = task[line]
+            _draw_mark(panel, line, row.model, mark)
+
+        far = draw_all_but_outliers(panel.xaxis, [mark.value for _, mark in task], draw_line)
         outliers = [Outlier(task[line][0].model, task[line][1].value, line) for line in far]
         pin(panel, outliers, across=True)
         panel.set_xlabel(axis(task[0][0].metric))
@@ -271,13 +276,8 @@ def _line_per_model(
     return figure
 
 
-def _draw_mark(panel: Axes, line: int, model: str, mark: Mark, is_far_out: bool) -> None:
-    """Draw the paper's value and, unless it is far out, ours with its interval and seeds."""
-    if mark.paper is not None:
-        panel.plot(mark.paper, line, "|", color=style.PAPER, ms=15, mew=2, zorder=6)
-    if is_far_out:
-        return
-
+def _draw_mark(panel: Axes, line: int, model: str, mark: Mark) -> None:
+    """Draw our value with its interval and seeds."""
     color = style.look(model).color
     panel.plot([mark.low, mark.high], [line] * 2, color=color, lw=2.2)
     if len(mark.seeds) > 1:
@@ -364,10 +364,30 @@ def far_out(values: Sequence[float]) -> list[int]:
     ]
 
 
+def draw_all_but_outliers(
+    axis: Axis, values: Sequence[float], draw: Callable[[int], None]
+) -> list[int]:
+    """Draw values by their indices, and return those of outliers, which are left to `pin`.
+
+    A value that is far out of the others may still lie within what is drawn of these, such as their
+    intervals. Then it is drawn too.
+    """
+    far = far_out(values)
+    within = [index for index in range(len(values)) if index not in far]
+    while within:
+        for index in within:
+            draw(index)
+        low, high = axis.get_view_interval()
+        far = [index for index in far if index not in within]
+        within = [index for index in far if low <= values[index] <= high]
+    return far
+
+
 def pin(axes: Axes, far: Sequence[Outlier], across: bool) -> None:
     """Put outliers at the sides of a panel in which all else has been drawn.
 
     Args:
+        far: those that lie outside of it.
         across: values run from left to right, and outliers go to the left and the right; else
             values run upwards, and outliers go below and above, one a line.
     """

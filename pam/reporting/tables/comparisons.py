@@ -22,7 +22,14 @@ from pam.reporting.cells import (
     Value,
     probability,
 )
-from pam.reporting.comparison import COMPARED, NOTE_OF_OWN_DATA, RULE_NOTE, Inputs, compare
+from pam.reporting.comparison import (
+    COMPARED,
+    NOTE_OF_OWN_DATA,
+    RULE_NOTE,
+    Inputs,
+    compare,
+    label_of_baseline,
+)
 from pam.reporting.comparison import Row as Compared
 from pam.reporting.items import TableSpec
 from pam.reporting.render import (
@@ -306,11 +313,6 @@ class Layout(NamedTuple):
             gained=[Column("Gain, paper", "paper_gain"), *gained],
             verdict=VERDICT,
         )
-
-
-def label_of_baseline(rows: Sequence[Compared], baseline: str) -> str:
-    """Return the baseline's label, or its name if it was not run."""
-    return next((row.label for row in rows if row.model == baseline), baseline)
 
 
 def notes_of_comparison(

@@ -227,7 +227,8 @@ def _times(run: ScoredRun) -> Iterator[tuple[str, str, float]]:
     """Yield phase, processor and its seconds of each piece of work of a run."""
     training = run.scores.training
     spent = processor_of(training, training)
-    if spent and training.get("epochs"):
+    # Where a model was trained on another task, the seconds are those of copying it.
+    if spent and training.get("epochs") and not training.get("trained_on"):
         processor, seconds = spent
         yield "training", processor, seconds / training["epochs"]
 

@@ -92,6 +92,14 @@ def count(inputs: EvalInputs) -> Counts:
         outputs = [text.compared(row.predicted) for row in rows]
         if undefined is None:
             undefined = _undefined(all_references)
+        alone = sum(not texts for texts in references)
+        if alone:
+            reason = (
+                "people are not scored, as they are compared with other people:"
+                f" {alone} of {len(rows)} clips have a single caption"
+            )
+            undefined = dict.fromkeys((*NAMES, METEOR), reason)
+            references = all_references
 
         columns = {"clips": np.ones(len(rows))}
         columns |= coco(outputs, references)
@@ -115,7 +123,7 @@ def count(inputs: EvalInputs) -> Counts:
         notes += tell_outputs([text.joined(row.predicted) for row in rows], beam, details)
         details[of_beam("different", beam)] = len({row.predicted for row in rows})
 
-    reasons = list((undefined or {}).values())
+    reasons = list(dict.fromkeys((undefined or {}).values()))
     if meteor_reason:
         reasons.append(meteor_reason)
     tell_left_out(reasons, details)
