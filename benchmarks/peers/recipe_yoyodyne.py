@@ -81,10 +81,13 @@ def _notes(run: Run) -> dict[str, Any]:
     history = max(run.folder.rglob("metrics.csv"), key=lambda file: file.stat().st_mtime)
     with open(history, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("val_accuracy")]
-    accuracies = [float(row["val_accuracy"]) for row in rows]
+    # As the checkpoint is chosen.
+    best = max(rows, key=lambda row: float(row["val_accuracy"]))
+    if run.recipe == TRANSDUCER:
+        best = min(rows, key=lambda row: float(row["val_loss"]))
     return {
         "parameters": int(parameters.replace(",", "")),
         "epochs": len(rows),
-        "best_epoch": 1 + accuracies.index(max(accuracies)),
-        "dev_accuracy": max(accuracies),
+        "best_epoch": 1 + rows.index(best),
+        "dev_accuracy": float(best["val_accuracy"]),
     }
