@@ -70,7 +70,7 @@ def _command(run: Run, mode: str) -> list[str | Path]:
 
 def _features_separator(run: Run) -> str:
     """Return what stands between the features of a row."""
-    return read_json(run.data.folder / "codec.json")["separator"]
+    return str(read_json(run.data.folder / "codec.json")["separator"])
 
 
 def _notes(run: Run) -> dict[str, Any]:

@@ -157,6 +157,12 @@ def word_alignments(args: Namespace) -> int:
     ),
     option("--brief", "print only the expected time, disk space and memory", action="store_true"),
     output("--expected", "JSON file to write: the expected seconds of each training"),
+    option("--cores", "cores that the run will use (default: all)", type=int, metavar="N"),
+    option(
+        "--elsewhere",
+        "the run is for other machines, such as a cluster's: their devices are not checked",
+        action="store_true",
+    ),
     examples=[
         "pam check",
         "pam check --configfile mine.yaml",
@@ -189,7 +195,7 @@ def check(args: Namespace) -> int:
     # With --brief the last line alone is printed, which has the time.
     lines: list[str] = []
     say = lines.append if args.brief else lambda line: sys.stdout.write(f"{line}\n")
-    for warning in checked(files, say, args.expected):
+    for warning in checked(files, say, args.expected, args.cores, args.elsewhere):
         sys.stderr.write(f"warning: {warning}\n")
     sys.stdout.writelines(f"{line}\n" for line in lines[-1:])
     return 0

@@ -61,11 +61,12 @@ def run(args: argparse.Namespace) -> int:
     options = _of_experiment(args.words)
     check_configfiles(options["configfile"])
     page = _page_of(options["configfile"], options["config"])
+    where = _where(args.words)
 
     with tempfile.TemporaryDirectory(prefix="pam-run-") as folder:
         expected = Path(folder, "expected.json")
         try:
-            code = _check(options, expected)
+            code = _check(options, where, expected)
         except KeyboardInterrupt:
             return _stopped()
         if code != 0:
@@ -90,17 +91,31 @@ def _of_experiment(words: Sequence[str]) -> dict[str, list[str]]:
     return vars(parser.parse_known_args(words)[0])
 
 
+def _where(words: Sequence[str]) -> list[str]:
+    """Return the options that tell `pam check` where jobs will run."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cores", "-c", "--jobs", "-j", default="")
+    parser.add_argument("--profile", "--executor", "-e", dest="elsewhere")
+    given = parser.parse_known_args(words)[0]
+    if given.elsewhere:
+        return ["--elsewhere"]
+    return ["--cores", given.cores] if given.cores.isdecimal() else []
+
+
 def _page_of(files: Sequence[str], keys: Sequence[str]) -> Path:
     """Return the page of results of the experiment that is run.
 
-    One of the keys `NAME=VALUE` names it, or the last of the files.
+    One of the keys `NAME=VALUE` names it, or the last of the files that does.
     """
     from pam.experiments.yaml import read_yaml
     from pam.runtime.files import find_file
     from pam.workflow.settings import DEFAULT
 
-    content = read_yaml(files[-1] if files else find_file(DEFAULT))
-    name = content.get("experiment", "") if isinstance(content, dict) else ""
+    name = ""
+    for file in files or [str(find_file(DEFAULT))]:
+        content = read_yaml(file)
+        if isinstance(content, dict):
+            name = content.get("experiment", name)
     for key in keys:
         option, _, value = key.partition("=")
         if option == "experiment":
@@ -134,12 +149,12 @@ def _modified(path: Path) -> float | None:
     return path.stat().st_mtime if path.is_file() else None
 
 
-def _check(options: dict[str, list[str]], expected: Path) -> int:
+def _check(options: dict[str, list[str]], where: Sequence[str], expected: Path) -> int:
     """Check the experiment, and return 2 if it cannot run: the check has said why.
 
     It writes to the file `expected` how long each training will take.
     """
-    check = [sys.executable, "-m", "pam", "check", "--brief", "--expected", str(expected)]
+    check = [sys.executable, "-m", "pam", "check", "--brief", "--expected", str(expected), *where]
     for name, values in options.items():
         if values:
             check += [f"--{name}", *values]

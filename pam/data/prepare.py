@@ -424,8 +424,9 @@ def _name_original_files(error: UserError, dataset: Dataset, raw: Path) -> None:
 
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
     """Return the data set as a summary names it; `hashes` are those of the fetched files."""
-    keys = ("task", "title", "licence", "redistributable", "citation")
-    description = {key: getattr(dataset, key) for key in keys}
+    from pam.data.registry import DESCRIPTION
+
+    description = {key: getattr(dataset, key) for key in ("task", *DESCRIPTION)}
     return {"dataset": name, **description, "inputs_sha256": hashes}
 
 

@@ -74,7 +74,11 @@ PAPERS = "config/paper_results.yaml"
 
 
 def check(
-    files: Sequence[str | Given], say: Callable[[str], object], expected: Path | None = None
+    files: Sequence[str | Given],
+    say: Callable[[str], object],
+    expected: Path | None = None,
+    cores: int | None = None,
+    elsewhere: bool = False,
 ) -> list[str]:
     """Check an experiment, tell what it will take, and return warnings.
 
@@ -83,6 +87,8 @@ def check(
         say: takes each line for the user.
         expected: where to write what each job is expected to take, for
             `pam.experiments.progress.Expected`.
+        cores: those of this machine that it will use, None for all.
+        elsewhere: it runs on other machines, whose devices are not known here.
     """
     # Imported here, as it imports torch and pandas: every job of the workflow reads this module.
     from pam.experiments.estimate import estimate
@@ -106,7 +112,9 @@ def check(
     for text in ReportFiles(plan, workflow_files).left_out_texts():
         say(f"restored runs have no weights: {text}")
     warnings = list(without_effect(plan))
-    return warnings + estimate(plan, datasets, workflow_files, say, expected)
+    return warnings + estimate(
+        plan, datasets, workflow_files, say, expected, cores=cores, elsewhere=elsewhere
+    )
 
 
 def check_experiment(

@@ -20,6 +20,8 @@ from pam.runtime.errors import UserError
 
 DECIDES_NO_RESULT = True  # for `pam.experiments.fingerprint`
 
+# Folders in `results/` that are a part of this project.
+RESERVED_EXPERIMENTS = frozenset({"reference", "unfinished"})
 # Folders next to those of the tasks in `results/<experiment>/`, and of the models in
 # `results/<experiment>/<task>/`.
 RESERVED_TASKS = frozenset({"tables", "figures", "logs", "report", "benchmarks"})
@@ -83,7 +85,12 @@ def check_names(experiment: Experiment, files: Files) -> None:
 
 
 def _check_reserved(experiment: Experiment, files: Sequence[Path | str]) -> None:
-    """Check that no task or model has the name of a folder that the results have."""
+    """Check that no experiment, task or model has the name of a folder that the results have."""
+    if experiment.experiment in RESERVED_EXPERIMENTS:
+        message = (
+            f"an experiment cannot be called `{experiment.experiment}`: it is a folder of ours"
+        )
+        raise placed(UserError(message, hint="choose another name"), files, ["experiment"])
     reserved = [("task", name) for name in experiment.tasks if name in RESERVED_TASKS]
     reserved += [("model", name) for name in experiment.model_names if name in RESERVED_MODELS]
     for noun, name in reserved:

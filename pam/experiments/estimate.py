@@ -8,6 +8,7 @@ step.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,12 +36,13 @@ from pam.decoding import protections
 from pam.experiments.plan import Plan
 from pam.experiments.run_config import RunConfig, load_run
 from pam.experiments.run_folder import RunFolder
-from pam.library.model_files import Description, files_of, opened
+from pam.library.model_files import CONFIG, Description, files_of, opened
 from pam.models.options import Bound, Output
 from pam.reporting.catalogue import FIGURES, TABLES
 from pam.runtime import devices, processor
 from pam.runtime.errors import UserError
-from pam.runtime.files import whole_files, write_json
+from pam.runtime.files import read_json, whole_files, write_json
+from pam.runtime.gpus import visible
 from pam.runtime.messages import counted, shortened
 from pam.training.more_epochs import differ_in_epochs, reason_not_to_go_on
 from pam.workflow import WorkflowFiles
@@ -115,17 +117,20 @@ def estimate(
     files: WorkflowFiles,
     say: Say,
     expected: Path | None = None,
+    cores: int | None = None,
+    elsewhere: bool = False,
 ) -> list[str]:
     """Tell what an experiment will take, and return warnings.
 
-    Writes what it expects of each job to the file `expected`, for
+    It runs on `cores` of this machine, None for all, or on other ones, whose devices are not known
+    here. Writes what it expects of each job to the file `expected`, for
     `pam.experiments.progress.Expected`.
     """
     warnings: list[str] = []
     costs: list[Cost] = []
     unknown: list[str] = []
     disk = 0.0
-    device = devices.choose_device(plan.experiment.device)
+    device = devices.choose_device("auto" if elsewhere else plan.experiment.device)
     devices.keep_heap()
 
     with tempfile.TemporaryDirectory(prefix="pam-check-") as scratch:
@@ -173,7 +178,8 @@ def estimate(
         return warnings
 
     _tell_each_training(costs, device, say)
-    return warnings + _tell_total(plan, costs, disk, files, device, bool(unknown), say)
+    cores = cores or processor.usable_cores()
+    return warnings + _tell_total(plan, costs, disk, files, device, cores, bool(unknown), say)
 
 
 # Data.
@@ -244,11 +250,15 @@ def _some_rows(
         scratch: a temporary folder.
         model: the model of other data in whose symbols the task is prepared, if it is here.
     """
-    if (task / "data/summary.json").is_file():
+    identity = entry
+    if all(path.exists() for path in entry.local_paths()):
+        identity = identified(entry)
+    summary_file = task / "data/summary.json"
+    if summary_file.is_file() and _is_of(read_json(summary_file), name, identity):
         data = Prepared(task / "data")
         return Rows(data, {split: len(data.split(split)) for split in SPLITS})
 
-    raw = fetched_folder(name, identified(entry))
+    raw = fetched_folder(name, identity)
     paths = [Path(file.path or raw / key) for key, file in entry.files.items()]
     is_here = all(path.exists() for path in paths)
     if not (is_here or entry.package):
@@ -273,6 +283,16 @@ def _some_rows(
     # What a sample lacks, other rows may have.
     summary = prepare(name, entry, raw, scratch / "whole", model=model)
     return replace(rows, warnings=symbol_warnings(summary))
+
+
+def _is_of(summary: Mapping[str, Any], name: str, entry: Dataset) -> bool:
+    """Return whether a summary is of data that a data set's entry says today."""
+    made_of = summary["inputs_sha256"]
+    return (
+        summary["dataset"] == name
+        and summary["format"] == json.loads(entry.layout.model_dump_json())
+        and all(file.sha256 in (None, made_of.get(key)) for key, file in entry.files.items())
+    )
 
 
 def _sampled(name: str, entry: Dataset, raw: Path, out: Path, model: Symbols | None) -> Rows:
@@ -340,16 +360,25 @@ def runs_to_train(plan: Plan, files: WorkflowFiles, task: str, say: Say) -> list
 def _is_trained(folder: RunFolder, run: RunConfig) -> bool:
     """Return whether a run was trained to its end as `run` asks for."""
     try:
-        before = load_run(folder.config_file).as_written_for(run)
+        before = _trained_by(folder).as_written_for(run)
     except UserError:  # of an earlier form
         return False
     return folder.training.is_file() and before.training_config() == run.training_config()
 
 
+def _trained_by(folder: RunFolder) -> RunConfig:
+    """Read the configuration of a finished training.
+
+    That of the run is written anew before it trains again. Of a restored run there is no other.
+    """
+    with_model = folder.model / CONFIG
+    return load_run(with_model if with_model.is_file() else folder.config_file)
+
+
 def _goes_on(folder: RunFolder, run: RunConfig) -> bool:
     """Return whether a finished training goes on with more epochs, and is not replaced."""
     try:
-        before = load_run(folder.config_file)
+        before = _trained_by(folder)
     except UserError:  # of an earlier form
         return False
 
@@ -569,17 +598,18 @@ def _tell_total(
     disk: float,
     files: WorkflowFiles,
     device: torch.device,
+    cores: int,
     has_unknown: bool,
     say: Say,
 ) -> list[str]:
     """Say what all takes together; the warnings are of what this machine does not have."""
     has_gpu = devices.hardware(device)["gpu"] is not None
-    cores = processor.usable_cores()
     resources = [plan.resources(cost.task, cost.model) for cost in costs]
-    # On a machine with a GPU trainings wait for that one.
-    at_once = 1
-    if not has_gpu:
-        at_once = max(1, cores // max(asked.threads * asked.processes for asked in resources))
+    at_once = cores // max(asked.threads * asked.processes for asked in resources)
+    if has_gpu:
+        seats = max(1, len(visible())) * plan.experiment.jobs_per_gpu
+        at_once = min(at_once, seats // max(asked.processes for asked in resources))
+    at_once = max(1, at_once)
 
     jobs = len(costs) * (6 + max(map(len, files.beams.values()))) + len(TABLES) + len(FIGURES)
     seconds = sum(cost.training_s + cost.decoding_s for cost in costs) / at_once

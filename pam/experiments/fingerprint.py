@@ -326,9 +326,7 @@ class Source:
         """Return the statements that make `names`, in one layout."""
         if names not in self._codes:
             makers = {id(statement) for name in names for statement in self.statements(name)}
-            lines = [
-                ast.unparse(statement) for statement in self.tree.body if id(statement) in makers
-            ]
+            lines = [written(statement) for statement in self.tree.body if id(statement) in makers]
             self._codes[names] = "\n".join(lines) + self.table
 
         return self._codes[names]
@@ -415,6 +413,26 @@ class Source:
     def _is_near(self, module: str) -> bool:
         """Return whether a module is of this one's package, or of ours."""
         return module.partition(".")[0] in (PACKAGE.name, self.module.partition(".")[0])
+
+
+def written(node: object) -> str:
+    """Write a part of a tree in one way, whatever the layout of its code and the Python here.
+
+    `ast.unparse` quotes texts by the version of Python, and `ast.dump` names fields that a version
+    has added. So fields without content are left out.
+    """
+    if isinstance(node, ast.Constant):
+        return f"{type(node.value).__name__} {node.value!r}"
+    if isinstance(node, ast.AST):
+        fields = [
+            f"{name}={written(value)}"
+            for name, value in ast.iter_fields(node)
+            if value is not None and value != []
+        ]
+        return f"{type(node).__name__}({', '.join(fields)})"
+    if isinstance(node, list):
+        return f"[{', '.join(map(written, node))}]"
+    return repr(node)
 
 
 def _leave_out_texts(tree: ast.Module) -> None:

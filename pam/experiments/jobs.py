@@ -16,6 +16,7 @@ import os
 import runpy
 import sys
 
+from pam.runtime.errors import UserError
 from pam.runtime.gpus import SHARING, VISIBLE, take_gpus, visible
 
 # Before each rule's command, for Snakemake's `shell.prefix`: `logged FILE COMMAND ...`. The lock is
@@ -38,11 +39,22 @@ logged() {
 
 
 def set_environment(basedir: str, mirror: str | None, jobs_per_gpu: int) -> None:
-    """Let jobs use the Python that runs Snakemake, this package, the mirror, and shared GPUs."""
+    """Let jobs use the Python that runs Snakemake, this package, the mirror, and shared GPUs.
+
+    Raises:
+        UserError: jobs, which call `python`, would not find it.
+    """
     name_user()
     os.environ[SHARING] = str(jobs_per_gpu)
-    for name, folder in (("PATH", os.path.dirname(sys.executable)), ("PYTHONPATH", basedir)):
-        os.environ[name] = os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
+    folder = os.path.dirname(sys.executable)
+    python = os.path.join(folder, "python")
+    if not (os.path.exists(python) and os.path.samefile(python, sys.executable)):
+        problem = f"jobs call `python`, and {folder} has none that is {sys.executable}"
+        hint = f"use a virtual environment: {sys.executable} -m venv .venv"
+        raise UserError(problem, hint=hint)
+
+    for name, first in (("PATH", folder), ("PYTHONPATH", basedir)):
+        os.environ[name] = os.pathsep.join(filter(None, [first, os.environ.get(name)]))
     if mirror:
         os.environ["PAM_MIRROR"] = mirror
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 # One folder for all users of this machine: not `TMPDIR`, which may differ from job to job.
@@ -52,9 +53,9 @@ def take_gpus(
     Jobs take GPUs one job at a time: two that have taken some of what both need would wait for each
     other, and one that needs many would be overtaken by those that need few.
     """
-    if not LOCKS.is_dir():
-        LOCKS.mkdir(exist_ok=True)
-        LOCKS.chmod(0o1777)
+    with suppress(FileExistsError):
+        LOCKS.mkdir()
+        LOCKS.chmod(0o1777)  # whatever the umask
 
     leased: list[str] = []
     turn = None
@@ -106,6 +107,7 @@ def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        os.fchmod(descriptor, 0o644)  # whatever the umask, as other users lock it too
 
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -269,7 +269,9 @@ def _hash_of(inputs: _Inputs, code: str | None, config: dict[str, Any]) -> str:
     """Hash a configuration with code, data and first weights."""
     run = inputs.run
     digests = inputs.data.summary["outputs_sha256"]
-    files = ("train.safetensors", "dev.safetensors", "source.vocab", "target.vocab")
+    # A model is published with what defines its symbols, and how they become text.
+    symbols = belongings(inputs.data.summary["task"], inputs.data.folder)
+    files = ("train.safetensors", "dev.safetensors", *symbols)
     parts = [
         json.dumps(config, sort_keys=True),
         code or fingerprint(f"{__name__}:train", *model_modules(run)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from pam.data.identity import fetched_folder, identified
 from pam.data.prepare import files_of
-from pam.data.registry import Dataset, check_local, load_task
+from pam.data.registry import DESCRIPTION, Dataset, check_local, load_task
 from pam.data.sampling import ALL
 from pam.data.tokenizers import TOKENIZERS
 from pam.experiments.experiment import Aligning, TaskConfig
@@ -62,9 +62,9 @@ class JobInputs:
 
         In a plain text Snakemake would look for wildcards.
         """
-        return dump_yaml(
-            self.experiment, exclude={"device": True, "mirror": True, "resources": True}
-        )
+        where = {"device": True, "mirror": True, "resources": True, "jobs_per_gpu": True}
+        of_tasks = {"tasks": {"__all__": {"resources": True}}}
+        return dump_yaml(self.experiment, exclude=where | of_tasks)
 
     # Data: files that are fetched, stages that prepare them.
 
@@ -171,6 +171,8 @@ class JobInputs:
         # The first stage reads the files; later ones read what it made.
         if name == stages[0]:
             options |= _content(entry)
+        if name == stages[-1]:
+            options |= entry.model_dump(include={*DESCRIPTION})
         return options
 
     @per_job
@@ -204,7 +206,8 @@ class JobInputs:
     def gold_options(self, wildcards: Wildcards) -> dict[str, Any]:
         """Return what the entry of word alignments says that decides what is made of its files."""
         entry = self._gold_entry(wildcards)
-        return _content(entry) | {"format": entry.layout.model_dump()}
+        options = {"format": entry.layout.model_dump()}
+        return options | _content(entry) | entry.model_dump(include={*DESCRIPTION})
 
     @per_job
     def gold_code(self, wildcards: Wildcards) -> str:

@@ -8,7 +8,7 @@ from pam.experiments.given import Given, merged
 from pam.experiments.yaml import parse_yaml, read_yaml
 from pam.runtime.errors import UserError
 from pam.runtime.files import find_file
-from pam.runtime.snakemake_internals import command_line
+from pam.runtime.snakemake_internals import CommandLine, command_line
 
 DEFAULT = "config/config.yaml"  # the experiment that is run unless another one is named
 
@@ -31,9 +31,18 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
             hint=hint,
         )
 
-    if line.has_config:
-        return list(line.module_configfiles)
+    merged_from = list(line.module_configfiles)
+    if not line.has_config:
+        merged_from = _read_files(line, config)
+    # A cluster's profile has the device among its resources: what it had under `config:` any
+    # `--config` would replace.
+    if line.device is not None:
+        config.setdefault("device", line.device)
+    return merged_from
 
+
+def _read_files(line: CommandLine, config: dict[str, Any]) -> list[str | Given]:
+    """Fill Snakemake's `config` by the files and `--config` of its command line."""
     files: list[str | Given] = [*line.configfiles]
     if not files:
         files = [str(find_file(DEFAULT))]
@@ -48,11 +57,6 @@ def read_config(workflow: Any, config: dict[str, Any]) -> list[str | Given]:
 
     overrides = Given.of("--config", _retyped(line.config))
     config.update(merged(config, overrides.content))
-    # A cluster's profile has the device among its resources: what it had under `config:` any
-    # `--config` would replace.
-    if line.device is not None:
-        config.setdefault("device", line.device)
-
     return [*files, overrides]
 
 

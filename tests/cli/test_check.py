@@ -157,9 +157,20 @@ def test_a_mistake_is_named_before_anything_is_made(
 def test_a_gpu_that_is_not_there_is_known_before_the_run(own: Checkout, called: Call) -> None:
     own.edit("own/experiment.yaml", "device: cpu", "device: cuda")
     assert called(*CHECK).message()[0] == "no CUDA device is usable here"
+    assert called(*CHECK, "--elsewhere").code == 0
 
 
-def test_more_rows_take_more_time_by_a_sample_of_them(own: Checkout, called: Call) -> None:
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_more_rows_take_more_time_by_a_sample_of_them(
+    own: Checkout, called: Call, is_prepared: bool
+) -> None:
+    # Data of other files than today's do not count.
+    if is_prepared:
+        entry = ("--dataset", "small", "--registry", "own/datasets.yaml")
+        raw, data = str(own.folder / "raw"), "results/tiny/nouns/data"
+        assert called("fetch", *entry, "--out", raw).code == 0
+        assert called("prepare", *entry, "--raw", raw, "--out", data).code == 0
+
     text = (own.folder / "own/train.tsv").read_text(encoding="utf-8")
     (own.folder / "own/train.tsv").write_text(text * 500, encoding="utf-8")
 
@@ -179,8 +190,20 @@ def test_what_is_trained_takes_nothing(own: Checkout, called: Call) -> None:
         )
 
     assert called(*CHECK, "--brief").out == "no training is left to do\n"
+
+    # What is asked for is written before it is trained.
+    folder = own.folder / "results/tiny/nouns/soft/seed1"
+    own.write("results/tiny/nouns/soft/seed1/model/config.yaml", (folder / "run.yaml").read_text())
+    own.edit("results/tiny/nouns/soft/seed1/run.yaml", "epochs: 1", "epochs: 9")
+    assert called(*CHECK, "--brief").out == "no training is left to do\n"
     result = called(*CHECK, "--brief", "--config", "training={epochs: 100}")
     assert result.out != "no training is left to do\n"
+
+
+def test_the_total_is_of_the_cores_that_will_be_used(own: Checkout, called: Call) -> None:
+    for cores in (1, 3):
+        line = called(*CHECK, "--brief", "--cores", str(cores)).out
+        assert f"{cores} trainings at once on {cores} cores" in line
 
 
 def test_a_target_after_the_configuration_is_told_from_one(own: Checkout, called: Call) -> None:

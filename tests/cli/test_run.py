@@ -66,3 +66,32 @@ def test_after_an_interruption_one_line_says_how_to_go_on(
     (line,) = result.err.splitlines()
     assert "the same command goes on" in line
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--cores", "4"], ["--cores", "4"]),
+        (["-c2"], ["--cores", "2"]),
+        (["--cores", "all"], []),
+        (["--profile", "cluster"], ["--elsewhere"]),
+        (["--executor", "slurm", "--jobs", "9"], ["--elsewhere"]),
+    ],
+)
+def test_the_check_is_told_where_jobs_will_run(
+    called: Call, calls: list[list[str]], words: list[str], told: list[str]
+) -> None:
+    called("run", "--configfile", "mine.yaml", *words)
+    options = calls[0][calls[0].index("--expected") + 2 :]
+    assert [word for word in options if word not in ("--configfile", "mine.yaml")] == told
+
+
+def test_the_page_is_that_of_the_last_file_that_names_an_experiment(
+    called: Call, calls: list[list[str]]
+) -> None:
+    Path("changes.yaml").write_text("seeds: [2]\n", encoding="utf-8")
+    page = Path("results/mine/index.html")
+    page.parent.mkdir(parents=True)
+    page.touch()
+    result = called("run", "--configfile", "mine.yaml", "changes.yaml")
+    assert f"the page is as it was: {page}" in result.out

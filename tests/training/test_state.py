@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
 import shutil
@@ -18,7 +19,7 @@ from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.errors import UserError
-from pam.runtime.files import write_text
+from pam.runtime.files import write_json, write_text
 from pam.training.again import is_finished
 from pam.training.checkpoint import (
     CURRENT,
@@ -215,6 +216,13 @@ def test_a_finished_training_that_is_asked_for_again_is_trained_again_once(
     assert is_finished(run, data, state, "this code")
     assert not is_finished(run, data, state, "other code")
     assert not is_finished(run, other, state, "this code")
+
+    # The same numbers, of which other texts are made.
+    other_texts = Path(shutil.copytree(data, tmp_path / "texts"))
+    summary = json.loads((other_texts / "summary.json").read_text(encoding="utf-8"))
+    summary["outputs_sha256"]["codec.json"] = "0" * 64
+    write_json(other_texts / "summary.json", summary)
+    assert not is_finished(run, other_texts, state, "this code")
 
     run.asked_again.touch()
     again = runs.train(RUN, data, finished)

@@ -111,6 +111,7 @@ def test_a_row_that_no_paper_has_is_named_before_anything_is_trained(key: str) -
         ("  nouns:", "  my nouns:", 7, "`tasks.my nouns`", "correct the value"),
         ("  nouns:", "  tables:", 7, "a task cannot be called `tables`", "another name"),
         ("experiment: mine", "experiment: ../up", 1, "`experiment`", "correct the value"),
+        ("experiment: mine", "experiment: reference", 1, "called `reference`", "another name"),
         (
             "dataset: de-noun",
             "dataset: de-noun\n    pepar: x",

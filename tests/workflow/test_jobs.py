@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -207,6 +208,20 @@ def test_another_users_lock_file_can_be_used(locks: Path) -> None:
     assert shown(running) == "GPU-aaa"
 
     end(running)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_another_user_can_use_the_locks_whatever_the_first_ones_umask(locks: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        running = job(locks, code=SHOW)
+    finally:
+        os.umask(before)
+    assert shown(running) == "GPU-aaa"
+    end(running)
+
+    assert stat.S_IMODE(locks.stat().st_mode) == 0o1777
+    assert {stat.S_IMODE(file.stat().st_mode) for file in locks.iterdir()} == {0o644}
 
 
 def test_a_user_without_a_name_is_given_one(monkeypatch: pytest.MonkeyPatch) -> None:

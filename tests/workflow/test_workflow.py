@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.data.registry import Dataset
+from pam.data.registry import DESCRIPTION, Dataset
 from pam.experiments import fingerprint, jobs
 from pam.experiments.check import check_experiment
 from pam.experiments.plan import Plan
@@ -23,7 +23,7 @@ from pam.experiments.run_folder import RunFolder
 from pam.reporting.catalogue import DRAWINGS, FIGURES
 from pam.runtime import gpus
 from pam.runtime.errors import UserError
-from pam.runtime.snakemake_internals import PlannedJob
+from pam.runtime.snakemake_internals import CommandLine, PlannedJob
 from pam.tasks import KINDS
 from pam.workflow import (
     JobInputs,
@@ -33,6 +33,7 @@ from pam.workflow import (
     input_folder,
     input_folders,
     output_folder,
+    settings,
     untracked,
 )
 from tests.workflow.checkouts import EXPERIMENT, PAIRS, REGISTRY, ROOT, TRANSLATION
@@ -159,7 +160,8 @@ def test_what_decides_a_training_is_told_from_what_does_not(nouns: Workflow) -> 
         job(task="nouns", model="soft", seed="2")
     )
     assert not {"beam", "beams", "dev"} & nouns.inputs.decoding()(soft).keys()
-    assert "device" not in yaml.safe_load(nouns.inputs.experiment_text()(job()))
+    where = {"device", "resources", "jobs_per_gpu"}
+    assert not where & yaml.safe_load(nouns.inputs.experiment_text()(job())).keys()
 
 
 def parameters(workflow: Workflow, model: str) -> dict[str, Any]:
@@ -275,7 +277,7 @@ def test_stages_are_made_from_those_before_them(nouns: Workflow, pairs: Workflow
     (mark,) = nouns.inputs.before_stage()(job(task="nouns"))
     assert mark.startswith("data/small-")
     assert {"format", "files"} <= nouns.inputs.stage_options()(job(task="nouns")).keys()
-    assert pairs.inputs.stage_options()(task).keys() == {"format"}
+    assert pairs.inputs.stage_options()(task).keys() == {"format", *DESCRIPTION}
 
     codes = {
         pairs.inputs.stage_code(name)(task) for name in ("extract", "tokenize", "segment", None)
@@ -560,6 +562,51 @@ def test_jobs_use_this_python_this_package_and_the_mirror(monkeypatch: pytest.Mo
     assert os.environ["PATH"].split(os.pathsep) == [os.path.dirname(sys.executable), "/bin"]
     assert os.environ["PYTHONPATH"] == "/here:/else"
     assert (os.environ["PAM_MIRROR"], os.environ[gpus.SHARING]) == ("/mirror", "3")
+
+
+def test_a_folder_in_which_python_is_another_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("python3.11", "python"):
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python3.11"))
+        (tmp_path / name).touch()
+        with pytest.raises(UserError, match="jobs call `python`"):
+            jobs.set_environment("/here", None, 1)
+
+    (tmp_path / "python").unlink()
+    (tmp_path / "python").symlink_to("python3.11")
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv(gpus.SHARING, "1")
+    jobs.set_environment("/here", None, 1)
+
+
+def test_the_summary_of_data_says_what_the_registry_says(tmp_path: Path) -> None:
+    options = []
+    for key in ("", "  redistributable: false\n"):
+        registry = re.sub(r"(  title: .*\n)", rf"\1{key}", REGISTRY, count=1)
+        folder = tmp_path / str(len(key))
+        folder.mkdir()
+        inputs = made(folder, EXPERIMENT, registry).inputs
+        options.append(inputs.stage_options()(job(task="nouns")))
+    assert options[0]["redistributable"] and not options[1]["redistributable"]
+
+
+def test_the_device_of_a_profile_counts_in_a_module_of_another_workflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = CommandLine(
+        moves_files=False,
+        has_config=True,
+        configfiles=[],
+        module_configfiles=["theirs.yaml"],
+        config={},
+        device="cuda",
+    )
+    monkeypatch.setattr(settings, "command_line", lambda workflow: line)
+    config = {"experiment": "e"}
+    assert settings.read_config(None, config) == ["theirs.yaml"]
+    assert config == {"experiment": "e", "device": "cuda"}
 
 
 def test_data_are_prepared_in_the_symbols_of_the_model_that_is_started_from(
