@@ -2,7 +2,7 @@
 
     python benchmarks/transformers_cost.py [--units 256 --symbols 8000 --source 40 --target 40]
 
-It needs `pip install posterior-attention[hf]` and no network. A Marian with fresh weights, as it is
+It needs `pip install '.[hf]'` and no network. A Marian with fresh weights, as it is
 and with heads, takes steps of training, computes log p of every symbol of given targets, and
 decodes greedily and by beam search. Each model has a process of its own, and models take turns.
 Times are CPU seconds, the least of all turns; memory is what the work needs beyond the model. The

@@ -2,7 +2,7 @@
 
     python benchmarks/transformers_library.py OUT [--seeds 1 2 3] [--epochs 7 --tuned 6]
 
-It needs `pip install posterior-attention[hf]` and no network. A small Marian is trained by
+It needs `pip install '.[hf]'` and no network. A small Marian is trained by
 `Trainer` alone; then it is trained further: as it is, with posterior attention, and with posterior
 attention in place of the decoder's own attention to the source (`head-alone`). OUT gets the models,
 their links, and `results.json` with 1 - AER of the posterior, the prior and every head of

@@ -15,7 +15,7 @@ from pam.runtime.errors import UserError
 if find_spec("transformers") is None:
     raise UserError(
         "the package `transformers` is not installed",
-        hint="install it with `pip install posterior-attention[hf]`",
+        hint="install it with `pip install transformers`",
     )
 
 from pam.hf.modeling import PosteriorAttentionOutput, from_pretrained, with_posterior_attention

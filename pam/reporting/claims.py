@@ -660,6 +660,7 @@ def counted(judged: Iterable[tuple[Claim, Outcome]], open_claims: int) -> str:
         f" these: our runs agree with {words['agrees']}, contradict {words['contradicts']}, and"
         f" leave {words['cannot tell']} open (cannot tell). {tested} have a p; after Holm's"
         f" correction they agree with {lasting['agrees']} and contradict {lasting['contradicts']}."
-        f" We do not judge {words['not judged']}, which have fewer than {LEAST_SEEDS} seeds, other"
-        " data, models that have not learned the task, or no stored record of what is claimed."
+        f" We do not judge {words['not judged']}, which have fewer than {LEAST_SEEDS} seeds, a"
+        " level on other data than the paper's, models that have not learned the task, or no stored"
+        " record of what is claimed."
     )

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from pam.data.dataset import write_summary
 from pam.experiments.run_config import RunConfig
 from pam.experiments.run_folder import RunFolder
 from pam.models.checkpoint import load_tensors, save_tensors
 from pam.runtime.errors import UserError
-from pam.runtime.files import write_json, write_text
+from pam.runtime.files import write_text
 from pam.training.again import is_finished
 from pam.training.checkpoint import (
     CURRENT,
@@ -220,8 +221,8 @@ def test_a_finished_training_that_is_asked_for_again_is_trained_again_once(
     # The same numbers, of which other texts are made.
     other_texts = Path(shutil.copytree(data, tmp_path / "texts"))
     summary = json.loads((other_texts / "summary.json").read_text(encoding="utf-8"))
-    summary["outputs_sha256"]["codec.json"] = "0" * 64
-    write_json(other_texts / "summary.json", summary)
+    write_text(other_texts / "codec.json", (data / "codec.json").read_text(encoding="utf-8") + " ")
+    write_summary(other_texts, summary)
     assert not is_finished(run, other_texts, state, "this code")
 
     run.asked_again.touch()

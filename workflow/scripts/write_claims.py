@@ -91,6 +91,11 @@ def main_row(claim: Claim, result: Outcome) -> str:
     return table_row(claim.claim, figure_of_paper(result), ours(result), setting, seeds, verdict)
 
 
+def has_margin(claim: Claim, result: Outcome) -> bool:
+    """Return whether a claim states a ratio or that two models are alike."""
+    return claim.alike or (result.unit == "ratio" and result.paper is not None)
+
+
 def doubters(judged: Judged, line: str) -> str:
     """Return the claims that hold, do not hold and are open, and the cost of each experiment."""
     claims = pairs(judged)
@@ -107,12 +112,21 @@ def doubters(judged: Judged, line: str) -> str:
                 text += table_row(claim.claim, ours(result), setting, seeds, holm)
 
     text += "\n## What is still open\n\n"
-    for title, word in (
-        ("Seeds or test units are too few", "cannot tell"),
-        ("Not judged", "not judged"),
-    ):
-        names = "; ".join(claim.claim for claim, result in claims if result.word == word)
-        text += wrapped(f"**{title}**: {names}.") + "\n"
+    names: dict[str, list[str]] = {
+        "Seeds or test units are too few": [],
+        "At the edge of the margin, neither inside nor outside": [],
+        "Not judged": [],
+    }
+    few, at_edge, not_judged = names.values()
+    for claim, result in claims:
+        if result.word == "not judged":
+            not_judged.append(claim.claim)
+        elif result.word == "cannot tell" and has_margin(claim, result):
+            at_edge.append(f"{claim.claim}, {ours(result)}")
+        elif result.word == "cannot tell":
+            few.append(claim.claim)
+    for title, of_title in names.items():
+        text += wrapped(f"**{title}**: {'; '.join(of_title)}.") + "\n"
 
     open_claims = [name for source, _ in judged for name in source.open]
     text += wrapped(f"**No run**: {'; '.join(open_claims)}.")
