@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import recipe_eole
+import recipe_trans
 import recipe_yoyodyne
 import torch
 from recipe_runs import RECIPES, Run
@@ -38,6 +39,7 @@ Predict = Callable[[Run, Path], dict[str, Any]]
 PEERS: dict[str, tuple[str, Train, Predict]] = {
     "yoyodyne": ("inflection", recipe_yoyodyne.train, recipe_yoyodyne.predict),
     "eole": ("translation", recipe_eole.train, recipe_eole.predict),
+    "trans": ("inflection", recipe_trans.train, recipe_trans.predict),
 }
 
 
