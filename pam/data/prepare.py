@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Layout = TypeVar("Layout", bound=Strict)
 
+# keys of a data set that decide what is said of its data, and whether they may be published
+DESCRIPTION = ("title", "licence", "redistributable", "citation")
+
 # A split is refused if training lacks a larger share of its symbols than this.
 MOST_UNKNOWN = 0.5
 # A split with fewer symbols is not refused: there it may be chance.
@@ -424,8 +427,6 @@ def _name_original_files(error: UserError, dataset: Dataset, raw: Path) -> None:
 
 def origin_of(name: str, dataset: Dataset, hashes: dict[str, str]) -> dict[str, Any]:
     """Return the data set as a summary names it; `hashes` are those of the fetched files."""
-    from pam.data.registry import DESCRIPTION
-
     description = {key: getattr(dataset, key) for key in ("task", *DESCRIPTION)}
     return {"dataset": name, **description, "inputs_sha256": hashes}
 

@@ -67,10 +67,6 @@ class Package(Strict):
 Names = str | dict[str, str | list[str]]
 
 
-# keys of a data set that decide what is said of its data, and whether they may be published
-DESCRIPTION = ("title", "licence", "redistributable", "citation")
-
-
 class Dataset(Strict):
     """One data set of a registry."""
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pam.data.identity import fetched_folder, identified
-from pam.data.prepare import files_of
-from pam.data.registry import DESCRIPTION, Dataset, check_local, load_task
+from pam.data.prepare import DESCRIPTION, files_of
+from pam.data.registry import Dataset, check_local, load_task
 from pam.data.sampling import ALL
 from pam.data.tokenizers import TOKENIZERS
 from pam.experiments.experiment import Aligning, TaskConfig

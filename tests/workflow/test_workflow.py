@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pam.data.registry import DESCRIPTION, Dataset
+from pam.data.prepare import DESCRIPTION
+from pam.data.registry import Dataset
 from pam.experiments import fingerprint, jobs
 from pam.experiments.check import check_experiment
 from pam.experiments.plan import Plan
