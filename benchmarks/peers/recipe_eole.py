@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from recipe_runs import RECIPES, Run
+from recipe_runs import Run
 
 from pam.runtime.files import write_text
 
@@ -58,9 +58,7 @@ def _steps(run: Run) -> dict[str, int]:
 
 def _configuration(run: Run) -> dict[str, Any]:
     """Return the recipe with the files of this run."""
-    recipe: dict[str, Any] = yaml.safe_load(
-        (RECIPES / f"{run.recipe}.yaml").read_text(encoding="utf-8")
-    )
+    recipe = run.options
     folder = run.folder
 
     def pair(split: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from pam.data.dataset import Prepared
 from pam.runtime import devices
@@ -35,6 +36,18 @@ class Run:
     def log(self) -> Path:
         """The file with the peer's messages."""
         return self.folder / "log.txt"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the recipe says."""
+        text = (RECIPES / f"{self.recipe}.yaml").read_text(encoding="utf-8")
+        return dict(yaml.safe_load(text))
+
+    def learn_edits(self, edits: Path) -> dict[str, float]:
+        """Learn an edit distance by maxwell, by ten steps of EM; return seconds and memory."""
+        pairs = self.data.folder / "train.tsv"
+        files = ("--train", pairs, "--output", edits)
+        return self.call("-m", "maxwell.train", "--target_col", "3", *files)
 
     def call(self, *command: str | Path) -> dict[str, float]:
         """Run Python with these arguments in the run's folder; return seconds and memory.

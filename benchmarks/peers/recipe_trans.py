@@ -6,8 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import yaml
-from recipe_runs import RECIPES, Run
+from recipe_runs import Run
 
 from pam.runtime.errors import UserError
 from pam.runtime.files import write_text
@@ -20,19 +19,16 @@ def train(run: Run) -> dict[str, Any]:
     for split in ("train", "dev", "test"):
         _write_rows(run, split)
 
-    # Its own code for the edit distance takes hours for what maxwell's, a copy of it, does in a
-    # minute: ten steps of the EM algorithm.
-    pairs, edits = run.data.folder / "train.tsv", run.folder / "edits.pkl"
-    costs = [
-        run.call("-m", "maxwell.train", "--target_col", "3", "--train", pairs, "--output", edits),
-        run.call(EDITS, edits),
-    ]
+    # Its own code for the edit distance does the same in far more time.
+    edits = run.folder / "edits.pkl"
+    costs = [run.learn_edits(edits), run.call(EDITS, edits)]
 
-    files: list[str | Path] = ["--output", run.folder / "model", "--sed-params", edits]
+    words: list[str | Path] = ["--output", run.folder / "model", "--sed-params", edits]
     for split in ("train", "dev", "test"):
-        files += [f"--{split}", run.folder / f"{split}.tsv"]
-    seed = ("--pytorch-seed", str(run.seed))
-    costs.append(run.call("-m", "trans.train", *files, *seed, *_options(run)))
+        words += [f"--{split}", run.folder / f"{split}.tsv"]
+    for name, value in {"pytorch-seed": run.seed, **run.options}.items():
+        words += [f"--{name}", str(value)]
+    costs.append(run.call("-m", "trans.train", *words))
     return run.training_record(*costs, **_notes(run))
 
 
@@ -41,7 +37,7 @@ def predict(run: Run, path: Path) -> dict[str, Any]:
 
     Their seconds are among those of training.
     """
-    beam = int(_recipe(run)["beam-width"])
+    beam = int(run.options["beam-width"])
     written = run.folder / f"model/test_beam{beam}.predictions"
     forms = [line.split("\t")[1] for line in written.read_text(encoding="utf-8").splitlines()]
     outputs = run.folder / "outputs.txt"
@@ -63,17 +59,6 @@ def _write_rows(run: Run, split: str) -> None:
             raise UserError(f"{run.recipe} cannot read the row of `{lemma}`", file=run.data.folder)
         lines.append(f"{line}\n")
     write_text(run.folder / f"{split}.tsv", "".join(lines))
-
-
-def _recipe(run: Run) -> dict[str, Any]:
-    """Return the options of its command line by their names."""
-    text = (RECIPES / f"{run.recipe}.yaml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))
-
-
-def _options(run: Run) -> list[str]:
-    """Return the recipe as words of a command."""
-    return [word for name, value in _recipe(run).items() for word in (f"--{name}", str(value))]
 
 
 def _notes(run: Run) -> dict[str, Any]:

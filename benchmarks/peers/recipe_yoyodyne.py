@@ -22,10 +22,9 @@ def train(run: Run) -> dict[str, Any]:
     data = run.data.folder
     costs = []
     if run.recipe == TRANSDUCER:
-        pairs, edits = data / "train.tsv", run.folder / "edits.pkl"
-        files = ("--train", pairs, "--output", edits)
-        costs.append(run.call("-m", "maxwell.train", "--target_col", "3", *files))
-        costs.append(run.call(NUMBER_EDITS, edits, pairs, _features_separator(run)))
+        edits = run.folder / "edits.pkl"
+        costs.append(run.learn_edits(edits))
+        costs.append(run.call(NUMBER_EDITS, edits, data / "train.tsv", _features_separator(run)))
 
     files = ("--data.train", data / "train.tsv", "--data.val", data / "dev.tsv")
     seed = ("--seed_everything", str(run.seed))

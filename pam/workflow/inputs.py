@@ -172,7 +172,7 @@ class JobInputs:
         if name == stages[0]:
             options |= _content(entry)
         if name == stages[-1]:
-            options |= entry.model_dump(include={*DESCRIPTION})
+            options |= entry.model_dump(include=set(DESCRIPTION))
         return options
 
     @per_job
@@ -207,7 +207,7 @@ class JobInputs:
         """Return what the entry of word alignments says that decides what is made of its files."""
         entry = self._gold_entry(wildcards)
         options = {"format": entry.layout.model_dump()}
-        return options | _content(entry) | entry.model_dump(include={*DESCRIPTION})
+        return options | _content(entry) | entry.model_dump(include=set(DESCRIPTION))
 
     @per_job
     def gold_code(self, wildcards: Wildcards) -> str:
